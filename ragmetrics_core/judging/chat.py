@@ -1,0 +1,117 @@
+"""The one protocol behind the LLM judge: a chat request goes in, choices and usage come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from ragmetrics_core.model.questions import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message; its content never appears in the repr."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request to a chat model.
+
+    Args:
+        messages: In order.
+        schema: JSON schema of the reply; None for free text. The prompt describes the form as well.
+        n: Number of independent replies.
+        temperature: None leaves it to the endpoint.
+        top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
+        max_tokens: Limit of the reply's length, in tokens.
+        first_poll: Index of the first of the ``n`` replies; not sent, distinguishes stored replies.
+    """
+
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Any] | None = field(default=None, repr=False)
+    n: int = 1
+    temperature: float | None = 0.0
+    top_logprobs: int = 0
+    max_tokens: int | None = None
+    first_poll: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAlternatives:
+    """One token of a reply, and the probabilities listed at its position.
+
+    Args:
+        token: Its text.
+        logprob: Its natural log-probability.
+        alternatives: Text and log-probability of the listed alternatives, usually the token among them.
+    """
+
+    token: str = field(repr=False)
+    logprob: float
+    alternatives: tuple[tuple[str, float], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One reply.
+
+    Args:
+        text: Its text, without separate reasoning.
+        finish: ``stop``, ``length`` (cut off), ``refused``, or ``other``.
+        tokens: Log-probabilities, where asked for and given.
+    """
+
+    text: str = field(repr=False)
+    finish: Literal["stop", "length", "refused", "other"] = "stop"
+    tokens: tuple[TokenAlternatives, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a chat model returned: one choice per reply asked for, and what it cost."""
+
+    choices: tuple[Choice, ...]
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do. True, False, or None: unknown, to be tried once and remembered.
+
+    Args:
+        n: Several replies in one request.
+        logprobs: Log-probabilities of tokens and their alternatives.
+        json_schema: Replies bound to a JSON schema.
+        temperature: A sampling temperature; False for reasoning models.
+    """
+
+    n: bool | None = None
+    logprobs: bool | None = None
+    json_schema: bool | None = None
+    temperature: bool | None = None
+
+
+class ChatModel(Protocol):
+    """A chat model: LiteLLM in the core, the frameworks' model objects in the adapters."""
+
+    @property
+    def name(self) -> str:
+        """Name of the model, for results."""
+
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as known without a call."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request.
+
+        Returns:
+            The reply; an endpoint that ignores ``n`` returns fewer choices, one that ignores log-probabilities
+            returns none.
+
+        Raises:
+            JudgeError: Mapped from whatever the endpoint or client raised.
+        """

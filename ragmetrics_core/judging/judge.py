@@ -1,0 +1,52 @@
+"""What a judge is, from the engine's point of view."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from ragmetrics_core.model.questions import Answer, Question, R
+
+if TYPE_CHECKING:
+    from ragmetrics_core.judging.store import ReplyStore
+
+
+class Judge(ABC):
+    """Answers questions.
+
+    Attributes:
+        name: Name in every result, e.g. ``"lexical"`` or ``"gpt-4o-mini"``.
+        details: Settings that change replies, for the signature, e.g. ``{"T": "1.0"}``.
+    """
+
+    name: str
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Settings that change replies, for the signature of results."""
+        return {}
+
+    @abstractmethod
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Answer one question.
+
+        Args:
+            question: Any question of ``ragmetrics_core.model.questions``.
+
+        Returns:
+            The reply, or ``NotAnswered`` with a typed error, and what it cost. Never raises for a reply that
+            is missing or unusable.
+
+        Raises:
+            JudgeUnavailable: If no question will be answered; the run ends with that sentence.
+        """
+
+    def session(self, *, concurrency: int, store: ReplyStore | None) -> Judge:
+        """Return a judge for one run, which shares its limits and its store.
+
+        Args:
+            concurrency: Most model calls in flight.
+            store: Where replies are kept; None for a fresh store of this run.
+        """
+        del concurrency, store  # only judges that call a model have a use for them
+        return self

@@ -1,0 +1,1 @@
+"""The data that flows through ragmetrics: samples, questions and replies, evidence, results, errors."""

@@ -1,0 +1,159 @@
+"""Every error that ragmetrics raises or reports.
+
+RagMetricsError
+├── InputError                    what the caller gave cannot be used
+│   ├── RowError                  one row of a table or file
+│   └── SettingError              a setting of a metric, a judge or a run
+├── MissingDependency             an optional package is needed for this
+├── MetricCrashed                 a metric's own code raised; the rest of the run goes on
+└── JudgeError                    a question was not answered
+    ├── JudgeUnavailable          no question will be answered: the run ends
+    │   ├── AuthenticationFailed
+    │   ├── ModelNotFound
+    │   └── QuotaExhausted
+    ├── TransientJudgeError       the same request may succeed later
+    │   ├── RateLimited
+    │   ├── JudgeTimeout
+    │   ├── ConnectionFailed
+    │   └── JudgeServerError
+    ├── RequestRejected           this request will never succeed
+    │   ├── UnsupportedParameter
+    │   └── ContextWindowExceeded
+    ├── UnusableReply             there is a reply, but no verdict in it
+    │   ├── ContentRefused
+    │   ├── EmptyReply
+    │   ├── CutOffReply
+    │   ├── MalformedReply
+    │   └── ConflictingVerdicts
+    ├── TooFewPolls
+    └── QuestionNotSupported
+
+Messages say what was given, what is needed and what to do. They never hold keys or texts of samples; the
+raw reply of a judge is on ``UnusableReply.raw``.
+"""
+
+from __future__ import annotations
+
+
+class RagMetricsError(Exception):
+    """Root of every error of ragmetrics."""
+
+
+class InputError(RagMetricsError, ValueError):
+    """What the caller gave cannot be used; the message says what is needed."""
+
+
+class RowError(InputError):
+    """A row of a table or file is no sample: not an object, or a field of a wrong type."""
+
+
+class SettingError(InputError):
+    """A setting of a metric, a judge or a run is invalid."""
+
+
+class MissingDependency(RagMetricsError, ImportError):
+    """An optional package is needed; the message names the extra to install."""
+
+
+class MetricCrashed(RagMetricsError):
+    """A metric's own code raised an unexpected exception."""
+
+
+class JudgeError(RagMetricsError):
+    """A question was not answered by the judge."""
+
+
+class JudgeUnavailable(JudgeError):
+    """No question will be answered by this judge as it is configured."""
+
+
+class AuthenticationFailed(JudgeUnavailable):
+    """The endpoint refused the key."""
+
+
+class ModelNotFound(JudgeUnavailable):
+    """The endpoint does not know the model, or nothing provides it."""
+
+
+class QuotaExhausted(JudgeUnavailable):
+    """The account's quota or budget is used up."""
+
+
+class TransientJudgeError(JudgeError):
+    """The same request may succeed later.
+
+    Attributes:
+        retry_after: Seconds that the endpoint asked to wait; None if it did not say.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RateLimited(TransientJudgeError):
+    """The endpoint asked to slow down (HTTP 429)."""
+
+
+class JudgeTimeout(TransientJudgeError):
+    """No reply came in time."""
+
+
+class ConnectionFailed(TransientJudgeError):
+    """The endpoint could not be reached, or the connection broke."""
+
+
+class JudgeServerError(TransientJudgeError):
+    """The endpoint failed (HTTP 5xx) or sent a body that is no reply."""
+
+
+class RequestRejected(JudgeError):
+    """The endpoint rejected this request (HTTP 4xx); repeating it would not help."""
+
+
+class UnsupportedParameter(RequestRejected):
+    """The endpoint does not support a parameter of the request."""
+
+
+class ContextWindowExceeded(RequestRejected):
+    """The request is longer than the model's context window."""
+
+
+class UnusableReply(JudgeError):
+    """There is a reply, but no verdict can be read from it.
+
+    Attributes:
+        raw: The judge's reply as received (kept out of the message).
+    """
+
+    def __init__(self, message: str, *, raw: str = "") -> None:
+        super().__init__(message)
+        self.raw = raw
+
+
+class ContentRefused(UnusableReply):
+    """The model or a content filter refused to answer."""
+
+
+class EmptyReply(UnusableReply):
+    """The reply is empty."""
+
+
+class CutOffReply(UnusableReply):
+    """The reply ended at the token limit, before the verdict was complete."""
+
+
+class MalformedReply(UnusableReply):
+    """The reply does not have the form that was asked for."""
+
+
+class ConflictingVerdicts(UnusableReply):
+    """The reply holds several verdicts that contradict each other."""
+
+
+class TooFewPolls(JudgeError):
+    """Fewer than a majority of the polls asked were answered."""
+
+
+class QuestionNotSupported(JudgeError):
+    """This judge cannot answer questions of this type."""
