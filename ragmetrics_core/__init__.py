@@ -1,0 +1,118 @@
+"""Evaluate retrieval and answers of RAG applications: evidence, cost and confidence for every score.
+
+Importing the package loads nothing heavy: every name below is imported at its first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
+    from ragmetrics_core.engine.evaluation import evaluate as evaluate
+    from ragmetrics_core.engine.evaluation import iter_results as iter_results
+    from ragmetrics_core.judging.chat import Capabilities as Capabilities
+    from ragmetrics_core.judging.chat import ChatModel as ChatModel
+    from ragmetrics_core.judging.chat import ChatReply as ChatReply
+    from ragmetrics_core.judging.chat import ChatRequest as ChatRequest
+    from ragmetrics_core.judging.chat import Choice as Choice
+    from ragmetrics_core.judging.chat import Message as Message
+    from ragmetrics_core.judging.chat import TokenAlternatives as TokenAlternatives
+    from ragmetrics_core.judging.judge import Judge as Judge
+    from ragmetrics_core.judging.lexical.judge import LexicalJudge as LexicalJudge
+    from ragmetrics_core.judging.litellm_model import LiteLLMModel as LiteLLMModel
+    from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
+    from ragmetrics_core.judging.scripted import ScriptedJudge as ScriptedJudge
+    from ragmetrics_core.judging.store import MemoryStore as MemoryStore
+    from ragmetrics_core.judging.store import ReplyStore as ReplyStore
+    from ragmetrics_core.metrics.context_adherence import ContextAdherence as ContextAdherence
+    from ragmetrics_core.metrics.context_recall import ContextRecall as ContextRecall
+    from ragmetrics_core.metrics.context_recall import RecallExample as RecallExample
+    from ragmetrics_core.metrics.context_utilization import ContextUtilization as ContextUtilization
+    from ragmetrics_core.metrics.metric import Metric as Metric
+    from ragmetrics_core.metrics.registry import METRICS as METRICS
+    from ragmetrics_core.metrics.registry import metric_named as metric_named
+    from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy as RetrievalAccuracy
+    from ragmetrics_core.model.errors import InputError as InputError
+    from ragmetrics_core.model.errors import JudgeError as JudgeError
+    from ragmetrics_core.model.errors import JudgeUnavailable as JudgeUnavailable
+    from ragmetrics_core.model.errors import RagMetricsError as RagMetricsError
+    from ragmetrics_core.model.errors import RowError as RowError
+    from ragmetrics_core.model.errors import SettingError as SettingError
+    from ragmetrics_core.model.questions import Adherent as Adherent
+    from ragmetrics_core.model.questions import Answer as Answer
+    from ragmetrics_core.model.questions import ChunkVerdict as ChunkVerdict
+    from ragmetrics_core.model.questions import ExtractFacts as ExtractFacts
+    from ragmetrics_core.model.questions import FactInContext as FactInContext
+    from ragmetrics_core.model.questions import FactVerdict as FactVerdict
+    from ragmetrics_core.model.questions import Instructions as Instructions
+    from ragmetrics_core.model.questions import NotAnswered as NotAnswered
+    from ragmetrics_core.model.questions import Poll as Poll
+    from ragmetrics_core.model.questions import Polls as Polls
+    from ragmetrics_core.model.questions import Question as Question
+    from ragmetrics_core.model.questions import RateRecall as RateRecall
+    from ragmetrics_core.model.questions import RecallRating as RecallRating
+    from ragmetrics_core.model.questions import Sufficiency as Sufficiency
+    from ragmetrics_core.model.questions import Sufficient as Sufficient
+    from ragmetrics_core.model.questions import Usage as Usage
+    from ragmetrics_core.model.questions import Useful as Useful
+    from ragmetrics_core.model.questions import ask as ask
+    from ragmetrics_core.model.results import ErrorInfo as ErrorInfo
+    from ragmetrics_core.model.results import Failed as Failed
+    from ragmetrics_core.model.results import MetricResult as MetricResult
+    from ragmetrics_core.model.results import SampleResult as SampleResult
+    from ragmetrics_core.model.results import Scored as Scored
+    from ragmetrics_core.model.results import Undefined as Undefined
+    from ragmetrics_core.model.sample import CaptureNotes as CaptureNotes
+    from ragmetrics_core.model.sample import Context as Context
+    from ragmetrics_core.model.sample import Fact as Fact
+    from ragmetrics_core.model.sample import Sample as Sample
+    from ragmetrics_core.model.sample import Turn as Turn
+    from ragmetrics_core.reporting.report import Report as Report
+    from ragmetrics_core.reporting.run_facts import RunFacts as RunFacts
+
+_HOMES = {
+    "engine.evaluation": ("aevaluate", "evaluate", "iter_results"),
+    "judging.chat": (
+        *("Capabilities", "ChatModel", "ChatReply", "ChatRequest", "Choice", "Message", "TokenAlternatives"),
+    ),
+    "judging.judge": ("Judge",),
+    "judging.lexical.judge": ("LexicalJudge",),
+    "judging.litellm_model": ("LiteLLMModel",),
+    "judging.llm": ("LLMJudge",),
+    "judging.scripted": ("ScriptedJudge",),
+    "judging.store": ("MemoryStore", "ReplyStore"),
+    "metrics.context_adherence": ("ContextAdherence",),
+    "metrics.context_recall": ("ContextRecall", "RecallExample"),
+    "metrics.context_utilization": ("ContextUtilization",),
+    "metrics.metric": ("Metric",),
+    "metrics.registry": ("METRICS", "metric_named"),
+    "metrics.retrieval_accuracy": ("RetrievalAccuracy",),
+    "model.errors": ("InputError", "JudgeError", "JudgeUnavailable", "RagMetricsError", "RowError", "SettingError"),
+    "model.questions": (
+        *("Adherent", "Answer", "ChunkVerdict", "ExtractFacts", "FactInContext", "FactVerdict", "Instructions"),
+        *("NotAnswered", "Poll", "Polls", "Question", "RateRecall", "RecallRating", "Sufficiency", "Sufficient"),
+        *("Usage", "Useful", "ask"),
+    ),
+    "model.results": ("ErrorInfo", "Failed", "MetricResult", "SampleResult", "Scored", "Undefined"),
+    "model.sample": ("CaptureNotes", "Context", "Fact", "Sample", "Turn"),
+    "reporting.report": ("Report",),
+    "reporting.run_facts": ("RunFacts",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)  # names are listed once, in _HOMES
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from ragmetrics_core.model.errors import JudgeError
 from ragmetrics_core.model.questions import Usage
 
 
@@ -72,10 +73,18 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What a chat model returned: one choice per reply asked for, and what it cost."""
+    """What a chat model returned.
+
+    Args:
+        choices: One per reply asked for.
+        usage: What it cost.
+        failures: Why replies are missing, one per missing reply; models raise instead, only the wrappers
+            around them return failures, so that what did succeed is kept and paid for once.
+    """
 
     choices: tuple[Choice, ...]
     usage: Usage = field(default_factory=Usage)
+    failures: tuple[JudgeError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +96,14 @@ class Capabilities:
         logprobs: Log-probabilities of tokens and their alternatives.
         json_schema: Replies bound to a JSON schema.
         temperature: A sampling temperature; False for reasoning models.
+        reasoning: Hidden reasoning that counts against the limit of the reply's length.
     """
 
     n: bool | None = None
     logprobs: bool | None = None
     json_schema: bool | None = None
     temperature: bool | None = None
+    reasoning: bool | None = None
 
 
 class ChatModel(Protocol):
@@ -101,6 +112,11 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """Name of the model, for results."""
+
+    @property
+    def endpoint(self) -> str:
+        """Where requests go, to keep stored replies apart; "" where the name says it all."""
+        return ""
 
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known without a call."""

@@ -159,11 +159,13 @@ class Polls(_Private):
         asked: How many were asked; 1 for a deterministic judge.
         answers: Those answered, in order.
         failures: Why the others were not.
+        batched: True if one request gave several of them, so that stopping early would save nothing.
     """
 
     asked: int
     answers: tuple[Poll, ...]
     failures: tuple[JudgeError, ...] = ()
+    batched: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

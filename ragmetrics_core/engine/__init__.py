@@ -1,0 +1,1 @@
+"""The engine: carries out metrics' plans with judges, many at a time, in sync, async and streaming form."""

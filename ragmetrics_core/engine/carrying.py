@@ -1,0 +1,115 @@
+"""Carrying out one metric's plan on one sample with one judge: the only place where anything may go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from dataclasses import dataclass
+
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, MetricCrashed
+from ragmetrics_core.model.questions import Answer, Batch, NotAnswered, Question, Usage
+from ragmetrics_core.model.results import ErrorInfo, Failed, Scored, Undefined
+from ragmetrics_core.model.sample import Sample
+
+logger = logging.getLogger("ragmetrics_core")
+
+
+@dataclass
+class Seat:
+    """A judge's session in one run, and whether it ever answered.
+
+    Attributes:
+        judge: The session.
+        answered: Number of questions it has answered.
+        unavailable: Why it answers none; None as long as it does.
+    """
+
+    judge: Judge
+    answered: int = 0
+    unavailable: JudgeUnavailable | None = None
+
+
+async def carry_out(metric: Metric, sample: Sample, seat: Seat) -> Outcome:
+    """Carry out a metric on a sample.
+
+    Args:
+        metric: The metric.
+        sample: The sample.
+        seat: The judge's session.
+
+    Returns:
+        ``Scored``, ``Undefined`` or ``Failed``, complete with judge, signature, sample id and usage. Never
+        raises: an unexpected exception of a metric or judge becomes ``Failed`` with ``MetricCrashed``.
+    """
+    usage: list[Usage] = []
+    try:
+        outcome = await _conclude(metric, sample, seat, usage)
+    except JudgeUnavailable as error:
+        seat.unavailable = error
+        outcome = metric.failed(error)
+    except JudgeError as error:
+        outcome = metric.failed(error)
+    except Exception as error:  # noqa: BLE001  # the failure boundary: the rest of the run goes on
+        outcome = _crashed(metric, error)
+    asked = bool(usage) or outcome.status == "failed"
+    details = "".join(f"|{key}:{value}" for key, value in seat.judge.details.items())
+    return outcome.model_copy(
+        update={
+            "judge": seat.judge.name if asked else "",
+            "signature": f"{metric.signature}|judge:{seat.judge.name}{details}",
+            "sample_id": sample.id,
+            "usage": sum(usage, Usage()),
+        }
+    )
+
+
+async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usage]) -> Outcome:
+    gap = metric.gap(sample)
+    if gap is not None:
+        return gap
+    plan = metric.plan(sample)
+    try:
+        batch = next(plan)
+        while True:
+            answers = await _answers(seat, batch)
+            usage += [answer.usage for answer in answers]
+            batch = plan.send(tuple(answer.reply for answer in answers))
+    except StopIteration as stop:
+        if not isinstance(stop.value, (Scored, Undefined, Failed)):
+            raise TypeError(
+                f"a plan must return Scored, Undefined or Failed, got {type(stop.value).__name__}"
+            ) from None
+        return stop.value
+    finally:
+        plan.close()
+
+
+async def _answers(seat: Seat, batch: Batch) -> list[Answer[object]]:
+    """Ask all questions of a batch at the same time."""
+    if len(batch) == 1:
+        return [await _answer(seat, batch[0])]
+    answers = await asyncio.gather(*(_answer(seat, question) for question in batch), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if isinstance(answer, Answer)]
+
+
+async def _answer(seat: Seat, question: Question[object]) -> Answer[object]:
+    answer = await seat.judge.answer(question)
+    if not isinstance(answer.reply, NotAnswered):
+        seat.answered += 1
+    return answer
+
+
+def _crashed(metric: Metric, error: Exception) -> Failed:
+    """A failure that says where the metric's or judge's code raised; texts stay out of the message."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    message = f"{type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
+    logger.warning("metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name)
+    failed = metric.failed(MetricCrashed(message))
+    raw = "".join(traceback.format_exception(error))
+    return failed.model_copy(update={"error": ErrorInfo(type="MetricCrashed", message=message, raw=raw)})

@@ -1,0 +1,56 @@
+"""The one event loop on which all judge I/O runs, in a daemon thread of its own.
+
+Notebooks, running loops, ``score()`` and background evaluators share the judges' clients this way, without
+crossing loops. A process forked later makes its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ragmetrics_core.model.errors import SettingError
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start work on the judges' loop from any thread.
+
+    Raises:
+        SettingError: If called on the judges' loop itself, where waiting for the result would never end.
+    """
+    loop = _running()
+    if threading.current_thread().name == _THREAD:
+        work.close()
+        raise SettingError("a judge or metric cannot call the sync API; await ascore() or aevaluate() instead")
+    return asyncio.run_coroutine_threadsafe(work, loop)
+
+
+_THREAD = "ragmetrics-judges"
+
+
+def _running() -> asyncio.AbstractEventLoop:
+    global _loop  # one loop per process is the point
+    with _lock:
+        if _loop is None or _loop.is_closed():
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name=_THREAD, daemon=True).start()
+        return _loop
+
+
+def _forget() -> None:
+    """In a forked child the thread is gone: the next call makes a new loop."""
+    global _loop, _lock  # as above
+    _loop, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

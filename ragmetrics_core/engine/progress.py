@@ -1,0 +1,103 @@
+"""What a run shows while it goes on: a bar on a terminal, log lines otherwise."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from ragmetrics_core.model.results import SampleResult
+
+logger = logging.getLogger("ragmetrics_core")
+
+_LOG_SECONDS = 10.0
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        total: Number of samples; None if not known beforehand.
+        done: Samples judged, bad rows included.
+        failed: Results that failed.
+        calls: Calls to the judge.
+        cost: US dollars so far; None once a price is unknown.
+    """
+
+    total: int | None
+    done: int = 0
+    failed: int = 0
+    calls: int = 0
+    cost: float | None = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+    def add(self, result: SampleResult) -> None:
+        """Count one sample's results."""
+        self.done += 1
+        for outcome in result.results.values():
+            self.failed += outcome.status == "failed"
+            self.calls += outcome.usage.calls
+            known = self.cost is not None and outcome.usage.cost is not None
+            self.cost = (self.cost or 0.0) + (outcome.usage.cost or 0.0) if known else None
+
+    def line(self) -> str:
+        """One line for people: done, failed, calls, cost, time left."""
+        of = f"/{self.total}" if self.total is not None else ""
+        cost = "price unknown" if self.cost is None else f"${self.cost:.4f}"
+        seconds = time.monotonic() - self.started
+        left = ""
+        if self.total is not None and 0 < self.done < self.total:
+            left = f", {seconds / self.done * (self.total - self.done):.0f} s left"
+        return f"{self.done}{of} samples, {self.failed} failed, {self.calls} calls, {cost}{left}"
+
+
+class Display:
+    """Shows progress until the run ends; use it as a context manager.
+
+    Args:
+        total: Number of samples; None if unknown.
+        show: True or False; None shows a bar on a terminal and log lines elsewhere. A callable gets the
+            ``Progress`` after each sample.
+    """
+
+    def __init__(self, total: int | None, show: bool | Callable[[Progress], None] | None = None) -> None:
+        self.progress = Progress(total)
+        self._hook = show if callable(show) else None
+        self._bar: Any = None
+        self._logs = show is not False
+        self._wanted = show is True or (show is None and sys.stderr.isatty())
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._wanted:
+            from rich.console import Console  # imported only where a bar is shown
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bar
+
+            columns = (BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
+            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task(self.progress.line(), total=self.progress.total)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def add(self, result: SampleResult) -> None:
+        """Count one sample and show it."""
+        self.progress.add(result)
+        if self._hook is not None:
+            self._hook(self.progress)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self.progress.done, description=self.progress.line())
+        elif self._logs and time.monotonic() - self._last >= _LOG_SECONDS:
+            self._last = time.monotonic()
+            logger.info("%s", self.progress.line())

@@ -1,0 +1,44 @@
+"""Samples from whatever holds them: Samples, rows, a data frame, a Hugging Face dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ragmetrics_core.model.errors import RowError, SettingError
+from ragmetrics_core.model.rows import samples_from_row
+from ragmetrics_core.model.sample import Sample
+
+Samples = Iterable[Sample | Mapping[str, Any]] | Any
+"""Samples, mappings, a pandas-like data frame, or a dataset that iterates over mappings."""
+
+
+def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample | RowError]:
+    """Iterate over samples, lazily; a row that is no sample comes as its error.
+
+    Args:
+        samples: Samples, mappings, a data frame (has ``itertuples`` and ``columns``), or any other iterable.
+        columns: Per field of the sample where rows have it; found by itself if not given.
+
+    Raises:
+        SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated.
+    """
+    if isinstance(samples, (Sample, Mapping, str, bytes)) or not isinstance(samples, Iterable):
+        raise SettingError(f"samples must be several: a list of Sample or rows, got one {type(samples).__name__}")
+    for row in _rows(samples):
+        if isinstance(row, (Sample, RowError)):
+            yield row
+            continue
+        try:
+            yield from samples_from_row(row, columns)
+        except RowError as error:
+            yield error
+
+
+def _rows(samples: Any) -> Iterator[Any]:
+    if hasattr(samples, "itertuples") and hasattr(samples, "columns"):
+        names = [str(name) for name in samples.columns]
+        for values in samples.itertuples(index=False, name=None):
+            yield dict(zip(names, values, strict=True))
+    else:
+        yield from samples

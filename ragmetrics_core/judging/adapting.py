@@ -1,0 +1,165 @@
+"""Fits requests to what an endpoint can do, and learns it where nobody knows.
+
+A feature that may be missing is tried once. An endpoint that rejects it, or that accepts and ignores it, is
+remembered, and the request is served without: several replies by several calls, log-probabilities not at all
+(the judge polls instead), a JSON schema by the prompt alone. Each such fallback is named in the usage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
+
+from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.judging.wrappers import Wrapper
+from ragmetrics_core.model.errors import ContextWindowExceeded, RequestRejected
+from ragmetrics_core.model.questions import Usage
+
+T = TypeVar("T")
+Feature = Literal["logprobs", "n", "json_schema", "temperature"]
+
+# In the order in which they are given up.
+_FEATURES: tuple[Feature, ...] = ("logprobs", "n", "json_schema", "temperature")
+_SPELLINGS: dict[Feature, tuple[str, ...]] = {
+    "logprobs": ("logprobs",),
+    "n": ("param n", "parameter n", "'n'"),
+    "json_schema": ("response_format", "json_schema"),
+    "temperature": ("temperature",),
+}
+_REASONING_FACTOR = 16
+
+
+async def gathered(tasks: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all to their end, then return their results or raise the first error."""
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]  # no exception is left among the results
+
+
+class Learned:
+    """What was learned about a model by trying; shared by all sessions of a judge."""
+
+    def __init__(self) -> None:
+        self.missing: set[Feature] = set()
+
+
+class Adapting(Wrapper):
+    """Fits each request to the model's capabilities.
+
+    Args:
+        inner: The model.
+        learned: What was learned in earlier sessions.
+    """
+
+    def __init__(self, inner: ChatModel, learned: Learned) -> None:
+        super().__init__(inner)
+        self._learned = learned
+
+    def capabilities(self) -> Capabilities:
+        """What the model says it can do, corrected by what was learned."""
+        return replace(self.inner.capabilities(), **dict.fromkeys(self._learned.missing, False))
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send a request without the features that the model does not have.
+
+        Returns:
+            As many choices and failures as replies were asked for.
+
+        Raises:
+            JudgeUnavailable: If no call will succeed.
+        """
+        known = self.capabilities()
+        missing = {feature for feature in _FEATURES if getattr(known, feature) is False}
+        if known.temperature is False:
+            missing.add("n")
+        wanted = _wanted(request)
+        reply = first = await self._send(request, missing)
+        untried = [feature for feature in wanted if feature not in missing]
+        spent = Usage()
+        while _rejected(reply) and untried:
+            spent += reply.usage
+            feature = _suspect(untried, reply.failures)
+            untried.remove(feature)
+            missing.add(feature)
+            reply = await self._send(request, missing)
+            if not _rejected(reply):
+                self._learned.missing.add(feature)
+        if _rejected(reply) and first is not reply:
+            return replace(first, usage=reply.usage + spent)
+        ignored = self._ignored(request, reply, missing)
+        fallbacks = tuple(feature for feature in wanted if feature in missing | ignored)
+        return replace(reply, usage=reply.usage + spent + Usage(fallbacks=fallbacks))
+
+    def _ignored(self, request: ChatRequest, reply: ChatReply, missing: set[Feature]) -> set[Feature]:
+        """Which features were asked for, accepted, and not delivered."""
+        ignored: set[Feature] = self._learned.missing - missing
+        whole = [choice for choice in reply.choices if choice.finish == "stop" and choice.text.strip()]
+        if request.top_logprobs and "logprobs" not in missing and any(not choice.tokens for choice in whole):
+            ignored.add("logprobs")
+            self._learned.missing.add("logprobs")
+        return ignored
+
+    async def _send(self, request: ChatRequest, missing: set[Feature]) -> ChatReply:
+        request = self._fitted(request, missing)
+        if request.n == 1:
+            return await self.inner.complete(request)
+        if "n" in missing:
+            return await self._singly(request, range(request.n))
+        reply = await self.inner.complete(request)
+        if not reply.choices:
+            return reply
+        if len(reply.choices) < request.n:
+            self._learned.missing.add("n")
+            rest = await self._singly(request, range(len(reply.choices), request.n))
+            return ChatReply(reply.choices + rest.choices, reply.usage + rest.usage, rest.failures)
+        return replace(reply, choices=reply.choices[: request.n])
+
+    async def _singly(self, request: ChatRequest, polls: range) -> ChatReply:
+        """Ask for each reply in a call of its own."""
+        replies = await gathered(
+            self.inner.complete(replace(request, n=1, first_poll=request.first_poll + poll)) for poll in polls
+        )
+        return ChatReply(
+            choices=tuple(choice for reply in replies for choice in reply.choices[:1]),
+            usage=sum((reply.usage for reply in replies), Usage()),
+            failures=tuple(error for reply in replies for error in reply.failures[:1]),
+        )
+
+    def _fitted(self, request: ChatRequest, missing: set[Feature]) -> ChatRequest:
+        if "json_schema" in missing:
+            request = replace(request, schema=None)
+        if "logprobs" in missing:
+            request = replace(request, top_logprobs=0)
+        if "temperature" in missing:
+            request = replace(request, temperature=None)
+        reasons = self.inner.capabilities().reasoning or "temperature" in missing
+        if reasons and request.max_tokens is not None:
+            request = replace(request, max_tokens=request.max_tokens * _REASONING_FACTOR)
+        return request
+
+
+def _wanted(request: ChatRequest) -> list[Feature]:
+    wants: dict[Feature, bool] = {
+        "logprobs": request.top_logprobs > 0,
+        "n": request.n > 1,
+        "json_schema": request.schema is not None,
+        "temperature": request.temperature is not None,
+    }
+    return [feature for feature in _FEATURES if wants[feature]]
+
+
+def _rejected(reply: ChatReply) -> bool:
+    """True if the endpoint rejected the request for its form."""
+    return not reply.choices and all(
+        isinstance(error, RequestRejected) and not isinstance(error, ContextWindowExceeded) for error in reply.failures
+    )
+
+
+def _suspect(untried: Sequence[Feature], failures: Sequence[Exception]) -> Feature:
+    """The feature that the rejection names, else the next to give up."""
+    said = str(failures[0]) if failures else ""
+    return next((f for f in untried if any(spelling in said for spelling in _SPELLINGS[f])), untried[0])

@@ -1,0 +1,239 @@
+"""Which form a reply to each type of question has: its JSON schema, and how the verdict is read from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NoReturn, TypeVar
+
+from ragmetrics_core.judging.rendering import fact_labels, labels
+from ragmetrics_core.model.errors import MalformedReply
+from ragmetrics_core.model.questions import (
+    ChunkVerdict,
+    ExtractFacts,
+    FactInContext,
+    FactVerdict,
+    Poll,
+    RateRecall,
+    RecallRating,
+    Sufficiency,
+    Useful,
+)
+
+T = TypeVar("T")
+Object = dict[str, Any]
+
+_BINARY = {"0": 0, "1": 1, "true": 1, "false": 0, "yes": 1, "no": 0, "\uff10": 0, "\uff11": 1}
+_TEXT = {"type": "string"}
+_YES_NO = {"type": "string", "enum": ["yes", "no"]}
+_BIT = {"type": "integer", "enum": [0, 1]}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+class Format(Generic[T]):
+    """The form of a reply.
+
+    Args:
+        field: The reply's field that holds the verdict; in lists, each item's.
+        schema: JSON schema of the reply.
+        parse: Makes the verdict of the reply's object; raises ``MalformedReply``.
+        items: Name of the list that holds one item per chunk or fact; "" if the verdict is the object's own.
+        essence: What of two verdicts must be equal for them to agree.
+    """
+
+    field: str
+    schema: Mapping[str, Any]
+    parse: Callable[[Object], T]
+    items: str = ""
+    essence: Callable[[T], object] = dataclasses.field(default=lambda value: value)
+
+    @property
+    def holder(self) -> str:
+        """The top-level field that an object must have to count as the reply."""
+        return self.items or self.field
+
+
+def _strict(**properties: object) -> Object:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _list_of(item: object) -> Object:
+    return {"type": "array", "items": item}
+
+
+def _bad(name: str, expected: str) -> NoReturn:
+    raise MalformedReply(f"the field {name!r} must be {expected}")
+
+
+def _binary(value: object, name: str) -> int:
+    if isinstance(value, int) and value in (0, 1):  # True and False are the integers 1 and 0
+        return int(value)
+    if isinstance(value, str) and (text := value.strip().lower()) in _BINARY:
+        return _BINARY[text]
+    _bad(name, "0 or 1")
+
+
+def _grade(value: object, name: str) -> int:
+    text = str(value).strip() if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
+    if text in ("0", "1", "2", "3"):
+        return int(text)
+    _bad(name, "0, 1, 2 or 3")
+
+
+def _number(value: object, name: str) -> float:
+    number = math.nan
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+    if 0.0 <= number <= 1.0:
+        return number
+    _bad(name, "a number between 0.0 and 1.0")
+
+
+def _choice(value: object, name: str, known: tuple[str, ...]) -> str:
+    text = value.strip().lower() if isinstance(value, str) else ""
+    return text if text in known else _bad(name, f"one of {', '.join(known)}")
+
+
+def _texts(value: object, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        _bad(name, "a list of strings")
+    distinct: dict[str, str] = {}
+    for item in filter(str.strip, value):
+        distinct.setdefault(" ".join(item.split()).casefold(), item.strip())
+    return tuple(distinct.values())
+
+
+def _reason(value: Object, name: str = "reason") -> str:
+    reason = value.get(name, "")
+    return reason.strip() if isinstance(reason, str) else ""
+
+
+def _required(value: Object, name: str) -> Any:
+    return value[name] if name in value else _bad(name, "present")
+
+
+def _by_label(value: Object, items: str, expected: tuple[str, ...]) -> list[Object]:
+    """The list's items in the order of the labels; each label exactly once."""
+    listed = value[items]
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        _bad(items, "a list of objects")
+    given = [str(item.get("label", "")).strip() for item in listed]
+    if sorted(given) != sorted(expected):
+        _bad(items, f"a list that has each of these labels exactly once: {', '.join(expected)}")
+    return [listed[given.index(label)] for label in expected]
+
+
+def _without_reasons(verdicts: tuple[Any, ...]) -> object:
+    return tuple(dataclasses.replace(verdict, reason="") for verdict in verdicts)
+
+
+def useful(question: Useful) -> Format[tuple[ChunkVerdict, ...]]:
+    """``{"useful": 0|1, "reason"}`` or ``{"grade": 0..3, "reason"}``, or a list of these by label."""
+    graded = question.scale == "graded"
+    name = "grade" if graded else "useful"
+    verdict = {"type": "integer", "enum": [0, 1, 2, 3]} if graded else _BIT
+
+    def one(value: Object) -> ChunkVerdict:
+        if graded:
+            grade = _grade(_required(value, name), name)
+            return ChunkVerdict(grade > 0, grade=grade, reason=_reason(value))
+        return ChunkVerdict(bool(_binary(_required(value, name), name)), reason=_reason(value))
+
+    if not question.listwise:
+        schema = _strict(**{name: verdict, "reason": _TEXT})
+        return Format(name, schema, lambda value: (one(value),), essence=_without_reasons)
+    expected = labels(len(question.chunks))
+    schema = _strict(chunks=_list_of(_strict(**{"label": _TEXT, name: verdict, "reason": _TEXT})))
+    return Format(
+        name,
+        schema,
+        lambda value: tuple(map(one, _by_label(value, "chunks", expected))),
+        items="chunks",
+        essence=_without_reasons,
+    )
+
+
+def adherent() -> Format[Poll]:
+    """``{"reasoning", "verdict": "yes"|"no"|"abstains", "unsupported_claims": [...]}``."""
+    verdicts = ("yes", "no", "abstains")
+
+    def parse(value: Object) -> Poll:
+        claims = value.get("unsupported_claims")
+        return Poll(
+            verdict=_choice(value["verdict"], "verdict", verdicts),  # type: ignore[arg-type]  # one of the verdicts
+            reason=_reason(value, "reasoning"),
+            unsupported=() if claims is None else _texts(claims, "unsupported_claims"),
+        )
+
+    schema = _strict(
+        reasoning=_TEXT, verdict={"type": "string", "enum": list(verdicts)}, unsupported_claims=_list_of(_TEXT)
+    )
+    return Format("verdict", schema, parse, essence=lambda poll: poll.verdict)
+
+
+def rate_recall(question: RateRecall) -> Format[RecallRating]:
+    """``{"reason", "band", "score": 0.0-1.0}``; the score lies in the band."""
+    bounds = {name.casefold(): (name, low, high) for name, low, high in question.bands}
+
+    def parse(value: Object) -> RecallRating:
+        score = _number(value["score"], "score")
+        named = value.get("band")
+        if not bounds or named is None or named == "":
+            return RecallRating(score, _reason(value))
+        known = ", ".join(name for name, _, _ in question.bands)
+        band = bounds.get(named.strip().casefold()) if isinstance(named, str) else None
+        name, low, high = band or _bad("band", f"one of {known}")
+        if not low <= score <= high:
+            _bad("score", f"between {low} and {high} for the band {name!r}")
+        return RecallRating(score, _reason(value), name)
+
+    names = {"type": "string", "enum": [name for name, _, _ in question.bands]} if question.bands else _TEXT
+    schema = _strict(reason=_TEXT, band=names, score={"type": "number"})
+    return Format("score", schema, parse, essence=lambda rating: (rating.score, rating.band))
+
+
+def extract_facts(question: ExtractFacts) -> Format[tuple[str, ...]]:
+    """``{"facts": [...]}``, with ``reasoning`` before it where asked for; blank and equal facts are dropped."""
+    before = {"reasoning": _TEXT} if question.reasoning else {}
+    return Format("facts", _strict(**before, facts=_list_of(_TEXT)), lambda value: _texts(value["facts"], "facts"))
+
+
+def fact_in_context(question: FactInContext) -> Format[tuple[FactVerdict, ...]]:
+    """``{"covered": 0|1}``, or a list of these by label."""
+
+    def one(value: Object) -> FactVerdict:
+        return FactVerdict(float(_binary(_required(value, "covered"), "covered")), reason=_reason(value))
+
+    if not question.together:
+        return Format("covered", _strict(covered=_BIT), lambda value: (one(value),), essence=_without_reasons)
+    expected = fact_labels(len(question.facts))
+    return Format(
+        "covered",
+        _strict(facts=_list_of(_strict(label=_TEXT, covered=_BIT))),
+        lambda value: tuple(map(one, _by_label(value, "facts", expected))),
+        items="facts",
+        essence=_without_reasons,
+    )
+
+
+def sufficient() -> Format[Sufficiency]:
+    """``{"reasoning", "sufficient": "yes"|"no", "on_question": "yes"|"no"}``."""
+
+    def parse(value: Object) -> Sufficiency:
+        return Sufficiency(
+            bool(_binary(value["sufficient"], "sufficient")),
+            bool(_binary(_required(value, "on_question"), "on_question")),
+            _reason(value, "reasoning"),
+        )
+
+    schema = _strict(reasoning=_TEXT, sufficient=_YES_NO, on_question=_YES_NO)
+    return Format("sufficient", schema, parse, essence=lambda verdict: dataclasses.replace(verdict, reason=""))

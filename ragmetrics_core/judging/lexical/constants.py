@@ -1,0 +1,42 @@
+"""Fitted weights of the embedded judge.
+
+Made by ``python benchmarks/fit_lexical.py DATA --write`` on the developer split (seed-free: the fit is convex).
+Each source weighs the same; inside a source the two classes are weighed to the prior given there. Positive
+verdicts begin at a probability of one half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A logistic regression on three features, none of whose weights is negative.
+
+    Args:
+        intercept: Log-odds where every feature is 0.
+        slopes: One weight per feature, >= 0.
+    """
+
+    intercept: float
+    slopes: tuple[float, float, float]
+
+
+# fitted: begin
+ADHERENT = Weights(-3.4371, (3.7144, 0.0395, 1.8773))
+USEFUL = Weights(0.0, (1.0, 1.0, 1.0))
+FACT = Weights(0.0, (1.0, 1.0, 1.0))
+# fitted: end
+
+UNCERTAIN = 0.1
+"""Within this distance of one half a reason says *uncertain*."""
+
+VETO = 0.49
+"""A number found nowhere multiplies the probability by this, which leaves it below one half."""
+
+UNSUPPORTED = 0.5
+"""A sentence of the answer with a smaller share of its terms found in the contexts is listed as unsupported."""
+
+COVERAGE = 0.75
+"""Weight of the covered share of the reference in the recall rating; the rest is the F1 of the terms."""

@@ -1,0 +1,154 @@
+"""Average precision over ranks, exact, for verdicts, probabilities and grades; pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import fsum, log2
+
+
+def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
+    """Precision at each rank: the share of useful chunks among the first k.
+
+    Example:
+        >>> [str(p) for p in precisions([True, False, True])]
+        ['1', '1/2', '2/3']
+    """
+    useful, result = 0, []
+    for rank, verdict in enumerate(verdicts, start=1):
+        useful += verdict
+        result.append(Fraction(useful, rank))
+    return result
+
+
+def average_precision(verdicts: Sequence[bool]) -> float:
+    """Mean of the precision at the ranks of useful chunks.
+
+    Args:
+        verdicts: Whether the chunk at each rank is useful; rank 1 first.
+
+    Returns:
+        In [0, 1], higher is better; 0.0 if none is useful.
+
+    Source:
+        Buckley & Voorhees (2000), SIGIR; as in TREC, over the retrieved useful chunks.
+
+    Example:
+        >>> average_precision([False, True]), average_precision([True, False])
+        (0.5, 1.0)
+    """
+    hits = [precision for precision, verdict in zip(precisions(verdicts), verdicts, strict=True) if verdict]
+    return float(sum(hits, Fraction(0)) / len(hits)) if hits else 0.0
+
+
+def random_order(count: int, useful: int) -> float:
+    """Average precision expected if the same verdicts stood in random order.
+
+    Args:
+        count: Number of chunks, > 0.
+        useful: Number of useful ones.
+
+    Returns:
+        In [0, 1]; 0.0 if none is useful.
+
+    Source:
+        Bestgen (2015), "Exact expected average precision of the random baseline", PBML 103.
+
+    Example:
+        >>> round(random_order(5, 1), 4)
+        0.4567
+    """
+    if useful == 0:
+        return 0.0
+    if count == 1:
+        return 1.0
+    harmonic = sum(Fraction(1, rank) for rank in range(1, count + 1))
+    return float(Fraction(useful - 1, count - 1) + (count - useful) * harmonic / (count * (count - 1)))
+
+
+def expected_average_precision(probabilities: Sequence[float]) -> float:
+    """Expectation of average precision if each chunk is useful, independently, with its probability.
+
+    Args:
+        probabilities: p(useful) at each rank, in [0, 1].
+
+    Returns:
+        In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
+
+    Source:
+        Exact, by Poisson-binomial convolution: sum over k of p_k / k · E[(1 + S_<k) / (1 + S_<k + S_>k)].
+
+    Example:
+        >>> expected_average_precision([0.5, 0.5])
+        0.625
+    """
+    count = len(probabilities)
+    before = [[1.0]]
+    for probability in probabilities:
+        before.append(_convolved(before[-1], probability))
+    after = [[1.0]]
+    for probability in reversed(probabilities):
+        after.append(_convolved(after[-1], probability))
+    terms = []
+    for rank, probability in enumerate(probabilities, start=1):
+        if probability > 0:
+            ahead, behind = before[rank - 1], after[count - rank]
+            expectation = fsum(
+                p * q * (1 + i) / (1 + i + j) for i, p in enumerate(ahead) if p for j, q in enumerate(behind) if q
+            )
+            terms.append(probability / rank * expectation)
+    return min(1.0, fsum(terms))
+
+
+def generalised_average_precision(gains: Sequence[float]) -> float:
+    """The formula of average precision with gains in [0, 1] instead of verdicts.
+
+    Args:
+        gains: Gain of the chunk at each rank.
+
+    Returns:
+        In [0, 1]; 0.0 if all gains are zero. Equals ``average_precision`` for gains 0 and 1.
+
+    Source:
+        Kishida (2005), NII Technical Report NII-2005-014E, section 3.
+
+    Example:
+        >>> round(generalised_average_precision([1, 0.5]), 4)
+        0.9167
+    """
+    total, cumulated, terms = fsum(gains), 0.0, []
+    if total == 0:
+        return 0.0
+    for rank, gain in enumerate(gains, start=1):
+        cumulated += gain
+        terms.append(cumulated / rank * gain)
+    return min(1.0, fsum(terms) / total)
+
+
+def ndcg(gains: Sequence[float]) -> float:
+    """Normalised discounted cumulative gain with linear gains and log2 discount.
+
+    Returns:
+        In [0, 1]; 0.0 if all gains are zero.
+
+    Source:
+        Järvelin & Kekäläinen (2002), ACM TOIS 20(4).
+
+    Example:
+        >>> ndcg([1, 0]), round(ndcg([0, 1]), 4)
+        (1.0, 0.6309)
+    """
+    ideal = _dcg(sorted(gains, reverse=True))
+    return min(1.0, _dcg(gains) / ideal) if ideal else 0.0
+
+
+def _dcg(gains: Sequence[float]) -> float:
+    return fsum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))
+
+
+def _convolved(distribution: list[float], probability: float) -> list[float]:
+    """Distribution of a count after one more independent trial."""
+    result = [share * (1 - probability) for share in distribution] + [0.0]
+    for index, share in enumerate(distribution):
+        result[index + 1] += share * probability
+    return result

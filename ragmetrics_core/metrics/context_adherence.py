@@ -1,0 +1,275 @@
+"""Context Adherence: is the answer based purely on the contexts? The share of "yes" over chain-of-thought polls."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.templates import checked, shipped
+from ragmetrics_core.model.errors import SettingError, TooFewPolls
+from ragmetrics_core.model.evidence import AdherenceEvidence, Cause, PollEvidence, SentenceEvidence
+from ragmetrics_core.model.intervals import wilson
+from ragmetrics_core.model.questions import (
+    Adherent,
+    Batch,
+    Instructions,
+    NotAnswered,
+    Poll,
+    Polls,
+    Replies,
+    Sufficiency,
+    Sufficient,
+    ask,
+)
+from ragmetrics_core.model.sample import Sample
+
+_REMEDIES: dict[Cause, str] = {
+    "insufficient_context": "Complete the context store, or retrieve more: the contexts do not hold what is asked.",
+    "reasoning_error": "The contexts hold what is needed: tell the prompt to stick to the contexts, or use a "
+    "stronger model to write answers.",
+    "misread_question": "The answer is about something else: check how the question reaches the prompt, and keep "
+    "irrelevant chunks out of it.",
+}
+
+
+def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
+    """Unbiased estimate of p(yes) when polling stopped at a decided majority of an odd number of polls.
+
+    Args:
+        verdicts: The verdicts in order, up to the one that decided.
+        polls: Number of polls that were planned, n >= 3.
+
+    Returns:
+        In [0, 1]: (a-1)/(k-1) if the a-th yes came at poll k, y/(k-1) if the b-th no did; yes / answered if
+        nothing was decided.
+
+    Source:
+        Girshick, Mosteller & Savage (1946), Annals of Mathematical Statistics 17(1).
+
+    Example:
+        >>> stopped_estimate([True, False, True, True], 5)
+        0.6666666666666666
+    """
+    yes, count = sum(verdicts), len(verdicts)
+    if yes >= polls // 2 + 1:
+        return (yes - 1) / (count - 1)
+    if count - yes >= (polls + 1) // 2:
+        return yes / (count - 1)
+    return yes / count
+
+
+class ContextAdherence(Metric):
+    """Is the answer grounded in the contexts? The share of independent chain-of-thought judgements that say yes.
+
+    Args:
+        polls: Independent judgements; each explains itself before its verdict.
+        temperature: Sampling temperature; 1.0 lets the share estimate the judge's own probability of yes.
+        early_stop: Stop when a majority is decided, and report the unbiased estimate for that rule. For gates:
+            it is noisier, and saves nothing where one request gives several polls; there all polls are used.
+        cause: Ask for a likely cause of scores below 0.5.
+        examples: Few-shot examples, written out.
+        template: Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.
+
+    Returns:
+        A score in [0, 1], higher is better: yes / (yes + no).
+
+    Undefined when:
+        Contexts or answer are missing, or most polls find that the answer makes no claim (``abstained``).
+
+    Raises:
+        SettingError: If ``early_stop`` is used with an even number of polls or fewer than three, or a template
+            lacks a placeholder.
+
+    Source:
+        ChainPoll: Friel & Sanyal (2023), arXiv 2310.18344. Departure: an answer without claims is undefined.
+
+    Example:
+        >>> from ragmetrics_core import Adherent, Poll, Polls, ScriptedJudge
+        >>> replies = Polls(asked=5, answers=(Poll("yes"),) * 4 + (Poll("no", "Not in the contexts."),))
+        >>> judge = ScriptedJudge({Adherent: replies})
+        >>> ContextAdherence().score(contexts=["Paris."], answer="Paris", judge=judge).value
+        0.8
+    """
+
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("contexts",), ("answer",))
+
+    name: str = Field(default="context_adherence", min_length=1)
+    polls: int = Field(default=5, ge=1)
+    temperature: float = Field(default=1.0, ge=0, le=2)
+    early_stop: bool = False
+    cause: bool = True
+    examples: str = ""
+    template: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> ContextAdherence:
+        if self.early_stop and (self.polls < 3 or self.polls % 2 == 0):
+            raise SettingError(f"early_stop needs an odd number of polls of at least 3, got {self.polls}")
+        checked(self._template, required=frozenset({"contexts", "answer"}), optional=frozenset({"question"}))
+        return self
+
+    @property
+    def _template(self) -> str:
+        return self.template if self.template is not None else shipped("adherent")
+
+    def settings(self) -> dict[str, str]:
+        """Settings that change scores."""
+        settings = {"polls": str(self.polls), "T": str(self.temperature)}
+        return {**settings, "early_stop": "yes"} if self.early_stop else settings
+
+    def prompts(self) -> tuple[str, ...]:
+        """Template and examples."""
+        return (self._template, self.examples)
+
+    def plan(self, sample: Sample) -> Plan:
+        """Poll the judge, conclude by majority, and ask for the cause of a low score."""
+        polls = yield from self._poll(sample)
+        if isinstance(polls, NotAnswered):
+            return self.failed(polls.error)
+        outcome = self._conclude(polls, sample)
+        if outcome.status != "scored" or outcome.value >= 0.5 or not self.cause:
+            return outcome
+        found = yield from self._find_cause(sample)
+        assert outcome.evidence is not None  # noqa: S101  # a score always has evidence
+        return outcome.model_copy(update={"evidence": outcome.evidence.model_copy(update=found)})
+
+    def _question(self, sample: Sample, first: int, count: int) -> Adherent:
+        return Adherent(
+            instructions=Instructions(self._template, self.examples, self.language),
+            question=sample.question,
+            standalone_question=sample.standalone_question,
+            history=sample.history,
+            contexts=_texts(sample),
+            answer=sample.answer or "",
+            polls=count,
+            first_poll=first,
+            temperature=self.temperature,
+        )
+
+    def _poll(self, sample: Sample) -> Generator[Batch, Replies, Polls | NotAnswered]:
+        """All polls in one round, or rounds that never overshoot the deciding poll."""
+        total = Polls(0, ())
+        count = self.polls // 2 + 1 if self.early_stop else self.polls
+        while count > 0:
+            (reply,) = yield from ask([self._question(sample, total.asked, count)])
+            if isinstance(reply, NotAnswered):
+                if not total.answers:
+                    return reply
+                reply = Polls(count, (), (reply.error,) * count)
+            total = Polls(
+                total.asked + reply.asked,
+                total.answers + reply.answers,
+                total.failures + reply.failures,
+                total.batched or reply.batched,
+            )
+            if reply.asked < count:  # a deterministic judge: asking again would tell nothing new
+                break
+            count = min(self.polls - total.asked, self._undecided(total))
+        return total
+
+    def _undecided(self, polls: Polls) -> int:
+        """How many more polls can be asked at once without overshooting the deciding one."""
+        if polls.batched or not self.early_stop:
+            return self.polls
+        yes, no = len(_of("yes", polls.answers)), len(_of("no", polls.answers))
+        return min(self.polls // 2 + 1 - yes, (self.polls + 1) // 2 - no)
+
+    def _conclude(self, polls: Polls, sample: Sample) -> Outcome:
+        answers = polls.answers
+        if not answers and polls.failures:
+            return self.failed(polls.failures[0])
+        yes, no = _of("yes", answers), _of("no", answers)
+        missing = polls.asked - len(answers)
+        evidence = _evidence(polls, sample)
+        if 2 * len(answers) <= polls.asked:
+            cause = f"; the first failed with {type(polls.failures[0]).__name__}" if polls.failures else ""
+            message = f"only {len(answers)} of {polls.asked} polls were answered, a majority is needed{cause}"
+            return self.failed(TooFewPolls(message), evidence)
+        if 2 * evidence.abstained > len(answers) or not (yes or no):
+            return self.undefined(
+                f"{evidence.abstained} of {len(answers)} polls found that the answer makes no claim",
+                "abstained",
+                evidence,
+            )
+        single = answers[0].probability if polls.asked == 1 else None
+        value = len(yes) / (len(yes) + len(no)) if single is None else single
+        if self.early_stop and not polls.batched and polls.asked > 1:
+            value = stopped_estimate([poll.verdict == "yes" for poll in (*yes, *no)], self.polls)
+            evidence = evidence.model_copy(update={"early_stopped": True})
+        elif missing:
+            bounds = (len(yes) / polls.asked, (len(yes) + missing) / polls.asked)
+            evidence = evidence.model_copy(update={"bounds": bounds})
+        tie = "The polls are tied; the side against the answer says: " if len(yes) == len(no) else ""
+        return self.scored(value, tie + evidence.explanation, evidence)
+
+    def _find_cause(self, sample: Sample) -> Generator[Batch, Replies, dict[str, object]]:
+        """A hypothesis why the answer does not adhere, from a question of its own."""
+        if sample.question is None:
+            return {"cause_note": "no cause could be looked for without the question"}
+        question = Sufficient(
+            instructions=Instructions(shipped("sufficient"), "", self.language),
+            question=sample.question,
+            standalone_question=sample.standalone_question,
+            history=sample.history,
+            contexts=_texts(sample),
+            answer=sample.answer or "",
+        )
+        (reply,) = yield from ask([question])
+        if isinstance(reply, NotAnswered):
+            return {"cause_note": f"no cause was determined: {reply.error}"}
+        cause = _cause(reply)
+        return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": reply.reason}
+
+
+def _texts(sample: Sample) -> tuple[str, ...]:
+    return tuple(context.text for context in sample.contexts if not context.blank)
+
+
+def _cause(sufficiency: Sufficiency) -> Cause:
+    if not sufficiency.on_question:
+        return "misread_question"
+    return "reasoning_error" if sufficiency.sufficient else "insufficient_context"
+
+
+def _of(verdict: str, answers: Sequence[Poll]) -> list[Poll]:
+    return [poll for poll in answers if poll.verdict == verdict]
+
+
+def _strongest(polls: Sequence[Poll]) -> str:
+    """The explanation that names most unsupported claims, then the longest, then the first."""
+    return max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason))).reason if polls else ""
+
+
+def _evidence(polls: Polls, sample: Sample) -> AdherenceEvidence:
+    answers = polls.answers
+    yes, no = _of("yes", answers), _of("no", answers)
+    majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
+    ranks = [rank for rank, context in enumerate(sample.contexts, start=1) if not context.blank]
+    return AdherenceEvidence(
+        asked=polls.asked,
+        yes=len(yes),
+        no=len(no),
+        abstained=len(answers) - len(yes) - len(no),
+        missing=polls.asked - len(answers),
+        polls=tuple(PollEvidence(verdict=p.verdict, reason=p.reason, unsupported=p.unsupported) for p in answers),
+        probability=answers[0].probability if polls.asked == 1 and answers else None,
+        repeatability=wilson(len(yes), len(yes) + len(no)) if polls.asked > 1 and (yes or no) else None,
+        explanation=_strongest(majority),
+        dissent=_strongest(minority),
+        unsupported=tuple(dict.fromkeys(claim for poll in no for claim in poll.unsupported)),
+        sentences=tuple(
+            SentenceEvidence(
+                sentence=line.sentence,
+                rank=None if line.context is None else ranks[line.context],
+                evidence=line.evidence,
+                coverage=line.coverage,
+                uncovered=line.uncovered,
+                numbers=line.numbers,
+            )
+            for poll in answers
+            for line in poll.support
+        ),
+    )

@@ -1,0 +1,177 @@
+"""Context Recall: how accurately the answer matches the expected answer, by a rubric, in the light of the contexts."""
+
+from __future__ import annotations
+
+import json
+from math import nextafter
+from typing import ClassVar
+
+from pydantic import Field, model_validator
+
+from ragmetrics_core.metrics.metric import Metric, Plan
+from ragmetrics_core.metrics.templates import checked, shipped
+from ragmetrics_core.model.evidence import RecallEvidence, ReferenceRating, Share
+from ragmetrics_core.model.frozen import Frozen
+from ragmetrics_core.model.questions import Instructions, NotAnswered, RateRecall, ask
+from ragmetrics_core.model.sample import Sample
+
+# Name, lowest and highest score of each band. The published bands leave gaps (0.35, 0.95, …); these are closed.
+BANDS: tuple[tuple[str, float, float], ...] = (
+    ("none", 0.0, 0.0),
+    ("minimal", nextafter(0.0, 1.0), nextafter(0.35, 0.0)),
+    ("partial", 0.35, nextafter(0.65, 0.0)),
+    ("mostly", 0.65, nextafter(1.0, 0.0)),
+    ("perfect", 1.0, 1.0),
+)
+
+
+def band_of(score: float) -> str:
+    """Name of the band that a score in [0, 1] lies in.
+
+    Example:
+        >>> band_of(0.35), band_of(1.0)
+        ('partial', 'perfect')
+    """
+    return next(name for name, low, high in BANDS if low <= score <= high)
+
+
+class RecallExample(Frozen):
+    """A few-shot example of a rating.
+
+    Args:
+        question: The question.
+        reference: The expected answer.
+        answer: The answer that is rated.
+        score: Its score in [0, 1].
+        reason: Why.
+        contexts: Contexts; may be left out.
+    """
+
+    question: str
+    reference: str
+    answer: str
+    score: Share
+    reason: str
+    contexts: tuple[str, ...] = ()
+
+    def written(self) -> str:
+        """The example as the judge sees it."""
+        given = {"question": self.question, "expected answer": self.reference, "answer": self.answer}
+        if self.contexts:
+            given = {"contexts": "\n".join(self.contexts), **given}
+        reply = {"reason": self.reason, "band": band_of(self.score), "score": self.score}
+        return f"Given {json.dumps(given, ensure_ascii=False)}\nreply {json.dumps(reply, ensure_ascii=False)}"
+
+
+EXAMPLES: tuple[RecallExample, ...] = (
+    RecallExample(
+        question="When does the library open on Sundays, and what does a card cost?",
+        reference="On Sundays it opens at 11 am. A card is free for residents.",
+        answer="The library is closed for renovation this year.",
+        score=0.0,
+        reason="Neither the opening time nor the price is given, and the claim contradicts both.",
+    ),
+    RecallExample(
+        question="When does the library open on Sundays, and what does a card cost?",
+        reference="On Sundays it opens at 11 am. A card is free for residents.",
+        answer="It opens at 11 in the morning on Sundays.",
+        score=0.5,
+        reason="The opening time matches; what a card costs is missing.",
+    ),
+    RecallExample(
+        question="When does the library open on Sundays, and what does a card cost?",
+        reference="On Sundays it opens at 11 am. A card is free for residents.",
+        answer="Sundays from 11 am; cards are free. There is also a café.",
+        score=0.9,
+        reason="Both points match, only the limit to residents is missing; the café neither helps nor harms.",
+    ),
+)
+
+
+class ContextRecall(Metric):
+    """How accurately does the answer match the expected answer, in the light of the contexts?
+
+    It scores the *answer*. The share of the expected answer that the *contexts* hold is ``RetrievalAccuracy``.
+
+    Args:
+        examples: Few-shot examples; extend ``context_recall.EXAMPLES`` or replace them; () for none.
+        template: Replaces the prompt and its rubric; must hold ``{answer}`` and ``{reference}``.
+
+    Returns:
+        A score in [0, 1], higher is better: 0 none | (0, .35) minimal | [.35, .65) partial | [.65, 1) mostly |
+        1 perfect. Of several references the best match counts.
+
+    Undefined when:
+        Answer or reference are missing. Without contexts it is rated against the reference alone, and says so.
+
+    Raises:
+        SettingError: If a template lacks a placeholder.
+
+    Source:
+        The published rubric (0.0 unrelated, 0.1–0.3 minimal, 0.4–0.6 partial, 0.7–0.9 mostly accurate, 1.0
+        perfect). Departure: its gaps are closed, and the examples lie inside the bands.
+
+    Example:
+        >>> from ragmetrics_core import RateRecall, RecallRating, ScriptedJudge
+        >>> judge = ScriptedJudge({RateRecall: RecallRating(0.5, "One of two points.", "partial")})
+        >>> ContextRecall().score(output="Eleven.", expected_output="Eleven, free.", judge=judge).value
+        0.5
+    """
+
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
+
+    name: str = Field(default="context_recall", min_length=1)
+    examples: tuple[RecallExample, ...] = EXAMPLES
+    template: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> ContextRecall:
+        optional = frozenset({"question", "contexts"})
+        checked(self._template, required=frozenset({"answer", "reference"}), optional=optional)
+        return self
+
+    @property
+    def _template(self) -> str:
+        return self.template if self.template is not None else shipped("rate_recall")
+
+    @property
+    def _examples(self) -> str:
+        return "\n\n".join(("Examples:", *(example.written() for example in self.examples))) if self.examples else ""
+
+    def prompts(self) -> tuple[str, ...]:
+        """Template and examples."""
+        return (self._template, self._examples)
+
+    def plan(self, sample: Sample) -> Plan:
+        """Ask for one rating per distinct reference; the best one counts."""
+        contexts = tuple(context.text for context in sample.contexts if not context.blank)
+        references = list(dict.fromkeys(sample.reference))
+        replies = yield from ask(
+            [
+                RateRecall(
+                    instructions=Instructions(self._template, self._examples, self.language),
+                    question=sample.question,
+                    standalone_question=sample.standalone_question,
+                    history=sample.history,
+                    contexts=contexts,
+                    answer=sample.answer or "",
+                    reference=reference,
+                    # A template of the user's own may name other bands; then only the score is checked.
+                    bands=BANDS if self.template is None else (),
+                )
+                for reference in references
+            ]
+        )
+        ratings = tuple(
+            ReferenceRating()
+            if isinstance(reply, NotAnswered)
+            else ReferenceRating(score=reply.score, band=reply.band or band_of(reply.score), reason=reply.reason)
+            for reply in replies
+        )
+        best = max(range(len(ratings)), key=lambda index: ratings[index].score or 0.0)
+        evidence = RecallEvidence(band=ratings[best].band, best=best, ratings=ratings, with_contexts=bool(contexts))
+        for reply in replies:
+            if isinstance(reply, NotAnswered):
+                return self.failed(reply.error, evidence)
+        note = "" if contexts else " Rated against the reference alone, without contexts."
+        return self.scored(ratings[best].score or 0.0, ratings[best].reason + note, evidence)

@@ -1,0 +1,140 @@
+"""What a metric is: frozen settings, the fields it requires, and a plan that asks and concludes without I/O."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import Field, ValidationError
+
+from ragmetrics_core.metrics.templates import digest
+from ragmetrics_core.model.errors import RagMetricsError, SettingError
+from ragmetrics_core.model.evidence import Evidence
+from ragmetrics_core.model.frozen import Frozen
+from ragmetrics_core.model.questions import Batch, Replies
+from ragmetrics_core.model.results import ErrorInfo, Failed, Scored, Undefined
+from ragmetrics_core.model.sample import Sample
+
+if TYPE_CHECKING:
+    from ragmetrics_core.judging.judge import Judge
+
+Outcome = Scored | Undefined | Failed
+Plan = Generator[Batch, Replies, Outcome]
+
+_PHRASES = {"contexts": "no contexts", "retrieved": "nothing was retrieved"}
+
+
+class Metric(Frozen, ABC):
+    """Base of all metrics: immutable settings that validate, serialise and can be compared.
+
+    Args:
+        name: Key of the metric's results; two metrics of one run need different names.
+        model: Judge to use where none is named for the run, e.g. ``"gpt-4o-mini"``.
+        language: Language of explanations, e.g. ``"German"``; labels and scores are the same in every language.
+
+    Attributes:
+        version: Changes whenever a prompt or a rule changes scores.
+        requires: What a sample must hold; of each group one field is enough.
+    """
+
+    version: ClassVar[str] = "1"
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    name: str = Field(min_length=1)
+    model: str | None = None
+    language: str | None = None
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            message = first["msg"].removeprefix("Value error, ")
+            raise SettingError(f"{type(self).__name__}: {place}{': ' if place else ''}{message}") from None
+
+    @abstractmethod
+    def plan(self, sample: Sample) -> Plan:
+        """Ask questions and conclude, as a generator without I/O.
+
+        Args:
+            sample: A sample that holds what the metric needs.
+
+        Returns:
+            A generator that yields batches of questions, is sent the replies, and returns the outcome.
+            Use ``replies = yield from ask([...])``.
+        """
+
+    @property
+    def needs(self) -> tuple[tuple[str, ...], ...]:
+        """Fields that a sample must hold; of each group one is enough."""
+        return self.requires
+
+    def gap(self, sample: Sample) -> Undefined | None:
+        """Why the metric is undefined for a sample, before any call; None if it applies."""
+        if sample.error is not None:
+            return self.undefined("the application's run ended with an error, so there is nothing to score", "other")
+        for group in self.needs:
+            if all(sample.missing(field) for field in group):
+                return self.undefined(" and ".join(_PHRASES.get(field, f"no {field}") for field in group))
+        return None
+
+    def prepare(self, samples: Sequence[Sample]) -> Self:
+        """Take from the first samples of a run what the metric needs of other samples; by default nothing."""
+        del samples
+        return self
+
+    def settings(self) -> dict[str, str]:
+        """Settings that change scores, for the signature."""
+        return {}
+
+    def prompts(self) -> tuple[str, ...]:
+        """Templates and examples that change scores, for the signature."""
+        return ()
+
+    @property
+    def signature(self) -> str:
+        """One line that two numbers must share to be comparable, but for the judge."""
+        parts = [self.name, f"v{self.version}", *(f"{key}:{value}" for key, value in self.settings().items())]
+        if self.prompts():
+            parts.append(f"prompt:{digest(*self.prompts(), self.language or '')}")
+        return "|".join(parts)
+
+    def scored(self, value: float, reason: str, evidence: Evidence) -> Scored:
+        """A score in [0, 1] with its evidence."""
+        return Scored(metric=self.name, value=min(1.0, max(0.0, value)), reason=reason, evidence=evidence)
+
+    def undefined(self, reason: str, code: Any = "missing", evidence: Evidence | None = None) -> Undefined:
+        """No score, because the metric has no meaning here."""
+        return Undefined(metric=self.name, reason=reason, code=code, evidence=evidence)
+
+    def failed(self, error: RagMetricsError, evidence: Evidence | None = None) -> Failed:
+        """No score, because something went wrong."""
+        return Failed(metric=self.name, reason=str(error), error=ErrorInfo.of(error), evidence=evidence)
+
+    def score(self, sample: Sample | None = None, *, judge: Judge | str | None = None, **fields: Any) -> Outcome:
+        """Score one sample and wait for the result.
+
+        Args:
+            sample: The sample; or give its fields as keywords.
+            judge: A judge or the name of a model; else ``model``, ``RAGMETRICS_JUDGE``, the embedded judge.
+            **fields: Fields of the sample in any usual spelling, e.g. ``question`` or ``input``.
+
+        Returns:
+            ``Scored``, ``Undefined`` with the reason, or ``Failed`` with the error.
+
+        Raises:
+            SettingError: If a keyword is not known, or both a sample and keywords are given.
+            RowError: If a field has a wrong type.
+            JudgeUnavailable: If the judge cannot answer any question, e.g. for a wrong key.
+        """
+        from ragmetrics_core.engine.scoring import score_one  # the engine stands above the metrics
+
+        return score_one(self, sample, fields, judge)
+
+    async def ascore(self, sample: Sample | None = None, *, judge: Judge | str | None = None, **fields: Any) -> Outcome:
+        """Score one sample without blocking the event loop; see ``score``."""
+        from ragmetrics_core.engine.scoring import ascore_one  # the engine stands above the metrics
+
+        return await ascore_one(self, sample, fields, judge)

@@ -1,0 +1,65 @@
+"""The metrics by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ragmetrics_core.metrics.context_adherence import ContextAdherence
+from ragmetrics_core.metrics.context_recall import ContextRecall
+from ragmetrics_core.metrics.context_utilization import ContextUtilization
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
+from ragmetrics_core.model.errors import SettingError
+
+METRICS: dict[str, type[Metric]] = {
+    "context_utilization": ContextUtilization,
+    "context_adherence": ContextAdherence,
+    "context_recall": ContextRecall,
+    "retrieval_accuracy": RetrievalAccuracy,
+}
+
+
+def metric_named(name: str, **settings: Any) -> Metric:
+    """Make a metric from its name and settings.
+
+    Args:
+        name: Full or short name, e.g. ``context_adherence`` or ``adherence``.
+        **settings: Settings of the metric.
+
+    Returns:
+        The metric.
+
+    Raises:
+        SettingError: If no metric has this name, or a setting is invalid.
+
+    Example:
+        >>> metric_named("adherence", polls=3).polls
+        3
+    """
+    plain = name.strip().casefold().replace("-", "_")
+    for full, metric in METRICS.items():
+        if plain in (full, full.rpartition("_")[2], metric.__name__.casefold()):
+            return metric(**settings)
+    raise SettingError(f"no metric is named {name!r}; there are: {', '.join(METRICS)}")
+
+
+def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:
+    """Metrics of a run from objects and names; None means all.
+
+    Raises:
+        SettingError: If a name is unknown, or two metrics have the same name.
+    """
+    if metrics is None:
+        return [metric() for metric in METRICS.values()]
+    if isinstance(metrics, (Metric, str)):
+        metrics = [metrics]
+    made = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
+    for metric in made:
+        if not isinstance(metric, Metric):
+            raise SettingError(f"a metric must be a Metric or a name, got {type(metric).__name__}")
+    names = [metric.name for metric in made]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise SettingError(f"two metrics are named {', '.join(doubled)}; give one of them another name=")
+    return made

@@ -1,0 +1,248 @@
+"""Retrieval Accuracy: which share of the facts of the golden response do the retrieved contexts cover?"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from hashlib import sha256
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.templates import checked, shipped
+from ragmetrics_core.model.errors import JudgeError
+from ragmetrics_core.model.evidence import AccuracyEvidence, Cell
+from ragmetrics_core.model.questions import (
+    Batch,
+    ExtractFacts,
+    FactInContext,
+    FactVerdict,
+    Instructions,
+    NotAnswered,
+    Replies,
+    ask,
+)
+from ragmetrics_core.model.results import Undefined
+from ragmetrics_core.model.sample import Context, Fact, Sample
+
+Grid = dict[str, tuple[Cell, ...]]
+"""Cells of each distinct context, one per fact."""
+
+_EMPTY = Cell(probability=0.0, mode="verdict", reason="The context is empty.")
+_POOL = 200
+
+
+class RetrievalAccuracy(Metric):
+    """Which share of the golden response do the retrieved contexts cover?
+
+    Facts are taken from the reference, each fact is judged in each context, and a fact is covered if any context
+    covers it (logical OR).
+
+    Args:
+        extraction: Prompt that extracts facts: direct (``io``) or with a chain of thought (``cot``).
+        calls: ``per_fact``: one question per fact × context, as published; ``per_context``: one per context, in
+            which cells depend on earlier cells.
+        polls: Judgements per cell where the judge has no usable log-probabilities.
+        controls: 1 judges the facts in a context of another question too: the judge's false-positive floor.
+        control_contexts: Contexts to take it from; by default those of the run's other samples.
+        template: Replaces the prompt of a cell; must hold ``{context}`` and ``{fact}`` (``{facts}``).
+        extraction_template: Replaces the extraction prompt; must hold ``{reference}``.
+
+    Returns:
+        A score in [0, 1], higher is better: the (weighted) mean over facts. Of several references the best
+        counts. ``evidence.combine(subset)`` gives the value of any subset of contexts without a call.
+
+    Undefined when:
+        Contexts, or both reference and facts, are missing; nothing was retrieved; the reference states no fact.
+
+    Raises:
+        SettingError: If a template lacks a placeholder.
+
+    Source:
+        The published retrieval accuracy evaluation: fact extraction, score 0·p(0) + 1·p(1) from the answer
+        token's log-probabilities, logical OR. Departure: p is normalised by p(0) + p(1).
+
+    Example:
+        >>> from ragmetrics_core import FactInContext, FactVerdict, ScriptedJudge
+        >>> judge = ScriptedJudge({FactInContext: lambda q: (FactVerdict(float(q.facts[0] in q.context)),)})
+        >>> RetrievalAccuracy().score(facts=["a", "b"], contexts=["a.", "c."], judge=judge).value
+        0.5
+    """
+
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("reference", "facts"), ("retrieved", "contexts"))
+
+    name: str = Field(default="retrieval_accuracy", min_length=1)
+    extraction: Literal["io", "cot"] = "io"
+    calls: Literal["per_fact", "per_context"] = "per_fact"
+    polls: int = Field(default=3, ge=1)
+    controls: Literal[0, 1] = 0
+    control_contexts: tuple[str, ...] = ()
+    examples: str = ""
+    template: str | None = None
+    extraction_template: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> RetrievalAccuracy:
+        fact = "facts" if self.calls == "per_context" else "fact"
+        checked(self._template, required=frozenset({"context", fact}), optional=frozenset({"question"}))
+        checked(self._extraction, required=frozenset({"reference"}), optional=frozenset({"question"}))
+        return self
+
+    @property
+    def _template(self) -> str:
+        name = "facts_in_context" if self.calls == "per_context" else "fact_in_context"
+        return self.template if self.template is not None else shipped(name)
+
+    @property
+    def _extraction(self) -> str:
+        return self.extraction_template if self.extraction_template is not None else shipped(f"facts_{self.extraction}")
+
+    def settings(self) -> dict[str, str]:
+        """Settings that change scores."""
+        return {"extraction": self.extraction, "calls": self.calls, "fallback": str(self.polls)}
+
+    def prompts(self) -> tuple[str, ...]:
+        """Templates and examples."""
+        return (self._template, self._extraction, self.examples)
+
+    def gap(self, sample: Sample) -> Undefined | None:
+        """As for every metric; in addition, a retrieval that found nothing leaves nothing to judge."""
+        if sample.error is None and sample.retrieved is not None and sample.missing("retrieved"):
+            return self.undefined("nothing was retrieved")
+        return super().gap(sample)
+
+    def prepare(self, samples: Sequence[Sample]) -> Self:
+        """Take control contexts from the first samples of the run."""
+        if not self.controls or self.control_contexts:
+            return self
+        pool = [sample.contexts[0].text for sample in samples[:_POOL] if not sample.missing("contexts")]
+        return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
+
+    def plan(self, sample: Sample) -> Plan:
+        """Extract facts where the sample brings none, judge every fact in every context, combine by OR."""
+        options = yield from self._facts(sample)
+        if isinstance(options, NotAnswered):
+            return self.failed(options.error)
+        if not any(options):
+            return self.undefined("the reference states no fact", "no_facts")
+        contexts = sample.retrieved if sample.retrieved is not None else sample.contexts
+        facts = list(dict.fromkeys(fact.text for option in options for fact in option))
+        texts = list(dict.fromkeys(context.text for context in contexts if not context.blank))
+        control = self._control(texts) if self.controls else None
+        asked = [*texts, control] if control is not None else texts
+        questions = [question for text in asked for question in self._questions(sample, facts, text)]
+        replies = yield from ask(questions)
+        grid = _grid(replies, asked, len(facts))
+        outcomes = [self._outcome(sample, option, facts, grid, contexts) for option in options if option]
+        best = max(outcomes, key=lambda evidence: evidence.combine(range(len(contexts))))
+        update: dict[str, object] = {"matrix_calls": len(texts) * len(self._questions(sample, facts, ""))}
+        if control is not None:
+            found = [grid[control][facts.index(fact.text)].covered for fact in best.facts]
+            update["control"] = sum(found) / len(found)
+        best = best.model_copy(update=update)
+        for reply in replies:
+            if isinstance(reply, NotAnswered):
+                return self.failed(reply.error, best)
+        return self._concluded(best)
+
+    def _facts(self, sample: Sample) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | NotAnswered]:
+        """The sample's own facts, or those of each distinct reference."""
+        if sample.facts:
+            return [tuple({_plain(fact.text): fact for fact in reversed(sample.facts)}.values())[::-1]]
+        replies = yield from ask(
+            [
+                ExtractFacts(
+                    instructions=Instructions(self._extraction, "", self.language),
+                    question=sample.question,
+                    reference=reference,
+                    reasoning=self.extraction == "cot",
+                )
+                for reference in dict.fromkeys(sample.reference)
+            ]
+        )
+        options = []
+        for reply in replies:
+            if isinstance(reply, NotAnswered):
+                return reply
+            options.append(
+                tuple(Fact(text=text) for text in {_plain(text): text for text in reply if text.strip()}.values())
+            )
+        return options
+
+    def _questions(self, sample: Sample, facts: Sequence[str], text: str) -> list[FactInContext]:
+        together = self.calls == "per_context"
+        return [
+            FactInContext(
+                instructions=Instructions(self._template, self.examples, self.language),
+                question=sample.question,
+                standalone_question=sample.standalone_question,
+                history=sample.history,
+                context=text,
+                facts=tuple(group),
+                together=together,
+                polls=self.polls,
+            )
+            for group in ([facts] if together else [[fact] for fact in facts])
+        ]
+
+    def _control(self, texts: Sequence[str]) -> str | None:
+        """One foreign context, chosen by digest so that equal runs choose alike; None if there is none."""
+        foreign = [text for text in self.control_contexts if text not in texts and text.strip()]
+        key = "\0".join(texts)
+        return min(foreign, key=lambda text: sha256(f"{key}\0{text}".encode()).digest(), default=None)
+
+    def _outcome(
+        self, sample: Sample, option: Sequence[Fact], facts: Sequence[str], grid: Grid, contexts: Sequence[Context]
+    ) -> AccuracyEvidence:
+        rows = tuple(
+            tuple(_EMPTY if c.blank else grid[c.text][facts.index(fact.text)] for c in contexts) for fact in option
+        )
+        evidence = AccuracyEvidence(
+            facts=tuple(option),
+            facts_from="sample" if sample.facts else self.extraction,
+            evaluated="retrieved" if sample.retrieved is not None else "contexts",
+            context_ids=tuple(context.id for context in contexts),
+            cells=rows,
+            soft=_soft(option, rows),
+            extraction_calls=0 if sample.facts else len(set(sample.reference)),
+        )
+        places = {context.text: column for column, context in enumerate(contexts)}
+        shown = [places.get(context.text) for context in sample.contexts if not context.blank]
+        kept = [column for column in shown if column is not None]
+        if sample.retrieved is not None and kept and len(kept) == len(shown):
+            return evidence.model_copy(update={"contexts_value": evidence.combine(kept)})
+        return evidence
+
+    def _concluded(self, evidence: AccuracyEvidence) -> Outcome:
+        covered = sum(any(cell.covered for cell in row) for row in evidence.cells)
+        reason = f"{covered} of {len(evidence.facts)} facts are covered by at least one context."
+        if evidence.control is not None:
+            reason += f" In a foreign context the judge finds {evidence.control:.0%} of them."
+        return self.scored(evidence.combine(range(len(evidence.context_ids))), reason, evidence)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip(".")
+
+
+def _soft(facts: Sequence[Fact], rows: Sequence[Sequence[Cell]]) -> float | None:
+    """Weighted mean of each fact's highest probability; None if a cell is unknown."""
+    if any(cell.probability is None for row in rows for cell in row):
+        return None
+    best = [max((cell.probability or 0.0 for cell in row), default=0.0) for row in rows]
+    weights = [fact.weight for fact in facts]
+    return min(1.0, sum(p * w for p, w in zip(best, weights, strict=True)) / sum(weights))
+
+
+def _grid(replies: Sequence[tuple[FactVerdict, ...] | NotAnswered], texts: Sequence[str], facts: int) -> Grid:
+    """Cells by context text; an unanswered question leaves cells without probability."""
+    cells: list[Cell] = []
+    per_reply = facts * len(texts) // len(replies)
+    for reply in replies:
+        if isinstance(reply, NotAnswered):
+            cells += [Cell(probability=None, reason=type(reply.error).__name__)] * per_reply
+        elif len(reply) != per_reply:
+            raise JudgeError(f"the judge gave {len(reply)} verdicts for {per_reply} facts")
+        else:
+            cells += [Cell(probability=v.probability, mode=v.mode, mass=v.mass, reason=v.reason) for v in reply]
+    return {text: tuple(cells[index * facts : (index + 1) * facts]) for index, text in enumerate(texts)}

@@ -1,0 +1,144 @@
+"""The report: everything a run measured, row by row, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ragmetrics_core.model.errors import SettingError
+from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report, write_report
+from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.summary import RiskThresholds, Summary, summarise, total_usage
+from ragmetrics_core.reporting.tables import data_frame, html_table, text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["JsonlWriter", "Report", "RunFacts"]
+
+
+class Report:
+    """Everything a run measured. Reports with equal results and facts are equal.
+
+    Args:
+        results: One result per row of the input; they are put in input order.
+        run: Facts of the run as a whole.
+
+    Example:
+        >>> from ragmetrics_core.model.results import Scored
+        >>> from ragmetrics_core.model.sample import Sample
+        >>> scored = Scored(metric="context_recall", reason="", value=0.25)
+        >>> Report([SampleResult(index=0, sample=Sample(), results={"context_recall": scored})])
+        Report(1 row: 1 judged, 0 not judged, 0 bad; context_recall 0.250 [0.000, 1.000])
+    """
+
+    def __init__(self, results: Iterable[SampleResult], run: RunFacts | None = None) -> None:
+        self._results = tuple(sorted(results, key=lambda row: row.index))
+        self._run = run or RunFacts()
+
+    @property
+    def results(self) -> tuple[SampleResult, ...]:
+        """One result per row, in input order."""
+        return self._results
+
+    @property
+    def run(self) -> RunFacts:
+        """Facts of the run as a whole."""
+        return self._run
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics: those of the run's facts, then others that the results hold."""
+        held = (name for row in self._results for name in row.results)
+        return tuple(dict.fromkeys([*self._run.metrics, *held]))
+
+    @property
+    def usage(self) -> Usage:
+        """What all results cost together; the cost is None if any part of it is unknown."""
+        return total_usage(self._results)
+
+    def summary(self, thresholds: RiskThresholds | None = None) -> Summary:
+        """The run in numbers, with the signs of high risk.
+
+        Args:
+            thresholds: When a number counts as a sign; None for the defaults.
+        """
+        return summarise(self._results, self.metrics, thresholds=thresholds or RiskThresholds())
+
+    def scores(self, metric: str) -> list[float | None]:
+        """Scores of one metric, aligned with ``results``.
+
+        Args:
+            metric: Name of the metric.
+
+        Returns:
+            A score in [0, 1] per row; None where there is none: undefined, failed, not judged, bad row.
+
+        Raises:
+            SettingError: If the report has no such metric.
+        """
+        if metric not in self.metrics:
+            raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(self.metrics) or 'none'}")
+        found = (row.results.get(metric) for row in self._results)
+        return [result.value if result else None for result in found]
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write the report as JSON lines; texts of the samples are in it.
+
+        Args:
+            path: The file to write; an existing one is replaced. Metadata that JSON cannot hold is written as
+                text, NaN as null.
+
+        Raises:
+            InputError: If the file cannot be written.
+        """
+        write_report(path, self._run, self._results)
+
+    @classmethod
+    def from_jsonl(cls, path: str | Path) -> Report:
+        """Read a report that ``to_jsonl`` or ``JsonlWriter`` wrote.
+
+        Args:
+            path: The file. Fields that a newer version added are ignored; a last line that a crash cut off
+                is left out and named in ``run.notes``.
+
+        Raises:
+            InputError: If the file is no report or a line is broken; the message names the line.
+        """
+        run, results = read_report(path)
+        return cls(results, run)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per row of the input, a score, status and reason per metric, calls and cost.
+
+        Raises:
+            MissingDependency: If pandas is not installed.
+        """
+        return data_frame(self._results, self.metrics)
+
+    def table(self) -> str:
+        """The metrics as a plain-text table of at most 80 columns."""
+        return text_table(self.summary(), self._run)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.summary(), self._run)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Report):
+            return NotImplemented
+        return (self._results, self._run) == (other._results, other._run)
+
+    def __repr__(self) -> str:
+        summary = self.summary()
+        parts = [
+            f"{found.metric} {found.mean:.3f} [{found.interval.low:.3f}, {found.interval.high:.3f}]"
+            if found.mean is not None and found.interval
+            else f"{found.metric} without scores"
+            for found in summary.metrics
+        ]
+        rows = f"{summary.rows} row{'' if summary.rows == 1 else 's'}"
+        counts = f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad"
+        return f"Report({'; '.join([counts, *parts])})"
