@@ -88,8 +88,12 @@ class Run:
         index = 0
         for part in (pool, iterator):
             for item in part:
-                yield submit(self._judge(index, item))
+                yield self.submit(index, item)
                 index += 1
+
+    def submit(self, index: int, item: Sample | RowError) -> Future[SampleResult]:
+        """Start judging one sample; the future gives its results."""
+        return submit(self._judge(index, item))
 
     async def _judge(self, index: int, item: Sample | RowError) -> SampleResult:
         if isinstance(item, RowError):

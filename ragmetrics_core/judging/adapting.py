@@ -90,18 +90,11 @@ class Adapting(Wrapper):
                 self._learned.missing.add(feature)
         if _rejected(reply) and first is not reply:
             return replace(first, usage=reply.usage + spent)
-        ignored = self._ignored(request, reply, missing)
-        fallbacks = tuple(feature for feature in wanted if feature in missing | ignored)
-        return replace(reply, usage=reply.usage + spent + Usage(fallbacks=fallbacks))
-
-    def _ignored(self, request: ChatRequest, reply: ChatReply, missing: set[Feature]) -> set[Feature]:
-        """Which features were asked for, accepted, and not delivered."""
-        ignored: set[Feature] = self._learned.missing - missing
-        whole = [choice for choice in reply.choices if choice.finish == "stop" and choice.text.strip()]
-        if request.top_logprobs and "logprobs" not in missing and any(not choice.tokens for choice in whole):
-            ignored.add("logprobs")
+        if _without_logprobs(request, reply) and "logprobs" not in missing:
             self._learned.missing.add("logprobs")
-        return ignored
+            missing.add("logprobs")
+        fallbacks = tuple(feature for feature in wanted if feature in missing)
+        return replace(reply, usage=reply.usage + spent + Usage(fallbacks=fallbacks))
 
     async def _send(self, request: ChatRequest, missing: set[Feature]) -> ChatReply:
         request = self._fitted(request, missing)
@@ -115,7 +108,8 @@ class Adapting(Wrapper):
         if len(reply.choices) < request.n:
             self._learned.missing.add("n")
             rest = await self._singly(request, range(len(reply.choices), request.n))
-            return ChatReply(reply.choices + rest.choices, reply.usage + rest.usage, rest.failures)
+            usage = reply.usage + rest.usage + Usage(fallbacks=("n",))
+            return ChatReply(reply.choices + rest.choices, usage, rest.failures)
         return replace(reply, choices=reply.choices[: request.n])
 
     async def _singly(self, request: ChatRequest, polls: range) -> ChatReply:
@@ -150,6 +144,12 @@ def _wanted(request: ChatRequest) -> list[Feature]:
         "temperature": request.temperature is not None,
     }
     return [feature for feature in _FEATURES if wants[feature]]
+
+
+def _without_logprobs(request: ChatRequest, reply: ChatReply) -> bool:
+    """True if log-probabilities were asked for and a complete reply came without."""
+    whole = (choice for choice in reply.choices if choice.finish == "stop" and choice.text.strip())
+    return request.top_logprobs > 0 and any(not choice.tokens for choice in whole)
 
 
 def _rejected(reply: ChatReply) -> bool:

@@ -194,13 +194,14 @@ class Stored(Wrapper):
             shared = {key: self._flights[key] for key in missing if key not in known and key in self._flights}
             own = [key for key in missing if key not in known and key not in shared]
             outcomes |= known
-            usage += Usage(stored=len(known) + len(shared))
+            usage += Usage(stored=len(known))
             if own:
                 fetched, cost = await self._fetch(request, own)
                 outcomes |= fetched
                 usage += cost
             for key, flight in shared.items():
                 outcomes[key] = await asyncio.shield(flight)  # None if its owner gave up: ask again
+                usage += Usage(stored=outcomes[key] is not None)
         ordered = [outcomes[key] for key in keys]
         return ChatReply(
             choices=tuple(outcome for outcome in ordered if isinstance(outcome, Choice)),

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 # Fields that hold symbols of ours or the caller's ids; every other text is private and shown by its size.
 _SYMBOLS = frozenset(
-    {"band", "cause", "generator", "id", "judge", "kind", "metric", "mode", "name", "role", "sample_id"}
+    {"band", "cause", "code", "formula", "generator", "id", "judge", "message", "kind", "metric", "mode", "name", "role", "sample_id"}
     | {"scale", "signature", "status", "type", "verdict", "version"}
 )
 
@@ -27,8 +27,8 @@ def redacted(name: str | None, value: object) -> object:
     """What a repr may show of a field: symbols and numbers as they are, of everything else the size."""
     if isinstance(value, str):
         return value if name in _SYMBOLS else _Size(f"<{len(value)} characters>")
-    if isinstance(value, (tuple, list, dict)):
-        return _Size(f"<{len(value)} items>") if value else value
+    if isinstance(value, (tuple, list, dict)) and not all(isinstance(item, (int, float)) for item in value):
+        return _Size(f"<{len(value)} items>")
     return value
 
 

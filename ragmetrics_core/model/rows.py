@@ -116,7 +116,7 @@ def _find(row: Mapping[str, Any], columns: Mapping[str, Any]) -> tuple[dict[str,
 def _named(row: Mapping[str, Any], field: str, column: str) -> Any:
     if column in row:
         return row[column]
-    there, value = _walk(row, column.split("."))
+    there, value = follow(row, column.split("."))
     if not there:
         raise RowError(f"no column {column!r} for {field}; the row has: {', '.join(map(str, row)) or 'no columns'}")
     return value
@@ -133,13 +133,21 @@ def _usual(
         if not rest:
             yield column, row[column]
             continue
-        there, value = _walk(row[column], [rest])
+        there, value = follow(row[column], [rest])
         if there and _present(value):
             yield column, value
 
 
-def _walk(value: Any, path: list[str]) -> tuple[bool, Any]:
-    """Follow a path through dicts, JSON strings and list indices."""
+def follow(value: Any, path: list[str]) -> tuple[bool, Any]:
+    """Follow a path through dicts, JSON strings and list indices.
+
+    Args:
+        value: Where the path starts.
+        path: Keys of mappings and indices of lists.
+
+    Returns:
+        Whether something is there, and what.
+    """
     for part in path:
         value = _structured(value)
         if isinstance(value, Mapping) and part in value:
@@ -217,7 +225,7 @@ def _items(value: Any) -> list[Any]:
 
 def _first(item: Any, keys: tuple[str, ...]) -> Any:
     for key in keys:
-        there, value = _walk(item, key.split("."))
+        there, value = follow(item, key.split("."))
         if there and value is not None:
             return value
     return None

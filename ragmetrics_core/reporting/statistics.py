@@ -129,7 +129,8 @@ def _bca(values: tuple[float, ...], level: float, seed: int) -> Interval:
 def _bca_resampled(values: tuple[float, ...], level: float, seed: int) -> tuple[float, float]:
     count = len(values)
     centre = fsum(values) / count
-    draw = random.Random(seed)  # noqa: S311 - resampling is no cryptography
+    # Seeded by the values too: with one seed for all, the same draws would err to the same side in each run.
+    draw = random.Random(f"{seed} {values}")  # noqa: S311 - resampling is no cryptography
     means = sorted(fsum(draw.choices(values, k=count)) / count for _ in range(_RESAMPLES))
     below = sum(value < centre for value in means) + sum(value == centre for value in means) / 2
     share = min(max(below / _RESAMPLES, 0.5 / _RESAMPLES), 1 - 0.5 / _RESAMPLES)

@@ -24,9 +24,9 @@ class Weights:
 
 
 # fitted: begin
-ADHERENT = Weights(-3.4371, (3.7144, 0.0395, 1.8773))
-USEFUL = Weights(0.0, (1.0, 1.0, 1.0))
-FACT = Weights(0.0, (1.0, 1.0, 1.0))
+ADHERENT = Weights(intercept=-3.4012, slopes=(3.7543, 0.0307, 1.7258))
+USEFUL = Weights(intercept=-2.5969, slopes=(3.4648, 2.7298, 2.1537))
+FACT = Weights(intercept=-2.9915, slopes=(2.2609, 1.586, 1.2172))
 # fitted: end
 
 UNCERTAIN = 0.1

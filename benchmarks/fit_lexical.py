@@ -1,0 +1,209 @@
+"""Fit the weights of the embedded judge and print how they do on sources left out.
+
+    python benchmarks/fit_lexical.py DATA [--write]
+
+Split: the developer rows of DATA, all of them; a figure of a source comes from weights fitted on the other
+sources. No seed: the fit is convex and starts from zero. Only ``--write`` changes a file, ``constants.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from agreement import auroc, average_precision, balanced_accuracy, mean_error
+from labelled import rows_by_source, shown
+
+from ragmetrics_core.judging.lexical import constants, features
+from ragmetrics_core.judging.lexical.constants import VETO, Weights
+from ragmetrics_core.judging.lexical.features import Features
+from ragmetrics_core.judging.lexical.numerals import long_numbers
+from ragmetrics_core.judging.lexical.text import Passage, read
+
+PENALTY = 1e-3
+PRIORS = {"ADHERENT": 0.5, "USEFUL": 0.5, "FACT": 0.4}
+"""Share of positive rows that the fit pretends to have seen; 0.4 for facts, of which a minority is present."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One labelled verdict: its source, the sample it belongs to, features, label, and whether a rule vetoes it."""
+
+    source: str
+    sample: str
+    features: Features
+    label: bool
+    vetoed: bool = False
+
+
+def adherence_items(data: Path) -> Iterator[Item]:
+    """One item per answer."""
+    for source, rows in rows_by_source(data, "adherence").items():
+        for row in rows:
+            answer, contexts = read(row["answer"]), [read(context["text"]) for context in row["contexts"]]
+            known = frozenset[str]().union(*(context.numbers for context in contexts))
+            values = features.adherence(answer, contexts, features.align(answer, contexts))
+            vetoed = not long_numbers(row["answer"]).keys() <= known
+            yield Item(source, row["id"], values, row["labels"]["adherent"] == 1, vetoed)
+
+
+def usefulness_items(data: Path) -> Iterator[Item]:
+    """One item per chunk."""
+    for source, rows in rows_by_source(data, "relevance").items():
+        for row in rows:
+            asked, answer = read(row["question"]), read(row["answer"])
+            for context, label in zip(row["contexts"], row["labels"]["relevant"], strict=True):
+                values = features.usefulness(asked, answer, read(context["text"]))
+                yield Item(source, row["id"], values, label == 1)
+
+
+def fact_items(data: Path) -> Iterator[Item]:
+    """One item per fact; the contexts of such a row are one text."""
+    for source, rows in rows_by_source(data, "recall").items():
+        for row in rows:
+            context: Passage = read("\n".join(context["text"] for context in row["contexts"]))
+            for fact in row.get("facts", ()):
+                yield Item(source, row["id"], features.presence(read(fact["text"]), context), fact["present"] == 1)
+
+
+def fit(items: Sequence[Item], prior: float) -> Weights:
+    """Logistic regression with slopes >= 0 and a small ridge, by coordinate-wise Newton steps.
+
+    Args:
+        items: Rows; each source weighs the same, and within it positives weigh ``prior``.
+        prior: Weight of the positive rows, in (0, 1).
+    """
+    counts = Counter((item.source, item.label) for item in items)
+    sources = len({item.source for item in items})
+    masses = [(prior if item.label else 1 - prior) / counts[item.source, item.label] / sources for item in items]
+    columns = [[1.0] * len(items), *(list(column) for column in zip(*(item.features for item in items), strict=True))]
+    weights, logits = [0.0] * len(columns), [0.0] * len(items)
+    for _ in range(500):
+        largest = 0.0
+        for place, column in enumerate(columns):
+            step = _step(items, masses, column, logits, weights[place], ridge=PENALTY if place else 0.0)
+            step = step if place == 0 else max(step, -weights[place])
+            weights[place] += step
+            logits = [logit + step * value for logit, value in zip(logits, column, strict=True)]
+            largest = max(largest, abs(step))
+        if largest < 1e-6:
+            break
+    return Weights(round(weights[0], 4), (round(weights[1], 4), round(weights[2], 4), round(weights[3], 4)))
+
+
+def _step(
+    items: Sequence[Item],
+    masses: Sequence[float],
+    column: Sequence[float],
+    logits: Sequence[float],
+    weight: float,
+    *,
+    ridge: float,
+) -> float:
+    """Newton's step for one weight, shortened where the curve is flat."""
+    slope, curve = 2 * ridge * weight, 2 * ridge + 1e-9
+    for item, mass, value, logit in zip(items, masses, column, logits, strict=True):
+        guess = 1 / (1 + math.exp(-logit))
+        slope += mass * value * (guess - item.label)
+        curve += mass * value * value * guess * (1 - guess)
+    return max(-2.0, min(2.0, -slope / curve))
+
+
+def left_out(items: Sequence[Item], prior: float) -> Iterator[tuple[str, list[tuple[Item, float]]]]:
+    """For each source its items with probabilities from weights fitted on the others."""
+    for source in dict.fromkeys(item.source for item in items):
+        weights = fit([item for item in items if item.source != source], prior)
+        own = [item for item in items if item.source == source]
+        yield (
+            source,
+            [(item, features.probability(weights, item.features) * (VETO if item.vetoed else 1)) for item in own],
+        )
+
+
+def ranking_error(judged: Iterable[tuple[Item, float]]) -> float:
+    """Mean absolute difference between the average precision of verdicts and that of labels."""
+    lists: dict[str, list[tuple[bool, bool]]] = {}
+    for item, probability in judged:
+        lists.setdefault(item.sample, []).append((probability >= 0.5, item.label))
+    pairs = [tuple(average_precision(side) for side in zip(*verdicts, strict=True)) for verdicts in lists.values()]
+    return mean_error([(left, right) for left, right in pairs]) or 0.0
+
+
+def share_error(judged: Iterable[tuple[Item, float]]) -> float:
+    """Mean absolute difference between the share of facts found and the share labelled present."""
+    lists: dict[str, list[tuple[bool, bool]]] = {}
+    for item, probability in judged:
+        lists.setdefault(item.sample, []).append((probability > 0.5, item.label))
+    return mean_error([(fmean(v for v, _ in pairs), fmean(y for _, y in pairs)) for pairs in lists.values()]) or 0.0
+
+
+def report(name: str, items: Sequence[Item]) -> dict[str, dict[str, float]]:
+    """Print and return the figures of each source left out."""
+    print(f"\n{name}: leave-one-source-out on {len(items)} labels")
+    figures: dict[str, dict[str, float]] = {}
+    for source, judged in left_out(items, PRIORS[name]):
+        own = {
+            "auroc": auroc([(probability, item.label) for item, probability in judged]) or math.nan,
+            "balanced": balanced_accuracy([(probability >= 0.5, item.label) for item, probability in judged])
+            or math.nan,
+        }
+        if name == "ADHERENT":
+            own["veto"] = fmean(item.vetoed for item in items if item.source == source and item.label)
+        else:
+            own["mae"] = ranking_error(judged) if name == "USEFUL" else share_error(judged)
+        figures[source] = own
+        print(f"  {shown(source):22}", *(f"{key} {value:.3f}" for key, value in own.items()))
+    print(f"  {'macro':22}", *(f"{key} {macro(figures, key):.3f}" for key in own))
+    return figures
+
+
+def macro(figures: dict[str, dict[str, float]], key: str, *, without: str = "") -> float:
+    """Mean of a figure over sources, one of them left out if named."""
+    return fmean(own[key] for source, own in figures.items() if source != without)
+
+
+def floor(what: str, value: float, bound: float, *, most: bool = False) -> None:
+    """Print whether a figure keeps its floor (or, with ``most``, its ceiling)."""
+    kept = value <= bound if most else value >= bound
+    print(f"{'PASS' if kept else 'FAIL'}  {what}: {value:.3f} ({'at most' if most else 'at least'} {bound})")
+
+
+def written(fitted: dict[str, Weights]) -> str:
+    """The fitted weights as lines of ``constants.py``."""
+    return "\n".join(f"{name} = {weights!r}" for name, weights in fitted.items())
+
+
+def main() -> None:
+    """Fit, print, and with ``--write`` update the constants."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="folder with the labelled rows")
+    parser.add_argument("--write", action="store_true", help="update constants.py")
+    options = parser.parse_args()
+    makers = {"ADHERENT": adherence_items, "USEFUL": usefulness_items, "FACT": fact_items}
+    items = {name: list(make(options.data)) for name, make in makers.items()}
+    figures = {name: report(name, own) for name, own in items.items()}
+    print()
+    floor("adherence, macro AUROC", macro(figures["ADHERENT"], "auroc"), 0.76)
+    floor("usefulness, macro AUROC", macro(figures["USEFUL"], "auroc"), 0.87)
+    error = macro(figures["USEFUL"], "mae", without="expertqa_usefulness")
+    floor("ContextUtilization, macro MAE without expertqa_usefulness", error, 0.08, most=True)
+    print(f"NOTE  the same with expertqa_usefulness, whose labels are noisy: {macro(figures['USEFUL'], 'mae'):.3f}")
+    floor("facts, macro AUROC", macro(figures["FACT"], "auroc"), 0.83)
+    floor("adherent rows vetoed for a number, macro", macro(figures["ADHERENT"], "veto"), 0.05, most=True)
+    print("Changed numbers caught: see judge_quality.py; the rule has no weights.\n")
+    lines = written({name: fit(own, PRIORS[name]) for name, own in items.items()})
+    print(lines)
+    if options.write:
+        path = Path(constants.__file__)
+        source = path.read_text(encoding="utf-8")
+        path.write_text(re.sub(r"(?s)(# fitted: begin\n).*(# fitted: end)", rf"\g<1>{lines}\n\g<2>", source), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

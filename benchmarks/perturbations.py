@@ -1,0 +1,64 @@
+"""Small edits that make a supported answer wrong: a changed number, an inserted "not", a swapped name."""
+
+from __future__ import annotations
+
+import random
+import re
+
+_NUMBER = re.compile(r"(?<![\d.,\[])\d{2,}(?![\d\]]|[.,]\d)")
+_VERB = re.compile(r"\b(is|are|was|were|has|have|had|can|could|will|would|may|does|did)\b(?! not|n't)")
+_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{2,}(?: [A-Z][a-z]+)*")
+
+
+def changed_number(answer: str, generator: random.Random) -> str | None:
+    """The answer with one number of two or more digits made another of as many digits.
+
+    Args:
+        answer: The answer.
+        generator: Source of chance.
+
+    Returns:
+        The edited answer; None if there is no such number.
+    """
+    found = list(_NUMBER.finditer(answer))
+    if not found:
+        return None
+    number = generator.choice(found)
+    lowest = 10 ** (len(number[0]) - 1)
+    other = generator.choice([lowest, 10 * lowest - 2])
+    while other in (int(number[0]), lowest, 10 * lowest - 2):
+        other = generator.randrange(lowest, 10 * lowest)
+    return answer[: number.start()] + str(other) + answer[number.end() :]
+
+
+def negated(answer: str, generator: random.Random) -> str | None:
+    """The answer with "not" after one of its verbs; None if it has none of the usual ones.
+
+    Args:
+        answer: The answer.
+        generator: Source of chance.
+    """
+    found = list(_VERB.finditer(answer))
+    if not found:
+        return None
+    verb = generator.choice(found)
+    return f"{answer[: verb.end()]} not{answer[verb.end() :]}"
+
+
+def swapped_name(answer: str, contexts: tuple[str, ...], generator: random.Random) -> str | None:
+    """The answer with one name replaced by another of its contexts.
+
+    Args:
+        answer: The answer.
+        contexts: Texts from which the other name is taken.
+        generator: Source of chance.
+
+    Returns:
+        The edited answer; None if the answer holds no name or the contexts no other.
+    """
+    found = list(_NAME.finditer(answer))
+    others = sorted({name for text in contexts for name in _NAME.findall(text) if name not in answer})
+    if not found or not others:
+        return None
+    name = generator.choice(found)
+    return answer[: name.start()] + generator.choice(others) + answer[name.end() :]

@@ -1,0 +1,87 @@
+"""Hooks that never harm the application: whatever goes wrong inside is logged once and counted."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
+
+logger = logging.getLogger("ragmetrics_core")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Problems:
+    """Internal errors of a recorder: counted by place, each place logged once. Truthy if there were any."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    def __repr__(self) -> str:
+        return f"Problems({dict(self._counts)})"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each problem occurred, by ``hook: error``."""
+        with self._lock:
+            return dict(self._counts)
+
+    def record(self, hook: str, error: BaseException) -> None:
+        """Count an error of a hook; the first of its kind is logged, without any text of the application."""
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        key = f"{hook}: {type(error).__name__}"
+        with self._lock:
+            self._counts[key] += 1
+            first = self._counts[key] == 1
+        if first:
+            logger.warning("ragmetrics could not record a run (%s%s); the application is not affected", key, place)
+
+    def note(self, message: str) -> None:
+        """Count something that is no error but that the user should know; logged once."""
+        with self._lock:
+            self._counts[message] += 1
+            first = self._counts[message] == 1
+        if first:
+            logger.warning("%s", message)
+
+
+def guarded(hook: Callable[P, T]) -> Callable[P, T]:
+    """Make a hook of a recorder harmless: its errors are counted in ``self.problems`` and None is returned.
+
+    Args:
+        hook: A method, sync or async, of an object with an attribute ``problems``.
+
+    Returns:
+        The method with the same signature. Only ``Exception`` is stopped: an interrupt or a cancellation of the
+        application passes.
+    """
+    if inspect.iscoroutinefunction(hook):
+
+        @functools.wraps(hook)
+        async def guarded_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return await hook(self, *args, **kwargs)
+            except Exception as error:  # noqa: BLE001  # the application must not notice
+                self.problems.record(hook.__qualname__, error)
+
+        return cast("Callable[P, T]", guarded_async)
+
+    @functools.wraps(hook)
+    def guarded_sync(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return hook(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001  # the application must not notice
+            self.problems.record(hook.__qualname__, error)
+
+    return cast("Callable[P, T]", guarded_sync)

@@ -1,0 +1,120 @@
+"""Asks a chat model and reads its replies, with one round of repair for each reply that cannot be used."""
+
+from __future__ import annotations
+
+
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from ragmetrics_core.judging.adapting import gathered
+from ragmetrics_core.judging.chat import ChatRequest, Choice, Message
+from ragmetrics_core.judging.formats import Format
+from ragmetrics_core.judging.parsing import Found, read
+from ragmetrics_core.judging.wrappers import Stored
+from ragmetrics_core.model.errors import ContentRefused, CutOffReply, EmptyReply, JudgeError, UnusableReply
+from ragmetrics_core.model.questions import Usage
+
+T = TypeVar("T")
+
+_LONGER = 4
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Outcome(Generic[T]):
+    """One reply that was read.
+
+    Args:
+        found: The verdict and its place in the reply.
+        choice: The reply.
+    """
+
+    found: Found[T]
+    choice: Choice
+
+    @property
+    def value(self) -> T:
+        """The verdict."""
+        return self.found.value
+
+
+class Conversation(Generic[T]):
+    """All that is asked for one question.
+
+    Args:
+        model: The session's model.
+        form: The form of the replies.
+
+    Attributes:
+        usage: What it cost so far.
+    """
+
+    def __init__(self, model: Stored, form: Format[T]) -> None:
+        self._model = model
+        self._form = form
+        self.usage = Usage()
+
+    async def ask(self, request: ChatRequest) -> list[Outcome[T] | JudgeError]:
+        """Ask for ``request.n`` replies; an unusable one is repaired once, on its own.
+
+        Returns:
+            As many outcomes as replies were asked for; those that failed for want of a reply come last.
+
+        Raises:
+            JudgeUnavailable: If no call will succeed.
+        """
+        reply = await self._model.complete(request)
+        self.usage += reply.usage
+        polls = range(request.first_poll, request.first_poll + request.n)
+        read_ones = await gathered(
+            self._read(replace(request, n=1, first_poll=poll), choice)
+            for poll, choice in zip(polls, reply.choices, strict=False)
+        )
+        return [*read_ones, *reply.failures]
+
+    async def _read(self, request: ChatRequest, choice: Choice) -> Outcome[T] | JudgeError:
+        try:
+            return self._usable(choice)
+        except UnusableReply as error:
+            problem = error
+        if isinstance(problem, ContentRefused):
+            self._model.reject(request)
+            return problem
+        if isinstance(problem, EmptyReply):
+            self._model.reject(request)
+        again = _repair(request, problem)
+        reply = await self._model.complete(again)
+        self.usage += replace(reply.usage, repairs=reply.usage.calls)
+        try:
+            outcome: Outcome[T] | JudgeError = self._usable(reply.choices[0]) if reply.choices else reply.failures[0]
+        except UnusableReply as error:
+            outcome = error
+        if isinstance(outcome, JudgeError):
+            self._model.reject(request)
+            self._model.reject(again)
+        return outcome
+
+    def _usable(self, choice: Choice) -> Outcome[T]:
+        if choice.finish == "refused":
+            raise ContentRefused("the model or a content filter refused to answer", raw=choice.text)
+        if not choice.text.strip():
+            if choice.finish == "length":
+                raise CutOffReply("the reply ended at the token limit, before it began", raw=choice.text)
+            raise EmptyReply("the reply is empty", raw=choice.text)
+        return Outcome(read(choice, self._form.holder, self._form.parse, self._form.essence), choice)
+
+
+def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
+    """What to ask after an unusable reply: the same again, with more room, or with the problem named."""
+    if isinstance(problem, EmptyReply):
+        return request
+    if isinstance(problem, CutOffReply):
+        limit = request.max_tokens
+        return replace(request, max_tokens=None if limit is None else limit * _LONGER)
+    said = f"Your reply could not be used: {problem}. Reply again with only the JSON object."
+    return replace(request, messages=(*request.messages, Message("assistant", problem.raw), Message("user", said)))
+
+
+def split(outcomes: list[Outcome[T] | JudgeError]) -> tuple[list[Outcome[T]], list[JudgeError]]:
+    """Separate the replies that were read from the errors."""
+    errors = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
+    return [outcome for outcome in outcomes if not isinstance(outcome, JudgeError)], errors

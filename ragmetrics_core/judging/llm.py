@@ -1,0 +1,143 @@
+"""The LLM judge: asks a chat model, reads its replies, and says what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from ragmetrics_core.judging import asking, formats
+from ragmetrics_core.judging.adapting import Adapting, Learned
+from ragmetrics_core.judging.asking import Asking
+from ragmetrics_core.judging.chat import ChatModel, ChatRequest
+from ragmetrics_core.judging.conversation import Conversation
+from ragmetrics_core.judging.formats import Format
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.judging.store import MemoryStore, ReplyStore
+from ragmetrics_core.judging.wrappers import Limited, Retrying, Stored
+from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, QuestionNotSupported
+from ragmetrics_core.model.questions import (
+    Adherent,
+    Answer,
+    ExtractFacts,
+    FactInContext,
+    NotAnswered,
+    Question,
+    R,
+    RateRecall,
+    Sufficient,
+    Useful,
+)
+
+
+class _Kind(NamedTuple):
+    """How a type of question is asked: the form of its replies, and the procedure."""
+
+    form: Callable[[Any], Format[Any]]
+    ask: Callable[[Asking[Any], Any], Awaitable[Any]]
+
+
+_KINDS: dict[type[Question[Any]], _Kind] = {
+    Useful: _Kind(formats.useful, asking.useful),
+    Adherent: _Kind(lambda _: formats.adherent(), asking.adherent),
+    RateRecall: _Kind(formats.rate_recall, asking.once),
+    ExtractFacts: _Kind(formats.extract_facts, asking.once),
+    FactInContext: _Kind(formats.fact_in_context, asking.facts),
+    Sufficient: _Kind(lambda _: formats.sufficient(), asking.once),
+}
+
+
+class LLMJudge(Judge):
+    """A judge that asks a chat model.
+
+    Args:
+        model: The chat model.
+        max_tokens: Limit of a reply's length, in tokens; a reply that it cuts off is asked again with four times
+            as much.
+        top_logprobs: Alternatives per token, where log-probabilities are asked for.
+        attempts: Most calls for one request that fails for a passing reason.
+        timeout: Seconds for one call, beside the model's own timeout; None for no limit.
+
+    Example:
+        >>> from ragmetrics_core import LiteLLMModel
+        >>> LLMJudge(LiteLLMModel("openai/gpt-4o-mini")).name
+        'openai/gpt-4o-mini'
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        max_tokens: int = 1024,
+        top_logprobs: int = 5,
+        attempts: int = 5,
+        timeout: float | None = 300.0,
+    ) -> None:
+        self.name = model.name
+        self.model = model
+        self.max_tokens = max_tokens
+        self.top_logprobs = top_logprobs
+        self._attempts = attempts
+        self._timeout = timeout
+        self._learned = Learned()
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Answer one question on its own; a run of many questions shares a ``session``."""
+        return await self.session(concurrency=32, store=None).answer(question)
+
+    def session(self, *, concurrency: int, store: ReplyStore | None) -> Judge:
+        """Return a judge for one run; what is learned about the endpoint stays with this object."""
+        limited = Limited(self.model, concurrency, self._timeout)
+        adapting = Adapting(Retrying(limited, self._attempts), self._learned)
+        return _Session(self, Stored(adapting, MemoryStore() if store is None else store))
+
+
+class _Session(Judge):
+    """An LLM judge during one run.
+
+    Args:
+        judge: The judge with its settings.
+        model: Its model with the wrappers of this run.
+    """
+
+    def __init__(self, judge: LLMJudge, model: Stored) -> None:
+        self.name = judge.name
+        self._judge = judge
+        self._model = model
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Those of the judge."""
+        return self._judge.details
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Answer one question.
+
+        Raises:
+            JudgeUnavailable: If no question will be answered.
+            SettingError: If the template uses a placeholder that such a question does not fill.
+        """
+        kind = next((_KINDS[base] for base in type(question).__mro__ if base in _KINDS), None)
+        if kind is None:
+            return Answer(NotAnswered(QuestionNotSupported(_unsupported(question))))
+        form = kind.form(question)
+        conversation = Conversation(self._model, form)
+        request = ChatRequest(
+            messages=render(question), schema=form.schema, temperature=0.0, max_tokens=self._judge.max_tokens
+        )
+        weighable = self._model.capabilities().logprobs is not False
+        asked = Asking(conversation, request, self._judge.top_logprobs if weighable else 0)
+        try:
+            reply = await kind.ask(asked, question)
+        except JudgeUnavailable:
+            raise
+        except JudgeError as error:
+            reply = NotAnswered(error)
+        return Answer(reply, conversation.usage)
+
+
+def _unsupported(question: Question[Any]) -> str:
+    return (
+        f"an LLM judge does not know questions of type {question.kind!r}; it knows "
+        f"{', '.join(repr(known.kind) for known in _KINDS)}; use a judge of your own for this metric"
+    )

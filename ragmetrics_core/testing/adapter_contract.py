@@ -1,0 +1,148 @@
+"""The contract that every adapter keeps: the same turn gives the same sample and the same score in each framework."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import Any, ClassVar
+
+from ragmetrics_core.engine.evaluation import evaluate
+from ragmetrics_core.model.results import MetricResult
+from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.testing.golden import GOLDEN_TURNS, GoldenTurn
+
+_FRAMEWORKS = ("langchain_core", "llama_index", "haystack")
+
+
+class AdapterContract:
+    """Tests that hold for every adapter.
+
+    Subclass it as ``class TestContract(AdapterContract)`` and implement the methods that raise here.
+
+    Attributes:
+        module: Import name of the adapter.
+        framework: Import name of its framework, one of langchain_core, llama_index, haystack.
+        keeps_ids: Whether the framework's chunks carry ids.
+        keeps_scores: Whether the framework's chunks carry scores.
+    """
+
+    module: ClassVar[str]
+    framework: ClassVar[str]
+    keeps_ids: ClassVar[bool] = True
+    keeps_scores: ClassVar[bool] = True
+
+    def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
+        """Run a real application of the framework over a turn under capture.
+
+        Returns:
+            The samples, and what the application returned.
+        """
+        raise AssertionError("implement play()")
+
+    def play_uncaptured(self, turn: GoldenTurn) -> Any:
+        """The same application without capture; what it returned, comparable to that of ``play``."""
+        raise AssertionError("implement play_uncaptured()")
+
+    def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
+        """The same application with a streamed answer."""
+        raise AssertionError("implement play_streamed()")
+
+    async def play_async(self, turn: GoldenTurn) -> list[Sample]:
+        """The same application through its async API."""
+        raise AssertionError("implement play_async()")
+
+    def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
+        """The same application, failing after retrieval: its generator raises. The error is swallowed here."""
+        raise AssertionError("implement play_unanswered()")
+
+    def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
+        """Turn a result into the framework's own result type and read score and reason back from it."""
+        raise AssertionError("implement to_native_and_back()")
+
+    def expected(self, turn: GoldenTurn) -> Sample:
+        """The sample that a turn must give; chunks lose what the framework cannot carry."""
+        contexts = tuple(
+            context.model_copy(
+                update={
+                    "id": context.id if self.keeps_ids else None,
+                    "score": context.score if self.keeps_scores else None,
+                }
+            )
+            for context in turn.contexts
+        )
+        return Sample(question=turn.question, contexts=contexts, answer=turn.answer)
+
+    def check(self, samples: list[Sample], turn: GoldenTurn) -> Sample:
+        """One sample, equal to the expected one in everything that metrics read."""
+        assert len(samples) == 1, f"{turn.name}: {len(samples)} samples"
+        sample, expected = samples[0], self.expected(turn)
+        assert sample.question == expected.question, turn.name
+        assert [c.text for c in sample.contexts] == [c.text for c in expected.contexts], turn.name
+        assert [c.id for c in sample.contexts] == [c.id for c in expected.contexts], turn.name
+        assert [c.score for c in sample.contexts] == [c.score for c in expected.contexts], turn.name
+        assert sample.error is None, turn.name
+        return sample
+
+    def test_golden_turns(self) -> None:
+        """Each turn gives exactly its sample."""
+        for turn in GOLDEN_TURNS:
+            sample = self.check(self.play(turn)[0], turn)
+            assert sample.answer == turn.answer, turn.name
+
+    def test_streamed(self) -> None:
+        """A streamed answer is captured whole."""
+        for turn in GOLDEN_TURNS:
+            assert self.check(self.play_streamed(turn), turn).answer == turn.answer, turn.name
+
+    def test_async(self) -> None:
+        """The async API gives the same samples."""
+        for turn in GOLDEN_TURNS:
+            assert self.check(asyncio.run(self.play_async(turn)), turn).answer == turn.answer, turn.name
+
+    def test_missing_answer_is_reported_not_scored(self) -> None:
+        """A run that broke gives a sample without answer that no metric scores."""
+        samples = self.play_unanswered(GOLDEN_TURNS[0])
+        assert len(samples) == 1
+        assert samples[0].question == GOLDEN_TURNS[0].question
+        assert samples[0].answer is None
+        assert samples[0].error
+        report = evaluate(samples, ["context_adherence"], judge="lexical", progress=False)
+        assert report.results[0].results["context_adherence"].status == "undefined"
+
+    def test_same_result_as_the_core(self) -> None:
+        """Scores, reasons and verdicts are those of the core on the hand-written sample."""
+        for turn in GOLDEN_TURNS:
+            captured = self.play(turn)[0][0].model_copy(update={"reference": turn.sample.reference})
+            written = turn.sample
+            for one, two in zip(_outcomes(captured), _outcomes(written), strict=True):
+                assert (one.metric, one.status, one.value, one.reason) == (
+                    two.metric,
+                    two.status,
+                    two.value,
+                    two.reason,
+                )
+
+    def test_native_result_carries_score_and_reason(self) -> None:
+        """The framework's own result has the same score and reason; no score stays no score."""
+        for turn in GOLDEN_TURNS:
+            for outcome in _outcomes(turn.sample):
+                assert self.to_native_and_back(outcome) == (outcome.value, outcome.reason), turn.name
+
+    def test_application_is_untouched(self) -> None:
+        """What the application returns is the same with and without capture."""
+        for turn in GOLDEN_TURNS:
+            assert self.play(turn)[1] == self.play_uncaptured(turn), turn.name
+
+    def test_other_frameworks_stay_out(self) -> None:
+        """Importing the adapter imports no other framework."""
+        others = [name for name in _FRAMEWORKS if name != self.framework]
+        code = f"import sys, {self.module}; print([name for name in {others!r} if name in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # our own code
+        assert done.stdout.strip() == "[]"
+
+
+def _outcomes(sample: Sample) -> list[MetricResult]:
+    metrics = ("context_utilization", "context_adherence", "context_recall", "retrieval_accuracy")
+    report = evaluate([sample], metrics, judge="lexical", progress=False)
+    return list(report.results[0].results.values())

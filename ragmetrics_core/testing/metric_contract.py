@@ -1,0 +1,124 @@
+"""The contract that every metric keeps; subclass it in a test module to check a metric of your own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from pydantic import TypeAdapter
+
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.scripted import ScriptedJudge
+from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.model.results import MetricResult
+from ragmetrics_core.model.sample import Sample
+
+_EMPTY = {"question": None, "contexts": (), "answer": None, "reference": (), "facts": None, "retrieved": None}
+
+
+class MetricContract:
+    """Tests that hold for every metric.
+
+    Subclass it as ``class TestMyMetric(MetricContract)`` and implement ``metric``, ``good`` and ``bad``.
+
+    Attributes:
+        reads: Fields of the sample that the metric may read beyond those it requires.
+    """
+
+    reads: ClassVar[frozenset[str]] = frozenset()
+
+    def metric(self) -> Metric:
+        """The metric."""
+        raise AssertionError("implement metric()")
+
+    def good(self) -> tuple[Sample, Judge]:
+        """A sample and a judge that lead to the best score."""
+        raise AssertionError("implement good()")
+
+    def bad(self) -> tuple[Sample, Judge]:
+        """A sample and a judge that lead to the worst score."""
+        raise AssertionError("implement bad()")
+
+    def outcome(self, sample: Sample, judge: Judge) -> Outcome:
+        """Score a sample."""
+        return self.metric().score(sample, judge=judge)
+
+    def test_range_and_direction(self) -> None:
+        """The best score is 1, the worst 0, and each says why."""
+        best, worst = self.outcome(*self.good()), self.outcome(*self.bad())
+        assert (best.status, best.value) == ("scored", 1.0)
+        assert (worst.status, worst.value) == ("scored", 0.0)
+        assert best.reason
+        assert worst.reason
+        assert best.evidence is not None
+
+    def test_each_missing_field_is_undefined_without_a_call(self) -> None:
+        """Without what it requires the metric is undefined, says what is missing, and asks nothing."""
+        sample, _ = self.good()
+        assert self.metric().needs
+        for group in self.metric().needs:
+            silent = ScriptedJudge({})
+            outcome = self.outcome(sample.model_copy(update={field: _EMPTY[field] for field in group}), silent)
+            assert outcome.status == "undefined"
+            assert outcome.value is None
+            assert outcome.reason
+            assert silent.asked == []
+            assert outcome.usage.calls == 0
+
+    def test_an_unanswered_question_fails(self) -> None:
+        """A judge that does not answer leads to ``failed`` with its error, never to a number."""
+        sample, _ = self.good()
+        outcome = self.outcome(sample, ScriptedJudge({}))
+        assert outcome.status == "failed"
+        assert outcome.value is None
+        assert outcome.error.type == "QuestionNotSupported"
+
+    def test_equal_replies_give_equal_results(self) -> None:
+        """The same replies give the same result, in every field."""
+        for make in (self.good, self.bad):
+            assert self.outcome(*make()) == self.outcome(*make())
+
+    def test_reads_nothing_else(self) -> None:
+        """Fields that the metric neither requires nor declares to read do not change its result."""
+        required = {field for group in self.metric().needs for field in group}
+        others = {
+            "answer": "other",
+            "reference": ("other",),
+            "generator": "x",
+            "metadata": {"a": 1},
+            "question": "other?",
+        }
+        for field, value in others.items():
+            if field in required | self.reads:
+                continue
+            sample, judge = self.good()
+            changed, again = sample.model_copy(update={field: value}), self.good()[1]
+            assert self.outcome(changed, again) == self.outcome(sample, judge), field
+
+    def test_input_is_untouched(self) -> None:
+        """Scoring changes neither the sample nor the metric."""
+        sample, judge = self.good()
+        metric = self.metric()
+        before = (sample.model_dump_json(), metric.model_dump_json())
+        metric.score(sample, judge=judge)
+        assert (sample.model_dump_json(), metric.model_dump_json()) == before
+
+    def test_sync_equals_async(self) -> None:
+        """``score`` and ``ascore`` give the same result."""
+        sample, judge = self.good()
+        again = self.good()[1]
+        assert asyncio.run(self.metric().ascore(sample, judge=judge)) == self.outcome(sample, again)
+
+    def test_result_survives_json(self) -> None:
+        """A result read back from JSON is equal, evidence included."""
+        adapter: TypeAdapter[MetricResult] = TypeAdapter(MetricResult)
+        for make in (self.good, self.bad):
+            outcome = self.outcome(*make())
+            assert adapter.validate_json(adapter.dump_json(outcome)) == outcome
+
+    def test_settings_survive_json(self) -> None:
+        """The metric can be written down and read back with the same signature."""
+        metric = self.metric()
+        again = type(metric).model_validate_json(metric.model_dump_json())
+        assert again == metric
+        assert again.signature == metric.signature
