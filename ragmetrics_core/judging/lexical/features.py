@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from ragmetrics_core.judging.lexical.constants import COVERAGE, Weights
-from ragmetrics_core.judging.lexical.text import Passage, Sentence, beginning, holds
+from ragmetrics_core.judging.lexical.text import Passage, beginning, holds
 
 Features = tuple[float, float, float]
 
@@ -56,17 +56,8 @@ def share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
     return len(sought & found) / len(sought) if sought else 0.0
 
 
-def alignable(answer: Passage) -> tuple[Sentence, ...]:
-    """Sentences of the answer that can be aligned: the first ones that hold a content term.
-
-    Args:
-        answer: The answer.
-    """
-    return tuple(sentence for sentence in answer.sentences if sentence.terms)[:MOST_SENTENCES]
-
-
 def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
-    """For each alignable sentence of the answer the best context sentence, the earliest among equals.
+    """For each of the first sentences of the answer the best context sentence, the earliest among equals.
 
     Args:
         answer: The answer.
@@ -79,7 +70,7 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
                 if len(places[term]) < _MOST_PLACES:  # bounds the work for texts of a megabyte
                     places[term].append((index, position))
     matches = []
-    for sentence in alignable(answer):
+    for sentence in answer.sentences[:MOST_SENTENCES]:
         terms = set(sentence.terms)
         hits = Counter(place for term in terms for place in places.get(term, ()))
         if hits:
@@ -125,7 +116,7 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
     new = answer.terms - question.terms or question.terms
     both = question.terms | answer.terms
     shared = len((question.bigrams | answer.bigrams) & chunk.bigrams)
-    opening = next((sentence.terms for sentence in chunk.sentences if sentence.terms), ())[:_OPENING]
+    opening = chunk.sentences[0].terms[:_OPENING] if chunk.sentences else ()
     opened = sum(term in both for term in opening) / len(opening) if opening else 0.0
     return share(new, chunk.terms), math.log1p(shared) / 3, opened
 

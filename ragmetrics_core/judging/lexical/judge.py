@@ -135,7 +135,7 @@ def _fact(text: str, context: Passage, wording: str) -> FactVerdict:
     fact = read(wording)
     if fact.terms:
         values = features.presence(fact, context)
-        reason = reasons.on_coverage(wording, fact, features.absent(fact, context))
+        reason = reasons.on_coverage("fact", wording, fact, features.absent(fact, context))
     else:
         values = (float(holds(text, wording)),) * 3
         reason = f"no content terms; the fact {'stands' if values[0] else 'does not stand'} in the context"
@@ -147,8 +147,8 @@ def _rate_recall(question: RateRecall) -> RecallRating:
     answer, reference = read(question.answer), read(question.reference)
     if reference.terms:
         score = features.likeness(answer, reference)
-        reason = reasons.on_coverage(question.reference, reference, reference.terms - answer.terms)
-        reason += f" of the reference; the answer has {len(answer.terms - reference.terms)} others"
+        reason = reasons.on_coverage("reference", question.reference, reference, reference.terms - answer.terms)
+        reason += f"; the answer has {len(answer.terms - reference.terms)} others"
     else:
         score = float(holds(question.answer, question.reference))
         reason = f"no content terms; the reference {'stands' if score else 'does not stand'} in the answer"

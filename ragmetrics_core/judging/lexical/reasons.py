@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ragmetrics_core.judging.lexical.constants import UNCERTAIN, UNSUPPORTED
-from ragmetrics_core.judging.lexical.features import Match, alignable
+from ragmetrics_core.judging.lexical.features import MOST_SENTENCES, Match
 from ragmetrics_core.judging.lexical.numerals import long_numbers
 from ragmetrics_core.judging.lexical.text import Passage, words
 from ragmetrics_core.model.questions import SentenceSupport
@@ -60,7 +60,7 @@ def support(
             uncovered=words(sentence.text, frozenset(sentence.terms) - found),
             numbers=tuple(written for key, written in long_numbers(sentence.text).items() if key not in known),
         )
-        for sentence, match in zip(alignable(answer), matches, strict=True)
+        for sentence, match in zip(answer.sentences[:MOST_SENTENCES], matches, strict=True)
     )
 
 
@@ -93,13 +93,14 @@ def on_adherence(answer: Passage, sentences: Sequence[SentenceSupport], covered:
     return f"{reason}; not found: {listed(missing)}" if missing else reason
 
 
-def on_coverage(text: str, passage: Passage, missing: frozenset[str]) -> str:
+def on_coverage(whose: str, text: str, passage: Passage, missing: frozenset[str]) -> str:
     """Reason that counts terms found and lists those that are not.
 
     Args:
-        text: The fact or reference.
+        whose: What the text is, e.g. ``reference``.
+        text: The text.
         passage: The same, taken apart.
         missing: Its terms that were not found.
     """
-    reason = f"{len(passage.terms) - len(missing)} of {len(passage.terms)} terms found"
+    reason = f"{len(passage.terms) - len(missing)} of {len(passage.terms)} terms of the {whose} found"
     return f"{reason}; not found: {listed(words(text, missing))}" if missing else reason

@@ -62,7 +62,7 @@ class Passage:
     """A text, taken apart.
 
     Args:
-        sentences: Its sentences in order, those without a content term included.
+        sentences: Its sentences in order, without those that hold no content term.
         terms: Every content term.
         bigrams: Every pair of neighbouring content terms of a sentence.
         beginnings: The first four letters of every term that is no number.
@@ -90,7 +90,8 @@ def read(text: str) -> Passage:
 
 
 def _read(text: str) -> Passage:
-    sentences = tuple(Sentence(sentence, content(sentence)) for sentence in split_sentences(text))
+    parts = ((sentence, content(sentence)) for sentence in split_sentences(text))
+    sentences = tuple(Sentence(sentence, found) for sentence, found in parts if found)
     terms: set[str] = set()
     bigrams: set[tuple[str, str]] = set()
     for sentence in sentences:
