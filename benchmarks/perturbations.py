@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from typing import Any
 
 _NUMBER = re.compile(r"(?<![\d.,\[])\d{2,}(?![\d\]]|[.,]\d)")
 _VERB = re.compile(r"\b(is|are|was|were|has|have|had|can|could|will|would|may|does|did)\b(?! not|n't)")
@@ -25,8 +26,8 @@ def changed_number(answer: str, generator: random.Random) -> str | None:
         return None
     number = generator.choice(found)
     lowest = 10 ** (len(number[0]) - 1)
-    other = generator.choice([lowest, 10 * lowest - 2])
-    while other in (int(number[0]), lowest, 10 * lowest - 2):
+    other = int(number[0])
+    while other == int(number[0]):
         other = generator.randrange(lowest, 10 * lowest)
     return answer[: number.start()] + str(other) + answer[number.end() :]
 
@@ -61,4 +62,24 @@ def swapped_name(answer: str, contexts: tuple[str, ...], generator: random.Rando
     if not found or not others:
         return None
     name = generator.choice(found)
-    return answer[: name.start()] + generator.choice(others) + answer[name.end() :]
+    other: str = generator.choice(others)
+    return answer[: name.start()] + other + answer[name.end() :]
+
+
+def perturbed(kind: str, row: dict[str, Any]) -> str | None:
+    """The answer of a row after one edit, the same at every call.
+
+    Args:
+        kind: ``number changed``, ``"not" inserted`` or ``name swapped``.
+        row: A row with ``id``, ``answer`` and ``contexts``.
+
+    Returns:
+        The edited answer; None if the edit does not apply to it.
+    """
+    generator = random.Random(f"{kind} {row['id']}")
+    answer: str = row["answer"]
+    if kind == "number changed":
+        return changed_number(answer, generator)
+    if kind == "name swapped":
+        return swapped_name(answer, tuple(context["text"] for context in row["contexts"]), generator)
+    return negated(answer, generator)

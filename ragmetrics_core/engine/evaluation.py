@@ -295,6 +295,9 @@ def _columns(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _version() -> str:
-    from importlib.metadata import version  # 20 ms that an import of the package need not pay
+    from importlib.metadata import PackageNotFoundError, version  # 20 ms that an import need not pay
 
-    return version("ragmetrics-core")
+    try:
+        return version("ragmetrics-core")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"

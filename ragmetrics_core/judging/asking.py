@@ -13,7 +13,16 @@ from ragmetrics_core.judging.parsing import value_offsets
 from ragmetrics_core.judging.probabilities import LabelProbability, label_probabilities
 from ragmetrics_core.judging.rendering import fact_labels, labels
 from ragmetrics_core.model.errors import JudgeError, TooFewPolls
-from ragmetrics_core.model.questions import Adherent, ChunkVerdict, FactInContext, FactVerdict, Poll, Polls, Useful
+from ragmetrics_core.model.questions import (
+    Adherent,
+    ChunkVerdict,
+    FactInContext,
+    FactVerdict,
+    Mode,
+    Poll,
+    Polls,
+    Useful,
+)
 
 T = TypeVar("T")
 
@@ -95,7 +104,7 @@ async def useful(asking: Asking[tuple[ChunkVerdict, ...]], question: Useful) -> 
         cells = _cells(outcome, "useful", names)
         settled = [cell for cell in cells if cell is not None]
         if len(settled) == len(question.chunks):
-            mode = "sequential" if question.listwise else "logprobs"
+            mode: Mode = "sequential" if question.listwise else "logprobs"
             return tuple(
                 replace(verdict, useful=cell.p > 0.5, probability=cell.p, mode=mode, mass=cell.mass)
                 for verdict, cell in zip(outcome.value, settled, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from ragmetrics_core.model.errors import JudgeError
 from ragmetrics_core.model.questions import Usage
@@ -106,8 +106,12 @@ class Capabilities:
     reasoning: bool | None = None
 
 
+@runtime_checkable
 class ChatModel(Protocol):
-    """A chat model: LiteLLM in the core, the frameworks' model objects in the adapters."""
+    """A chat model: LiteLLM in the core, the frameworks' model objects in the adapters.
+
+    Implementations inherit from it, for its defaults.
+    """
 
     @property
     def name(self) -> str:
@@ -120,6 +124,10 @@ class ChatModel(Protocol):
 
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known without a call."""
+
+    async def prepare(self) -> None:
+        """Load what ``capabilities`` and the first call need, e.g. a slow import, without blocking the loop."""
+        return
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request.

@@ -120,6 +120,7 @@ class _Session(Judge):
         kind = next((_KINDS[base] for base in type(question).__mro__ if base in _KINDS), None)
         if kind is None:
             return Answer(NotAnswered(QuestionNotSupported(_unsupported(question))))
+        await self._model.prepare()
         form = kind.form(question)
         conversation = Conversation(self._model, form)
         request = ChatRequest(

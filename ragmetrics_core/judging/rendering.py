@@ -31,8 +31,8 @@ _PLACEHOLDER = re.compile(
 )
 _BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
-_DIGITS = 32
-_CLOSING_DIGITS = 8
+_DIGITS = 39  # 128 bits in decimal, which most tokenizers write three digits to a token; hexadecimal costs half more
+_SHORTEST = 6
 
 
 def safe(text: str) -> str:
@@ -52,11 +52,9 @@ def fenced(label: str, text: str) -> str:
         The opening line with the label and a 128-bit digest of the text, the text, the closing line.
     """
     text = safe(text)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    length = _CLOSING_DIGITS
-    while digest[:length] in text:
-        length += _CLOSING_DIGITS
-    return f"{label} <{digest[:_DIGITS]}>\n{text}\n</{digest[:length]}>"
+    digest = f"{int.from_bytes(hashlib.sha256(text.encode()).digest()[:16]):0{_DIGITS}d}"
+    length = next(length for length in range(_SHORTEST, _DIGITS + 1, 3) if digest[:length] not in text)
+    return f"{label} <{digest}>\n{text}\n</{digest[:length]}>"
 
 
 def labels(count: int) -> tuple[str, ...]:

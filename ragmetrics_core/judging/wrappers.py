@@ -52,6 +52,10 @@ class Wrapper(ChatModel):
         """The inner model's capabilities."""
         return self.inner.capabilities()
 
+    async def prepare(self) -> None:
+        """Prepare the inner model."""
+        await self.inner.prepare()
+
 
 class Limited(Wrapper):
     """Limits the calls in flight and their duration, and sends the first call alone.

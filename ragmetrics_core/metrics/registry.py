@@ -37,10 +37,23 @@ def metric_named(name: str, **settings: Any) -> Metric:
         >>> metric_named("adherence", polls=3).polls
         3
     """
+    return METRICS[full_name(name)](**settings)
+
+
+def full_name(name: str) -> str:
+    """Full name of a metric from its full, short or class name.
+
+    Raises:
+        SettingError: If no metric has this name.
+
+    Example:
+        >>> full_name("adherence")
+        'context_adherence'
+    """
     plain = name.strip().casefold().replace("-", "_")
     for full, metric in METRICS.items():
         if plain in (full, full.rpartition("_")[2], metric.__name__.casefold()):
-            return metric(**settings)
+            return full
     raise SettingError(f"no metric is named {name!r}; there are: {', '.join(METRICS)}")
 
 

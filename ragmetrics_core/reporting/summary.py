@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -13,7 +14,7 @@ from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.evidence import Share, UtilizationEvidence
 from ragmetrics_core.model.frozen import Frozen
 from ragmetrics_core.model.questions import Usage
-from ragmetrics_core.model.results import Failed, MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.model.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.risks import metric_signs, run_signs
 from ragmetrics_core.reporting.statistics import Interval, mean, mean_interval, median, sd
 
@@ -124,7 +125,7 @@ class Summary(Frozen):
 
 
 def summarise(
-    results: Sequence[SampleResult], metrics: Sequence[str], *, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS
+    results: Iterable[SampleResult], metrics: Sequence[str], *, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS
 ) -> Summary:
     """Summarise results metric by metric and name the signs of high risk.
 
@@ -147,18 +148,96 @@ def summarise(
         >>> summary["context_recall"].signs[0]
         'context_recall: low mean: 0.250, under 0.7.'
     """
-    samples = [row for row in results if row.sample is not None and not row.problem]
-    facts = Summary(
-        rows=len(results),
-        judged=sum(bool(row.results) for row in samples),
-        not_judged=sum(not row.results for row in samples),
-        bad_rows=len(results) - len(samples),
-        without_context=sum(_without_context(row) for row in samples),
-        application_errors=sum(row.sample is not None and row.sample.error is not None for row in samples),
-        metrics=tuple(_one_metric(name, samples, thresholds) for name in metrics),
-        usage=total_usage(results),
-    )
-    return facts.model_copy(update={"signs": run_signs(facts)})
+    tally = Tally(metrics)
+    for result in results:
+        tally.add(result)
+    return tally.summary(thresholds)
+
+
+class Tally:
+    """A summary that grows row by row; it keeps eight bytes per score, not the results.
+
+    Args:
+        metrics: Names of the metrics, in the order to show them.
+    """
+
+    def __init__(self, metrics: Sequence[str]) -> None:
+        self._metrics = {name: _MetricTally() for name in metrics}
+        self._rows: Counter[str] = Counter()
+
+    def add(self, result: SampleResult) -> None:
+        """Count one row."""
+        self._rows["rows"] += 1
+        sample = result.sample
+        if sample is None or result.problem:
+            self._rows["bad_rows"] += 1
+            return
+        self._rows["judged" if result.results else "not_judged"] += 1
+        self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
+        self._rows["application_errors"] += sample.error is not None
+        for name, metric in self._metrics.items():
+            metric.add(result.results.get(name))
+
+    def summary(self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS) -> Summary:
+        """Everything counted so far, with the signs of high risk."""
+        counted = ("rows", "judged", "not_judged", "bad_rows", "without_context", "application_errors")
+        facts = Summary(
+            **{name: self._rows[name] for name in counted},
+            metrics=tuple(metric.summary(name, thresholds) for name, metric in self._metrics.items()),
+            usage=sum((metric.usage for metric in self._metrics.values()), Usage()),
+        )
+        return facts.model_copy(update={"signs": run_signs(facts)})
+
+
+class _MetricTally:
+    """One metric's part of a tally."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self._values = array("d")
+        self._useful = array("d")  # scores of samples with any useful chunk
+        self._told = 0  # samples whose evidence tells whether any chunk is useful
+        self._undefined: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._not_judged = 0
+
+    def add(self, result: MetricResult | None) -> None:
+        """Count one sample's result of this metric; None if there is none."""
+        if result is None:
+            self._not_judged += 1
+            return
+        self.usage += result.usage
+        if isinstance(result, Undefined):
+            self._undefined[result.code] += 1
+        elif isinstance(result, Failed):
+            self._failed[result.error.type] += 1
+        else:
+            self._values.append(result.value)
+            useful = _any_useful(result.evidence) if isinstance(result.evidence, UtilizationEvidence) else None
+            self._told += useful is not None
+            if useful:
+                self._useful.append(result.value)
+
+    def summary(self, name: str, thresholds: RiskThresholds) -> MetricSummary:
+        """The metric's numbers with its signs of high risk."""
+        values = self._values
+        numbers = MetricSummary(
+            metric=name,
+            count=len(values),
+            mean=mean(values),
+            median=median(values),
+            sd=sd(values),
+            min=min(values, default=None),
+            max=max(values, default=None),
+            interval=mean_interval(values),
+            undefined=_counts(self._undefined),
+            failed=_counts(self._failed),
+            not_judged=self._not_judged,
+            usage=self.usage,
+            useful_share=len(self._useful) / self._told if self._told else None,
+            mean_if_useful=mean(self._useful),
+        )
+        return numbers.model_copy(update={"signs": metric_signs(numbers, thresholds)})
 
 
 def total_usage(results: Iterable[SampleResult]) -> Usage:
@@ -166,41 +245,9 @@ def total_usage(results: Iterable[SampleResult]) -> Usage:
     return sum((result.usage for row in results for result in row.results.values()), Usage())
 
 
-def _without_context(row: SampleResult) -> bool:
-    return row.sample is not None and not row.sample.missing("answer") and row.sample.missing("contexts")
-
-
-def _one_metric(name: str, samples: Sequence[SampleResult], thresholds: RiskThresholds) -> MetricSummary:
-    found = [row.results[name] for row in samples if name in row.results]
-    scored = [result for result in found if isinstance(result, Scored)]
-    values = [result.value for result in scored]
-    useful_share, mean_if_useful = _usefulness(scored)
-    numbers = MetricSummary(
-        metric=name,
-        count=len(values),
-        mean=mean(values),
-        median=median(values),
-        sd=sd(values),
-        min=min(values, default=None),
-        max=max(values, default=None),
-        interval=mean_interval(values),
-        undefined=_counts(result.code for result in found if isinstance(result, Undefined)),
-        failed=_counts(result.error.type for result in found if isinstance(result, Failed)),
-        not_judged=len(samples) - len(found),
-        usage=_sum_usage(found),
-        useful_share=useful_share,
-        mean_if_useful=mean_if_useful,
-    )
-    return numbers.model_copy(update={"signs": metric_signs(numbers, thresholds)})
-
-
-def _sum_usage(results: Iterable[MetricResult]) -> Usage:
-    return sum((result.usage for result in results), Usage())
-
-
-def _counts(names: Iterable[str]) -> dict[str, int]:
+def _counts(counter: Counter[str]) -> dict[str, int]:
     """How often each name occurs, the most frequent first, then by name."""
-    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(counter.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _any_useful(evidence: UtilizationEvidence) -> bool | None:
@@ -209,14 +256,3 @@ def _any_useful(evidence: UtilizationEvidence) -> bool | None:
         return evidence.useful > 0
     verdicts = [chunk.useful for chunk in evidence.chunks if chunk.useful is not None]
     return any(verdicts) if verdicts else None
-
-
-def _usefulness(scored: Sequence[Scored]) -> tuple[float | None, float | None]:
-    """Share of samples with any useful chunk, and the mean score among those."""
-    told = [
-        (result.value, useful)
-        for result in scored
-        if isinstance(result.evidence, UtilizationEvidence) and (useful := _any_useful(result.evidence)) is not None
-    ]
-    with_useful = [value for value, useful in told if useful]
-    return (len(with_useful) / len(told) if told else None), mean(with_useful)

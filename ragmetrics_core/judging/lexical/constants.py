@@ -24,8 +24,8 @@ class Weights:
 
 
 # fitted: begin
-ADHERENT = Weights(intercept=-3.4012, slopes=(3.7543, 0.0307, 1.7258))
-USEFUL = Weights(intercept=-2.5969, slopes=(3.4648, 2.7298, 2.1537))
+ADHERENT = Weights(intercept=-3.4264, slopes=(3.8134, 0.0411, 1.6812))
+USEFUL = Weights(intercept=-2.5961, slopes=(3.4653, 2.7285, 2.1585))
 FACT = Weights(intercept=-2.9915, slopes=(2.2609, 1.586, 1.2172))
 # fitted: end
 

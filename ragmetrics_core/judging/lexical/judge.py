@@ -78,14 +78,14 @@ def _unsupported(question: Question[Any]) -> QuestionNotSupported:
 def _adherent(question: Adherent) -> Polls:
     answer, contexts = read(question.answer), [read(text) for text in question.contexts]
     known = frozenset[str]().union(*(context.numbers for context in contexts))
-    alien = [written for key, written in long_numbers(question.answer).items() if key not in known]
+    alien = {key: written for key, written in long_numbers(question.answer).items() if key not in known}
     if not answer.terms:
         return _adherent_by_wording(question)
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
     probability = features.probability(ADHERENT, values) * (VETO if alien else 1.0)
-    sentences = reasons.support(answer, contexts, matches, known)
-    reason = reasons.on_adherence(answer, sentences, values[0], alien)
+    sentences = reasons.support(answer, contexts, matches, alien)
+    reason = reasons.on_adherence(answer, sentences, values[0], tuple(alien.values()))
     return _polls(probability, reason if alien else reasons.hedged(probability, reason), sentences)
 
 

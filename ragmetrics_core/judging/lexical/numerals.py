@@ -7,7 +7,8 @@ import unicodedata
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _GROUP = re.compile(r"[.,](?=\d{3}(?:[.,]|$))")
-_CITATION = re.compile(r"\[\d{1,3}(?:[,;–-] ?\d{1,3}){0,20}\]|^[ \t]*\(?\d{1,2}[.)](?=\s)", re.MULTILINE)
+_CITATION = re.compile(r"\[\d{1,3}(?:[,;–-] ?\d{1,3}){0,20}\]")
+_NUMBERING = re.compile(r"^[ \t]*\(?\d{1,2}[.)](?=\s)", re.MULTILINE)
 # The end of a span of years, written short: 2018–19. Dates such as 2018-11-05 are left alone.
 _YEARS = re.compile(r"(?<![\d–—/-])(\d\d)(\d\d)([–—/-])(\d\d)(?![\d–—/-])")
 
@@ -44,6 +45,16 @@ def _years(span: re.Match[str]) -> str:
     return f"{century}{first}{dash}{century if last > first else ''}{last}"
 
 
+def unmarked(text: str) -> str:
+    """Text without citation marks such as ``[12]`` and the numbering of lists, which are no part of what it says.
+
+    Args:
+        text: Any text.
+    """
+    text = _CITATION.sub(" ", text) if "[" in text else text
+    return _NUMBERING.sub(" ", text)
+
+
 def long_numbers(text: str) -> dict[str, str]:
     """Numbers of two or more digits, without citation marks such as ``[12]`` and the numbering of lists.
 
@@ -54,7 +65,7 @@ def long_numbers(text: str) -> dict[str, str]:
         The number as ``number`` returns it, and how it is written, in order of appearance.
     """
     found: dict[str, str] = {}
-    for written in _NUMBER.findall(_YEARS.sub(_years, _CITATION.sub(" ", text))):
+    for written in _NUMBER.findall(_YEARS.sub(_years, unmarked(text))):
         if sum(sign.isdecimal() for sign in written) >= 2:
             found.setdefault(number(written), written)
     return found

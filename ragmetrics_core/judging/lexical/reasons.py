@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ragmetrics_core.judging.lexical.constants import UNCERTAIN, UNSUPPORTED
 from ragmetrics_core.judging.lexical.features import MOST_SENTENCES, Match
@@ -40,7 +40,7 @@ def hedged(probability: float, reason: str) -> str:
 
 
 def support(
-    answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match], known: frozenset[str]
+    answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match], alien: Collection[str]
 ) -> tuple[SentenceSupport, ...]:
     """Per aligned sentence of the answer, what of it stands where.
 
@@ -48,7 +48,7 @@ def support(
         answer: The answer.
         contexts: The contexts.
         matches: The alignment of the two.
-        known: Every number of the contexts.
+        alien: Numbers of two or more digits found in no context, as ``long_numbers`` spells them.
     """
     found = frozenset[str]().union(*(answer.terms & context.terms for context in contexts))
     return tuple(
@@ -58,7 +58,7 @@ def support(
             evidence="" if match.context is None else contexts[match.context].sentences[match.sentence].text,
             coverage=len(found.intersection(sentence.terms)) / len(set(sentence.terms)),
             uncovered=words(sentence.text, frozenset(sentence.terms) - found),
-            numbers=tuple(written for key, written in long_numbers(sentence.text).items() if key not in known),
+            numbers=tuple(written for key, written in long_numbers(sentence.text).items() if key in alien),
         )
         for sentence, match in zip(answer.sentences[:MOST_SENTENCES], matches, strict=True)
     )

@@ -8,7 +8,9 @@ LONGEST_SENTENCE = 1000
 """Characters; longer sentences are cut at white space, so that the work per sentence is bounded."""
 
 _BREAK = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
-_ABBREVIATION = re.compile(r"(?:^|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)[ \t]*\d{1,2}\.$"
+)
 _VERB = "is|are|was|were|has|have|had|can|could|will|would|did|does"
 _CLAUSE = re.compile(rf"; |,? (?:and|but|while|whereas|although) (?=(?:\w+ ){{1,4}}(?:{_VERB})\b)")
 

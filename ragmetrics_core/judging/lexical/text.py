@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from ragmetrics_core.judging.lexical.numerals import number, numbers
+from ragmetrics_core.judging.lexical.numerals import number, numbers, unmarked
 from ragmetrics_core.judging.lexical.sentences import split_sentences
 
 _FUNCTION_WORDS = """
@@ -124,7 +124,7 @@ def content(text: str) -> tuple[str, ...]:
         ('city', 'franc', '1998')
     """
     found: list[str] = []
-    for token in _TOKEN.findall(text):
+    for token in _TOKEN.findall(unmarked(text)):
         if len(token) <= _LONGEST_CACHED_WORD:
             found += _terms_of(token)
         else:

@@ -1,0 +1,48 @@
+"""``ragmetrics demo``: a whole evaluation on this machine, without key and network."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from ragmetrics_core.demo.own_docs import demo
+from ragmetrics_core.reporting.report import Report
+
+GROUP = "ragmetrics.demos"
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser("demo", help="evaluate a small RAG application on this machine, keyless")
+    parser.add_argument("name", nargs="?", help="which demo; by default the first that an installed adapter offers")
+    parser.add_argument("--out", help="write samples and results to this JSONL file")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a demo of an adapter, else the core's own, and print its report."""
+    offered = {point.name: point for point in entry_points(group=GROUP)}
+    name = options.name or min(offered, default="core")
+    if name != "core" and name not in offered:
+        print(f"ragmetrics: no demo {name!r}; there are: core, {', '.join(sorted(offered))}", file=sys.stderr)
+        return 2
+    report = demo() if name == "core" else _offered(offered[name])
+    print(report.table())
+    for sign in report.summary().all_signs:
+        print(f"! {sign}")
+    if options.out:
+        report.to_jsonl(options.out)
+        print(f"Samples and results: {options.out}")
+    others = sorted({"core", *offered} - {name})
+    if others:
+        print(f"Other demos: {', '.join(f'ragmetrics demo {other}' for other in others)}")
+    return 0
+
+
+def _offered(point: EntryPoint) -> Report:
+    report = point.load()()
+    if not isinstance(report, Report):
+        raise TypeError(f"the demo {point.value} must return a Report, got {type(report).__name__}")
+    return report

@@ -1,0 +1,54 @@
+"""Entry point of the ``ragmetrics`` command.
+
+Exit codes: 0 all well; 1 a gate failed, or nothing was scored; 2 bad input or an unusable judge; 3 a gate is
+undecided; 130 interrupted (what is done is written).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from ragmetrics_core.cli import demo, evaluate, metrics
+from ragmetrics_core.model.errors import RagMetricsError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: Arguments without the program's name; None takes those of the process.
+
+    Returns:
+        The exit code.
+    """
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except RagMetricsError as error:
+        print(f"ragmetrics: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ragmetrics: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ragmetrics", description="Evaluate retrieval and answers of RAG applications.", allow_abbrev=False
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in (evaluate, demo, metrics):
+        command.add_to(commands)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

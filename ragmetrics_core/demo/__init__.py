@@ -1,0 +1,1 @@
+"""Demonstrations that run on this machine, without key and network."""

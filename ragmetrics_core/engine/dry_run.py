@@ -1,0 +1,196 @@
+"""What a run would cost: the metrics' own plans are carried out with a judge that counts instead of calling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ragmetrics_core.engine.carrying import Seat, carry_out
+from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.judging.chat import Capabilities
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.judging.resolve import resolve_judge
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.model.errors import RowError
+from ragmetrics_core.model.questions import (
+    Adherent,
+    Answer,
+    ChunkVerdict,
+    ExtractFacts,
+    FactInContext,
+    FactVerdict,
+    Poll,
+    Polls,
+    Question,
+    R,
+    RateRecall,
+    RecallRating,
+    Sufficiency,
+    Sufficient,
+    Usage,
+    Useful,
+)
+from ragmetrics_core.model.sample import Sample
+
+_ASSUMPTIONS = (
+    "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
+    "Facts: one to three per sentence of a reference. Low adherence, which asks for a cause: on no sample to all.",
+    "Not counted: repairs of unusable replies, and retries.",
+)
+_REPLY_TOKENS: dict[str, tuple[int, int]] = {
+    "useful": (12, 40),
+    "adherent": (60, 400),
+    "rate_recall": (30, 120),
+    "fact_in_context": (6, 12),
+    "sufficient": (50, 250),
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would cost, as lower and upper values; equal where the number is exact.
+
+    Attributes:
+        samples: Samples read.
+        bad_rows: Rows that are no sample.
+        calls: Requests to models.
+        prompt_tokens: Tokens sent.
+        completion_tokens: Tokens received.
+        cost: US dollars; None where a price is unknown.
+    """
+
+    samples: int
+    bad_rows: int
+    calls: tuple[int, int]
+    prompt_tokens: tuple[int, int]
+    completion_tokens: tuple[int, int]
+    cost: tuple[float, float] | None
+
+    def text(self) -> str:
+        """The estimate for people, with its assumptions."""
+        price = "unknown" if self.cost is None else _range(*(f"${value:.4f}" for value in self.cost))
+        lines = [
+            f"{self.samples} samples, {self.bad_rows} bad rows; nothing was called",
+            f"calls:             {_range(*self.calls)}",
+            f"prompt tokens:     {_range(*self.prompt_tokens)}",
+            f"completion tokens: {_range(*self.completion_tokens)}",
+            f"price:             {price}",
+        ]
+        return "\n".join([*lines, *_ASSUMPTIONS] if self.calls[1] else lines)
+
+
+def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None) -> Estimate:
+    """Count calls and tokens of a run without making a call.
+
+    Args:
+        samples: Samples, and errors of rows that are none.
+        metrics: The metrics.
+        judge: The judge; None as in ``evaluate``.
+    """
+    counters = {metric.name: _counters(metric, judge) for metric in metrics}
+    count = bad = 0
+    for sample in samples:
+        if isinstance(sample, RowError):
+            bad += 1
+            continue
+        count += 1
+        for metric in metrics:
+            for counter in counters[metric.name]:
+                submit(carry_out(metric, sample, Seat(counter))).result()
+    low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
+    return Estimate(
+        samples=count,
+        bad_rows=bad,
+        calls=(low.calls, high.calls),
+        prompt_tokens=(low.prompt_tokens, high.prompt_tokens),
+        completion_tokens=(low.completion_tokens, high.completion_tokens),
+        cost=None if low.cost is None or high.cost is None else (low.cost, high.cost),
+    )
+
+
+def _counters(metric: Metric, judge: Judge | None) -> tuple[CountingJudge, CountingJudge]:
+    resolved = resolve_judge(judge, metric_model=metric.model)
+    if not isinstance(resolved, LLMJudge):
+        return CountingJudge(None, None, high=False), CountingJudge(None, None, high=True)
+    submit(resolved.model.prepare()).result()
+    capabilities, prices = resolved.model.capabilities(), resolved.model.prices()
+    return CountingJudge(capabilities, prices, high=False), CountingJudge(capabilities, prices, high=True)
+
+
+class CountingJudge(Judge):
+    """Counts what an LLM judge would send and receive, and replies something plausible.
+
+    Args:
+        capabilities: What the model can do; None for judges that make no calls.
+        prices: US dollars per prompt and completion token; None if unknown.
+        high: Count the most that is usual instead of the least.
+    """
+
+    name = "dry run"
+
+    def __init__(self, capabilities: Capabilities | None, prices: tuple[float, float] | None, *, high: bool) -> None:
+        self.total = Usage()
+        self._capabilities, self._prices, self._high = capabilities, prices, high
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Count a question."""
+        self.total += self._usage(question)
+        return Answer(self._reply(question))
+
+    def _usage(self, question: Question[Any]) -> Usage:
+        if self._capabilities is None:
+            return Usage()
+        replies, calls = self._volume(question)
+        characters = sum(len(message.content) for message in render(question))
+        prompt = calls * (characters // (3 if self._high else 4) + 8)
+        if isinstance(question, ExtractFacts):
+            completion = len(question.reference) // (2 if self._high else 4) + 20
+        else:
+            low, high = _REPLY_TOKENS.get(question.kind, (20, 200))
+            completion = replies * (high if self._high else low)
+        cost = None
+        if self._prices is not None:
+            cost = prompt * self._prices[0] + completion * self._prices[1]
+        return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost)
+
+    def _volume(self, question: Question[Any]) -> tuple[int, int]:
+        """Replies and calls of a question."""
+        can = self._capabilities or Capabilities()
+        replies = 1
+        if isinstance(question, Adherent):
+            replies = question.polls
+        elif isinstance(question, FactInContext):
+            replies = 1 if question.together else self._weighed(can, question.polls)
+        elif isinstance(question, Useful) and question.probabilities:
+            replies = self._weighed(can, question.polls)
+        together = can.n if can.n is not None else not self._high
+        return replies, 1 if together and can.temperature is not False else replies
+
+    def _weighed(self, can: Capabilities, polls: int) -> int:
+        """One reply with log-probabilities, else a few polls."""
+        return 1 if can.logprobs or (can.logprobs is None and not self._high) else polls
+
+    def _reply(self, question: Question[Any]) -> Any:
+        if isinstance(question, Useful):
+            return (ChunkVerdict(useful=True, probability=1.0, grade=3),) * len(question.chunks)
+        if isinstance(question, Adherent):
+            # The high count takes every sample for one whose cause is asked for.
+            verdict = Poll("no" if self._high else "yes")
+            return Polls(question.polls, (verdict,) * question.polls)
+        if isinstance(question, RateRecall):
+            return RecallRating(1.0)
+        if isinstance(question, ExtractFacts):
+            sentences = max(1, sum(question.reference.count(end) for end in ".!?。"))
+            return tuple(f"fact {number}" for number in range(sentences * (3 if self._high else 1)))
+        if isinstance(question, FactInContext):
+            return (FactVerdict(1.0),) * len(question.facts)
+        if isinstance(question, Sufficient):
+            return Sufficiency(sufficient=True, on_question=True)
+        return None
+
+
+def _range(low: object, high: object) -> str:
+    return str(low) if low == high else f"{low} to {high}"

@@ -1,0 +1,258 @@
+"""The chat model of the core: LiteLLM, which reaches every provider. The only file that knows it.
+
+``import litellm`` takes seconds and would fetch a price list, so it happens at the first call, in a thread, with
+the list that comes with the package. Its retries and its console output are off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ragmetrics_core.judging.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    TokenAlternatives,
+)
+from ragmetrics_core.judging.endpoint_errors import Fault, judge_error, public
+from ragmetrics_core.model import errors
+from ragmetrics_core.model.questions import Usage
+
+# LiteLLM's exceptions and ours, most specific first: the first class that fits decides.
+EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
+    ("LiteLLMUnknownProvider", errors.ModelNotFound),
+    ("ContextWindowExceededError", errors.ContextWindowExceeded),
+    ("ContentPolicyViolationError", errors.ContentRefused),
+    ("RejectedRequestError", errors.ContentRefused),
+    ("PaymentRequiredError", errors.QuotaExhausted),
+    ("UnsupportedParamsError", errors.UnsupportedParameter),
+    ("ImageFetchError", errors.RequestRejected),
+    ("VectorStoreSearchError", errors.RequestRejected),
+    ("InvalidRequestError", errors.RequestRejected),
+    ("BadRequestError", errors.RequestRejected),
+    ("UnprocessableEntityError", errors.RequestRejected),
+    ("AuthenticationError", errors.AuthenticationFailed),
+    ("PermissionDeniedError", errors.AuthenticationFailed),
+    ("NotFoundError", errors.ModelNotFound),
+    ("ModelNotMappedError", errors.ModelNotFound),
+    ("RateLimitError", errors.RateLimited),
+    ("BudgetExceededError", errors.QuotaExhausted),
+    ("Timeout", errors.JudgeTimeout),
+    ("MidStreamFallbackError", errors.JudgeServerError),
+    ("ServiceUnavailableError", errors.JudgeServerError),
+    ("BadGatewayError", errors.JudgeServerError),
+    ("InternalServerError", errors.JudgeServerError),
+    ("JSONSchemaValidationError", errors.MalformedReply),
+    ("APIResponseValidationError", errors.JudgeServerError),
+    ("APIConnectionError", errors.ConnectionFailed),
+    ("MockException", errors.JudgeServerError),
+    ("APIError", errors.JudgeServerError),
+    ("OpenAIError", errors.JudgeServerError),
+    ("GuardrailRaisedException", errors.ContentRefused),
+    ("BlockedPiiEntityError", errors.ContentRefused),
+    ("ModifyResponseException", errors.ContentRefused),
+    ("SensitiveDataRouteException", errors.ContentRefused),
+)
+_FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
+_CANNOT_SAY = frozenset({"azure", "hosted_vllm", "litellm_proxy", "lm_studio", "ollama", "ollama_chat", "vllm"})
+_OPENAI = frozenset({"openai", "azure"})
+
+
+def _litellm() -> Any:
+    """LiteLLM, imported with the price list of the package and without console output."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    litellm: Any = importlib.import_module("litellm")
+    litellm.suppress_debug_info = True
+    if "LITELLM_LOG" not in os.environ:
+        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            logger = logging.getLogger(name)
+            if logger.level == logging.NOTSET:
+                logger.setLevel(logging.CRITICAL)
+    return litellm
+
+
+class LiteLLMModel(ChatModel):
+    """A model that LiteLLM reaches: OpenAI, Anthropic, Mistral, Ollama, vLLM and a hundred others.
+
+    Args:
+        model: LiteLLM's name of it, provider first, e.g. ``"openai/gpt-4o-mini"`` or ``"ollama/llama3.1"``.
+        api_base: Address of an endpoint of your own; None for the provider's.
+        api_key: The key; None takes it from the provider's environment variable.
+        timeout: Seconds for one call.
+        capabilities: What the endpoint can do, if you know better than LiteLLM's tables.
+        extra: Further arguments of ``litellm.acompletion``, e.g. ``{"seed": 1}``.
+
+    Example:
+        >>> LiteLLMModel("ollama/llama3.1", api_base="http://127.0.0.1:11434", api_key="secret")
+        LiteLLMModel('ollama/llama3.1', api_base='http://127.0.0.1:11434')
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        capabilities: Capabilities | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.api_base = api_base
+        self._api_key = api_key
+        self._timeout = timeout
+        self._stated = capabilities
+        self._extra = dict(extra or {})
+        self._capabilities = capabilities or Capabilities()
+        self._litellm: Any = None
+
+    def __repr__(self) -> str:
+        base = f", api_base={public(self.api_base)!r}" if self.api_base else ""
+        return f"LiteLLMModel({self.model!r}{base})"
+
+    @property
+    def name(self) -> str:
+        """LiteLLM's name of the model."""
+        return self.model
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint's address, and a digest of the extra arguments, which change replies."""
+        extra = json.dumps(self._extra, sort_keys=True, default=repr)
+        digest = hashlib.sha256(extra.encode()).hexdigest()[:16] if self._extra else ""
+        return f"{self.api_base or ''}#{digest}" if digest else self.api_base or ""
+
+    def capabilities(self) -> Capabilities:
+        """What was stated, else what LiteLLM's tables say; unknown before ``prepare``."""
+        return self._capabilities
+
+    async def prepare(self) -> None:
+        """Import LiteLLM in a thread, and look the model up in its tables."""
+        if self._litellm is None:
+            litellm = await asyncio.to_thread(_litellm)
+            if self._stated is None:
+                self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
+            self._litellm = litellm
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request.
+
+        Raises:
+            JudgeError: As listed in ``EXCEPTIONS``.
+        """
+        await self.prepare()
+        known = tuple(getattr(self._litellm.exceptions, name, errors.JudgeError) for name, _ in EXCEPTIONS)
+        try:
+            async with asyncio.timeout(self._timeout):
+                response = await self._litellm.acompletion(**self._arguments(request))
+        except TimeoutError:
+            raise errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s") from None
+        except known as error:
+            raise self._translated(error) from error
+        return _reply(self.model, response)
+
+    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
+        optional = {
+            "api_base": self.api_base,
+            "api_key": self._api_key,
+            "temperature": request.temperature,
+            "max_tokens": request.max_tokens,
+            "n": request.n if request.n > 1 else None,
+            "logprobs": True if request.top_logprobs else None,
+            "top_logprobs": request.top_logprobs or None,
+            "response_format": _response_format(request.schema),
+        }
+        return {
+            "model": self.model,
+            "messages": [{"role": message.role, "content": message.content} for message in request.messages],
+            "timeout": self._timeout,
+            "num_retries": 0,
+            "max_retries": 0,
+            **{name: value for name, value in optional.items() if value is not None},
+            **self._extra,
+        }
+
+    def _translated(self, error: Exception) -> errors.JudgeError:
+        exceptions = self._litellm.exceptions
+        kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(exceptions, name, ())))
+        fault = Fault.of(error)
+        variables: tuple[str, ...] = ()
+        if self._api_key is None and (fault.about_key or kind is errors.AuthenticationFailed):
+            variables = tuple(self._litellm.validate_environment(self.model).get("missing_keys", ()))
+        return judge_error(kind, fault, self.model, self.api_base, variables)
+
+
+def _response_format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
+    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema), "strict": True}}
+
+
+def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:
+    """What LiteLLM's tables say about a model; unknown for endpoints of one's own and models not listed."""
+    try:
+        bare, provider, _, _ = litellm.get_llm_provider(model, api_base=api_base)
+    except litellm.exceptions.BadRequestError:
+        return Capabilities()
+    listed = not {model, bare, f"{provider}/{bare}"}.isdisjoint(litellm.model_cost)
+    if api_base is not None or provider in _CANNOT_SAY or not listed:
+        return Capabilities()
+    parameters = litellm.get_supported_openai_params(model=bare, custom_llm_provider=provider) or ()
+    reasoning = bool(litellm.supports_reasoning(model=bare, custom_llm_provider=provider))
+    return Capabilities(
+        n="n" in parameters,
+        logprobs="top_logprobs" in parameters,
+        json_schema=bool(litellm.supports_response_schema(model=bare, custom_llm_provider=provider)),
+        temperature="temperature" in parameters and not (reasoning and provider in _OPENAI),
+        reasoning=reasoning,
+    )
+
+
+def _reply(model: str, response: Any) -> ChatReply:
+    """Narrow LiteLLM's response to what we read of it."""
+    choices = tuple(map(_choice, response.choices or ()))
+    if not choices:
+        raise errors.JudgeServerError(f"{model} sent a body without any reply; check the endpoint")
+    usage = getattr(response, "usage", None)
+    cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
+    returned = response.model if isinstance(response.model, str) else ""
+    return ChatReply(
+        choices,
+        Usage(
+            calls=1,
+            prompt_tokens=getattr(usage, "prompt_tokens", 0) or 0,
+            completion_tokens=getattr(usage, "completion_tokens", 0) or 0,
+            cost=float(cost) if isinstance(cost, (int, float)) else None,
+            models=(returned,) if returned else (),
+        ),
+    )
+
+
+def _choice(choice: Any) -> Choice:
+    message = choice.message
+    text = message.content if isinstance(message.content, str) else ""
+    refusal = getattr(message, "refusal", None) or (message.provider_specific_fields or {}).get("refusal")
+    finish = "refused" if refusal and not text else _FINISH.get(choice.finish_reason or "stop", "other")
+    logprobs = getattr(choice, "logprobs", None)
+    tokens = getattr(logprobs, "content", None) or ()
+    return Choice(
+        text=text or (refusal if isinstance(refusal, str) else ""),
+        finish=finish,  # type: ignore[arg-type]  # the values of _FINISH are the literals
+        tokens=tuple(
+            TokenAlternatives(
+                token.token,
+                float(token.logprob),
+                tuple((other.token, float(other.logprob)) for other in token.top_logprobs or ()),
+            )
+            for token in tokens
+        ),
+    )

@@ -1,0 +1,1 @@
+"""What tests of metrics, adapters and judges need: contracts to inherit, a loopback server, fixtures."""

@@ -1,0 +1,121 @@
+"""Plausible replies to every question of ours, decided by a digest of the prompt; for the loopback server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+_CHUNK = re.compile(r"^Chunk ([A-Z]+) <", re.MULTILINE)
+_FACT = re.compile(r"^(F\d+): ", re.MULTILINE)
+_REFERENCE = re.compile(r"^Reference answer <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
+_RARE = 1e-6
+
+
+def plausible_reply(body: dict[str, Any]) -> str:
+    """Answer a chat request in the form that its JSON schema or, without one, its prompt names.
+
+    Args:
+        body: Body of an OpenAI chat request.
+
+    Returns:
+        A JSON object as text; equal prompts get equal replies.
+    """
+    prompt = "\n".join(str(message.get("content")) for message in body.get("messages", ()))
+    schema = body.get("response_format")
+    asked = json.dumps(schema) if schema else prompt
+    for name, reply in _REPLIES.items():
+        if f'"{name}"' in asked:
+            return json.dumps(reply(prompt))
+    return json.dumps({"text": "no question of ragmetrics"})
+
+
+def _draw(prompt: str, label: str = "") -> float:
+    """A number in [0, 1) that depends on nothing but the prompt and the label."""
+    return int.from_bytes(hashlib.sha256(f"{label}|{prompt}".encode(errors="replace")).digest()[:4], "big") / 2**32
+
+
+def _bit(prompt: str, label: str = "") -> int:
+    return int(_draw(prompt, label) < 0.6)
+
+
+def _useful(prompt: str) -> object:
+    if labels := _CHUNK.findall(prompt):
+        return {"chunks": [{"label": it, "useful": _bit(prompt, it), "reason": "By digest."} for it in labels]}
+    return {"useful": _bit(prompt), "reason": "By digest."}
+
+
+def _graded(prompt: str) -> object:
+    if labels := _CHUNK.findall(prompt):
+        return {"chunks": [{"label": it, "grade": int(_draw(prompt, it) * 4), "reason": "By digest."} for it in labels]}
+    return {"grade": int(_draw(prompt) * 4), "reason": "By digest."}
+
+
+def _covered(prompt: str) -> object:
+    if labels := _FACT.findall(prompt):
+        return {"facts": [{"label": it, "covered": _bit(prompt, it)} for it in labels]}
+    return {"covered": _bit(prompt)}
+
+
+def _facts(prompt: str) -> object:
+    """The sentences of the reference."""
+    match = _REFERENCE.search(prompt)
+    return {"reasoning": "By sentence.", "facts": _SENTENCE.split(match[1].strip()) if match else []}
+
+
+def _adherent(prompt: str) -> object:
+    verdict = "yes" if _bit(prompt) else "no"
+    claims = [] if verdict == "yes" else ["A claim by digest."]
+    return {"reasoning": "By digest.", "verdict": verdict, "unsupported_claims": claims}
+
+
+def _sufficient(prompt: str) -> object:
+    on_question = "yes" if _bit(prompt, "on") else "no"
+    return {"reasoning": "By digest.", "sufficient": "yes" if _bit(prompt) else "no", "on_question": on_question}
+
+
+def _score(prompt: str) -> object:
+    return {"reason": "By digest.", "score": round(_draw(prompt), 2)}
+
+
+_REPLIES: dict[str, Callable[[str], object]] = {
+    "grade": _graded,
+    "useful": _useful,
+    "covered": _covered,
+    "sufficient": _sufficient,
+    "verdict": _adherent,
+    "score": _score,
+    "facts": _facts,
+}
+
+
+def tokens(text: str, probability: float, mass: float) -> list[dict[str, Any]]:
+    """Split a reply into plausible tokens with log-probabilities, as OpenAI returns them.
+
+    Args:
+        text: The reply.
+        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1.
+        mass: p(0) + p(1) there.
+    """
+    listed = []
+    for token in _TOKEN.findall(text):
+        label = token.strip()
+        if label not in ("0", "1"):
+            alternatives = {token: 1 - _RARE}
+        else:
+            before = token.removesuffix(label)
+            alternatives = {
+                f"{before}1": mass * probability,
+                f"{before}0": mass * (1 - probability),
+                "maybe": (1 - mass) * 0.9,
+            }
+        ranked = sorted(alternatives.items(), key=lambda item: -item[1])
+        top = [{"token": it, "logprob": math.log(max(p, _RARE)), "bytes": list(it.encode())} for it, p in ranked]
+        chosen = next(entry for entry in top if entry["token"] == token)
+        listed.append({**chosen, "top_logprobs": top})
+    return listed

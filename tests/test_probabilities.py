@@ -1,0 +1,169 @@
+"""Probabilities of 0/1 labels from tokens."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core.judging.chat import Choice, TokenAlternatives
+from ragmetrics_core.judging.probabilities import label_probabilities, settle
+from ragmetrics_core.testing.replies import tokens as split
+
+Alternatives = dict[str, float]
+
+
+def choice(*tokens: str | tuple[str, Alternatives]) -> Choice:
+    listed = []
+    for token in tokens:
+        text, alternatives = (token, {token: 1.0}) if isinstance(token, str) else token
+        logs = tuple((other, math.log(p)) for other, p in alternatives.items())
+        listed.append(TokenAlternatives(text, math.log(alternatives.get(text, 1e-9)), logs))
+    return Choice("".join(token.token for token in listed), tokens=tuple(listed))
+
+
+def probability(*tokens: str | tuple[str, Alternatives]) -> float | None:
+    reply = choice(*tokens)
+    cells = label_probabilities(reply, "covered", 0, len(reply.text))
+    return cells[0].p if cells and cells[0] is not None else None
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ('{"', "covered", '":', " ", ("1", {"1": 0.6, "0": 0.4}), "}"),
+        ('{"', "covered", '":', (" 1", {" 1": 0.6, " 0": 0.4}), "}"),
+        ('{"covered', ('":1', {'":1': 0.6, '":0': 0.4}), "}"),
+        ('{"covered', ('": 1}', {'": 1}': 0.5, '": 1': 0.1, '": 0}': 0.3, '": 0,': 0.1})),
+        ('{"covered":', (" 1}", {" 1}": 0.6, " 0}": 0.4})),
+        ('{"covered":', (" 1,", {" 1,": 0.3, "1": 0.2, "\uff11": 0.1, " 0": 0.2, "0": 0.2}), '"x":2}'),
+        ('{"covered": "', ("1", {"1": 0.6, "0": 0.4}), '"}'),
+        ('{"covered":', (' "1', {' "1': 0.6, ' "0': 0.4}), '"}'),
+        ('{"covered":', (' "', {' "': 1.0}), ("1", {"1": 0.6, "0": 0.4}), '"}'),
+        ('{"covered":', (" true", {" true": 0.6, " false": 0.4}), "}"),
+        ('{"covered":', (' 1,"', {' 1,"': 0.6, ' 0,"': 0.4}), 'a":2}'),
+        ("Sure: ", '{"covered":', ("1", {"1": 0.6, "0": 0.4}), "}"),
+        ('{"r": "covered: 0", ', '"covered":', ("1", {"1": 0.6, "0": 0.4}), "}"),
+        ('{"covered":\n', ("\u01201", {"\u01201": 0.6, "\u01200": 0.4}), "}"),
+    ],
+)
+def test_the_token_of_the_field_is_found(tokens: tuple[str | tuple[str, Alternatives], ...]) -> None:
+    reply = choice(*tokens)
+    start = reply.text.find("{")
+    (cell,) = label_probabilities(reply, "covered", start, len(reply.text)) or (None,)
+    if "\u0120" in reply.text:
+        assert cell is None  # the text itself is no JSON
+    else:
+        assert cell is not None
+        assert cell.p == pytest.approx(0.6)
+        assert cell.mass == pytest.approx(1.0)
+
+
+def test_an_alternative_without_the_merged_beginning_is_no_label() -> None:
+    assert probability('{"', ('covered":1', {'covered":1': 0.95, "1": 0.05}), "}") == 1.0
+
+
+@pytest.mark.parametrize("other", ["10", "0.5", "1.0", "1e3", "-1", "01", "one", "1,000", "\u00bd", "2"])
+def test_what_looks_like_a_label_is_none(other: str) -> None:
+    assert probability('{"covered":', ("1", {"1": 0.95, other: 0.05}), "}") == 1.0
+    assert probability('{"covered":', ("1", {"1": 0.6, other: 0.4}), "}") is None
+
+
+def test_low_mass_is_not_usable() -> None:
+    assert probability('{"covered":', ("1", {"1": 0.5, "0": 0.39, "x": 0.11}), "}") is None
+    assert probability('{"covered":', ("1", {"1": 0.5, "0": 0.41, "x": 0.09}), "}") == pytest.approx(50 / 91)
+
+
+def test_the_chosen_token_counts_where_it_is_not_listed() -> None:
+    reply = Choice(
+        '{"covered":1}',
+        tokens=(
+            TokenAlternatives('{"covered":', 0.0, ()),
+            TokenAlternatives("1", math.log(0.95), ()),
+            TokenAlternatives("}", 0.0, ()),
+        ),
+    )
+    (cell,) = label_probabilities(reply, "covered", 0, 13)
+    assert cell is not None
+    assert (cell.p, cell.mass) == (1.0, pytest.approx(0.95))
+
+
+def test_one_text_listed_twice_counts_once() -> None:
+    reply = Choice(
+        '{"covered":1}',
+        tokens=(
+            TokenAlternatives('{"covered":', 0.0, ()),
+            TokenAlternatives("1", math.log(0.8), (("1", math.log(0.8)), ("1", math.log(0.8)), ("0", math.log(0.2)))),
+            TokenAlternatives("}", 0.0, ()),
+        ),
+    )
+    (cell,) = label_probabilities(reply, "covered", 0, 13)
+    assert cell is not None
+    assert cell.p == pytest.approx(0.8)
+
+
+def test_stripped_texts_are_found_in_their_tokens() -> None:
+    inner = choice('\n\n{"covered":', ("0", {"0": 0.9, "1": 0.1}), "}", "<|end|>")
+    stripped = Choice('{"covered":0}', tokens=inner.tokens)
+    (cell,) = label_probabilities(stripped, "covered", 0, 13)
+    assert cell is not None
+    assert cell.p == pytest.approx(0.1)
+
+
+def test_tokens_of_another_text_are_not_used() -> None:
+    other = Choice('{"covered": 1}', tokens=choice('{"covered":', "1", "}").tokens)
+    assert label_probabilities(other, "covered", 0, 14) == ()
+    assert label_probabilities(Choice('{"covered": 1}'), "covered", 0, 14) == ()
+
+
+def test_several_fields_in_order() -> None:
+    text = '{"facts": [{"label": "F1", "covered": 1}, {"label": "F2", "covered": 0}]}'
+    listed = tuple(
+        TokenAlternatives(it["token"], it["logprob"], tuple((a["token"], a["logprob"]) for a in it["top_logprobs"]))
+        for it in split(text, 0.7, 0.99)
+    )
+    cells = label_probabilities(Choice(text, tokens=listed), "covered", 0, len(text))
+    assert [round(cell.p, 6) for cell in cells if cell] == [0.7, 0.7]
+
+
+@pytest.mark.parametrize("logprob", [math.nan, 1.0, math.inf])
+def test_what_is_no_probability_is_not_used(logprob: float) -> None:
+    assert settle([(1, logprob), (0, -3.0)]) is None
+
+
+def test_more_than_everything_is_not_used() -> None:
+    assert settle([(1, math.log(0.9)), (0, math.log(0.8))]) is None
+
+
+weights = st.lists(st.tuples(st.sampled_from([0, 1, None]), st.floats(1e-6, 1.0)), min_size=1, max_size=20)
+
+
+@given(weights)
+def test_laws(listed: list[tuple[int | None, float]]) -> None:
+    total = sum(weight for _, weight in listed)
+    shares = [(label, weight / total) for label, weight in listed]
+    logs = [(label, math.log(share)) for label, share in shares]
+    result = settle(logs)
+    zero, one = (sum(share for label, share in shares if label == wanted) for wanted in (0, 1))
+    if zero + one < 0.9 - 1e-9:
+        assert result is None
+        return
+    if result is None:
+        assert zero + one < 0.9 + 1e-9
+        return
+    assert 0 <= result.p <= 1
+    assert result.mass == pytest.approx(zero + one)
+    assert result.p == pytest.approx(one / (zero + one))
+    swapped = settle([(None if label is None else 1 - label, log) for label, log in logs])
+    assert swapped is not None
+    assert swapped.p == pytest.approx(1 - result.p)
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.5, 1.0))
+def test_a_label_that_is_not_listed_never_decides(seen: float, floor: float) -> None:
+    listed = [(1, math.log(max(seen, 1e-9))), (None, math.log(max((1 - seen) * floor, 1e-9)))]
+    result = settle(listed)
+    if result is not None:
+        hidden = min(1 - seen, (1 - seen) * floor, seen)
+        assert seen >= 0.9 - 1e-9
+        assert seen / (seen + hidden) > 0.5

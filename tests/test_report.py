@@ -1,0 +1,337 @@
+"""Reports: order, tables, pages, and JSON lines that survive crashes and newer versions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragmetrics_core.model.errors import InputError, MissingDependency, SettingError
+from ragmetrics_core.model.evidence import OtherEvidence, UtilizationEvidence
+from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
+from ragmetrics_core.model.sample import Context, Sample
+from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
+
+SECRET = "Zanzibar"
+RUN = RunFacts(
+    version="0.1.0",
+    judges=("lexical",),
+    metrics={"context_recall": "recall|v1"},
+    started="2025-01-01T00:00:00Z",
+    seconds=1.5,
+    concurrency=4,
+    notes=("context_adherence left out: undefined on every row",),
+)
+
+
+def a_row(index: int, value: float = 0.5, **metadata: Any) -> SampleResult:
+    sample = Sample(id=f"s{index}", question=SECRET, contexts=[SECRET], answer=SECRET, metadata=metadata)
+    usage = Usage(calls=2, cost=0.25, models=("gpt",))
+    scored = Scored(metric="context_recall", reason=SECRET, value=value, usage=usage)
+    return SampleResult(index=index, sample=sample, results={"context_recall": scored})
+
+
+def full_report() -> Report:
+    evidence = UtilizationEvidence(formula="f", chunks=(), useful=1)
+    error = ErrorInfo(type="RateLimited", message="slow down")
+    others = {
+        "context_utilization": Scored(metric="context_utilization", reason="r", value=1, evidence=evidence),
+        "mine": Failed(metric="mine", reason="r", error=error, evidence=OtherEvidence(kind="own", extra=[1, 2])),
+    }
+    undefined = Undefined(metric="context_recall", reason="no answer")
+    return Report(
+        [
+            a_row(0),
+            SampleResult(index=1, sample=Sample(), results={"context_recall": undefined, **others}),
+            SampleResult(index=2, sample=None, problem="row 3 is no object"),
+            SampleResult(index=3, sample=Sample(question="q")),
+        ],
+        RUN,
+    )
+
+
+def test_results_are_in_input_order() -> None:
+    report = Report([a_row(2), a_row(0), a_row(1)], RUN)
+    assert [row.index for row in report.results] == [0, 1, 2]
+    assert report == Report([a_row(0), a_row(1), a_row(2)], RUN)
+    assert report != Report([a_row(0)], RUN)
+
+
+def test_metrics_scores_usage() -> None:
+    report = full_report()
+    assert report.metrics == ("context_recall", "context_utilization", "mine")
+    assert report.scores("context_recall") == [0.5, None, None, None]
+    assert report.scores("mine") == [None] * 4
+    assert report.usage == Usage(calls=2, cost=0.25, models=("gpt",))
+    assert report.summary()["context_utilization"].useful_share == 1
+    with pytest.raises(SettingError, match="it has: context_recall, context_utilization, mine"):
+        report.scores("context_recal")
+
+
+def test_repr_shows_numbers_and_no_texts() -> None:
+    report = full_report()
+    assert repr(report).startswith("Report(4 rows: 2 judged, 1 not judged, 1 bad; context_recall 0.500 [")
+    for text in (repr(report), str(report), repr(report.summary()), report.table(), report._repr_html_()):
+        assert SECRET not in text
+
+
+def test_table_fits_and_is_plain() -> None:
+    named = {"[red]a metric of the user's own with a very long name": "x", "context_utilization": "y"}
+    rows = [a_row(index, index / 60) for index in range(60)]
+    text = Report([*rows, *full_report().results], RUN.model_copy(update={"metrics": named})).table()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in text
+    assert "[red]" in text
+    recall = next(line.split() for line in lines if line.startswith("context_recall"))
+    assert recall[-1] == "61/1/0"
+    flat = " ".join(text.split())
+    assert "judge bias not" in flat
+    assert "BCa bootstrap" in flat
+    assert "64 rows: 62 judged, 1 not judged, 1 bad." in flat
+    assert "left out: undefined on every row" in flat
+
+
+def test_table_by_hand() -> None:
+    table = Report([a_row(0, 1.0), a_row(1, 0.0)], RUN).table()
+    line = next(line for line in table.splitlines() if line.startswith("context_recall"))
+    # Wilson for one of two: .5 ± .4055 (1.96 / (2 √(2 + 1.96²)))
+    assert line.split() == ["context_recall", "0.500", "0.095–0.905", "0.50", "0.71", "0.00–1.00", "2/0/0"]
+
+
+def test_table_tells_of_an_interrupted_run() -> None:
+    run = RunFacts(interrupted=True, stopped="the key was refused")
+    assert "The run ended early: the key was refused." in Report([], run).table()
+    assert "The run ended early: it was interrupted." in Report([], RunFacts(interrupted=True)).table()
+
+
+def test_html_is_escaped() -> None:
+    run = RunFacts(metrics={"<script>": ""}, notes=("<b>&",), stopped="<i>")
+    html = Report([], run)._repr_html_()
+    for raw in ("<script>", "<b>", "<i>"):
+        assert raw not in html
+    assert "&lt;script&gt;" in html
+    assert "Signs of high risk" in html
+
+
+def test_to_pandas() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = full_report().to_pandas()
+    assert list(frame.columns) == [
+        *("index", "id", "question", "answer"),
+        *("context_recall", "context_recall_status", "context_recall_reason"),
+        *("context_utilization", "context_utilization_status", "context_utilization_reason"),
+        *("mine", "mine_status", "mine_reason"),
+        *("calls", "cost", "problem"),
+    ]
+    assert frame["context_recall"].iloc[0] == 0.5
+    assert frame["context_recall_status"].tolist()[:2] == ["scored", "undefined"]
+    assert all(value is pd.NA for value in frame["context_recall"].iloc[1:])
+    assert frame["question"].iloc[2] is pd.NA
+    assert frame["problem"].tolist() == [pd.NA, pd.NA, "row 3 is no object", pd.NA]
+    assert frame["calls"].tolist() == [2, 0, 0, 0]
+    assert len(Report([]).to_pandas()) == 0
+
+
+def test_to_pandas_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingDependency, match=r"ragmetrics-core\[pandas\]"):
+        Report([]).to_pandas()
+
+
+def test_importing_loads_neither_pandas_nor_rich() -> None:
+    code = "import sys, ragmetrics_core.reporting.gates; print({'pandas', 'rich', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# JSON lines ---------------------------------------------------------------------------------------------
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    report = full_report()
+    report.to_jsonl(tmp_path / "r.jsonl")
+    assert Report.from_jsonl(tmp_path / "r.jsonl") == report
+    header = json.loads((tmp_path / "r.jsonl").read_text("utf-8").splitlines()[0])
+    assert header["ragmetrics_report"] == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+WEIRD = st.sampled_from(["\u2028", "\x85\x0c", "\x00", '"\\n\n\r\n', "👩‍👩‍👧", "\ud800", "א‮b", "{", ""])
+TEXT = st.text() | WEIRD | st.tuples(st.text(), WEIRD).map("".join)
+CONTEXT = st.builds(Context, text=TEXT, id=st.none() | st.text(), metadata=st.dictionaries(st.text(), JSON, max_size=2))
+SAMPLES = st.builds(
+    Sample,
+    question=st.none() | TEXT,
+    contexts=st.lists(CONTEXT, max_size=3),
+    retrieved=st.none() | st.lists(CONTEXT, max_size=1),
+    answer=st.none() | TEXT,
+    reference=st.lists(TEXT, max_size=2),
+    id=st.none() | st.text(),
+    metadata=st.dictionaries(st.text(), JSON, max_size=3),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(SAMPLES, st.floats(0, 1), st.text()), max_size=3))
+def test_round_trip_of_any_sample(items: list[tuple[Sample, float, str]]) -> None:
+    report = Report(
+        SampleResult(index=index, sample=sample, results={"m": Scored(metric="m", reason=reason, value=value)})
+        for index, (sample, value, reason) in enumerate(items)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        report.to_jsonl(Path(folder) / "r.jsonl")
+        assert Report.from_jsonl(Path(folder) / "r.jsonl") == report
+
+
+class Colour(str, Enum):  # noqa: UP042 - the older kind of enumeration is what is tested
+    RED = "red"
+
+
+def test_metadata_that_json_cannot_hold(tmp_path: Path) -> None:
+    circular: dict[str, Any] = {"a": 1}
+    circular["self"] = circular
+    deep: list[Any] = []
+    for _ in range(3000):
+        deep = [deep]
+    row = a_row(
+        0,
+        nan=float("nan"),
+        inf=[float("inf")],
+        path=Path("x"),
+        raw=b"\xff",
+        keys={1: (2, 3), (4, 5): {6}},
+        colour=Colour.RED,
+        lone="\ud800",
+        model=Context(text="t"),
+        circular=circular,
+        deep=deep,
+        kind=Usage,
+    )
+    Report([row]).to_jsonl(tmp_path / "r.jsonl")
+    sample = Report.from_jsonl(tmp_path / "r.jsonl").results[0].sample
+    assert sample is not None
+    found = sample.metadata
+    assert (found["nan"], found["inf"], found["path"], found["raw"]) == (None, [None], "x", "b'\\xff'")
+    assert (found["keys"], found["colour"], found["lone"]) == ({"1": [2, 3], "(4, 5)": [6]}, "red", "\ufffd")
+    assert found["model"]["text"] == "t"
+    assert found["circular"] == {"a": 1, "self": "<dict>"}
+    assert "Usage" in found["kind"]
+
+
+def test_streaming_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    start = RUN.model_copy(update={"seconds": 0.0})
+    with JsonlWriter(path, start) as writer:
+        writer.write(a_row(1))
+        assert len(Report.from_jsonl(path).results) == 1  # on disk at once
+        assert Report.from_jsonl(path).run.interrupted
+        writer.write(a_row(0))
+        writer.close(RUN)
+        writer.close(RUN)  # twice does no harm
+    assert Report.from_jsonl(path) == Report([a_row(0), a_row(1)], RUN)
+
+
+def test_a_killed_run_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with JsonlWriter(path, RUN) as writer:
+        writer.write(a_row(0))
+    report = Report.from_jsonl(path)
+    assert report.run.interrupted
+    assert "no closing line" in report.run.stopped
+    assert len(report.results) == 1
+
+
+def test_a_cut_off_last_line_is_left_out_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with JsonlWriter(path, RUN) as writer:
+        writer.write(a_row(0))
+        writer.write(a_row(1, note="é"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rindex(b"\xc3") + 1])  # inside a character
+    report = Report.from_jsonl(path)
+    assert len(report.results) == 1
+    assert report.run.notes == (*RUN.notes, "line 3 of the report was cut off and is left out")
+    path.write_bytes(whole[:-1])  # only the end of the line is missing
+    assert len(Report.from_jsonl(path).results) == 2
+
+
+def lines_of(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+
+
+def write_lines(path: Path, lines: list[Any]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+
+
+def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    full_report().to_jsonl(path)
+    lines = lines_of(path)
+    lines[0]["new"] = lines[0]["run"]["new"] = lines[-1]["run"]["new"] = 1
+    row = lines[1]
+    row["new"] = row["sample"]["new"] = row["sample"]["contexts"][0]["new"] = {"scored": 1}
+    row["results"]["context_recall"]["new"] = row["results"]["context_recall"]["usage"]["new"] = 1
+    lines[2]["results"]["context_utilization"]["evidence"]["new"] = 1
+    lines[2]["results"]["mine"]["new"] = 1
+    write_lines(path, lines)
+    report = Report.from_jsonl(path)
+    assert report == full_report()
+    assert report.results[1].results["mine"].evidence == OtherEvidence(kind="own", extra=[1, 2])
+
+
+def test_a_header_and_footer_are_optional_in_part(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    write_lines(path, [{"ragmetrics_report": 1}])
+    assert Report.from_jsonl(path) == Report([])
+    write_lines(path, [{"ragmetrics_report": 1, "run": {"seconds": 2}}])
+    assert Report.from_jsonl(path).run == RunFacts(seconds=2)
+
+
+HEADER = '{"ragmetrics_report": 1, "run": {}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "line 1: this is no report"),
+        ("question,answer\n", "line 1: this is no report"),
+        ('{"question": "q"}\n', "line 1: this is no report"),
+        ('{"ragmetrics_rep', "line 1: this is no report"),
+        ('{"ragmetrics_report": 2, "run": {}}\n', "line 1: .*newer ragmetrics"),
+        ('{"ragmetrics_report": 1, "run": 3}\n', "line 1: RunFacts"),
+        (HEADER + '\n{"index": 0\n{"index": 1, "sample": null}\n', "line 2: this is no complete JSON"),
+        (HEADER + '\n{"index": 0\n', "line 2: this is no complete JSON"),
+        (HEADER + "\n[1]\n", "line 2: a JSON object is needed, got list"),
+        (HEADER + '\n\n{"index": "Zanzibar", "sample": null}\n', "line 3: index: "),
+        (HEADER + '\n{"index": 0}\n', "line 2: sample: "),
+        (HEADER + '\n{"run": {}}\n{"index": 0, "sample": null}\n', "line 3: nothing may follow the closing line 2"),
+        (HEADER + "\n" + "[" * 100_000 + "\n", "line 2: this is no complete JSON"),
+    ],
+)
+def test_broken_files_name_the_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError, match=words) as caught:
+        Report.from_jsonl(path)
+    assert SECRET not in str(caught.value)
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        Report.from_jsonl(tmp_path / "none.jsonl")
+    with pytest.raises(InputError, match="cannot be written"):
+        Report([]).to_jsonl(tmp_path / "none" / "r.jsonl")

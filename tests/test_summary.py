@@ -1,0 +1,172 @@
+"""Summaries: counts, numbers and signs of high risk, worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from ragmetrics_core.model.errors import SettingError
+from ragmetrics_core.model.evidence import ChunkEvidence, UtilizationEvidence
+from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.reporting.statistics import mean_interval
+from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, summarise
+
+SAMPLE = Sample(question="q", contexts=["c"], answer="a")
+
+
+def scored(value: float, **fields: object) -> Scored:
+    return Scored.model_validate({"metric": "m", "reason": "r", "value": value, **fields})
+
+
+def failed(kind: str = "RateLimited") -> Failed:
+    return Failed(metric="m", reason="r", error=ErrorInfo(type=kind, message="x"))
+
+
+def undefined(code: str = "missing") -> Undefined:
+    return Undefined.model_validate({"metric": "m", "reason": "r", "code": code})
+
+
+def rows(*results: MetricResult, sample: Sample = SAMPLE) -> list[SampleResult]:
+    return [SampleResult(index=index, sample=sample, results={"m": result}) for index, result in enumerate(results)]
+
+
+def test_numbers_by_hand() -> None:
+    numbers = summarise(rows(scored(0.2), scored(0.4), scored(0.9)), ["m"])["m"]
+    assert (numbers.count, numbers.median, numbers.min, numbers.max) == (3, 0.4, 0.2, 0.9)
+    assert numbers.mean == pytest.approx(0.5)
+    assert numbers.sd == pytest.approx(0.13**0.5)
+    assert numbers.interval == mean_interval([0.2, 0.4, 0.9])
+
+
+def test_outcomes_are_counted_by_kind() -> None:
+    results = rows(scored(1), undefined(), undefined("abstained"), undefined(), failed(), failed("EmptyReply"))
+    numbers = summarise(results, ["m"])["m"]
+    assert numbers.count == 1
+    assert numbers.undefined == {"missing": 2, "abstained": 1}
+    assert numbers.failed == {"EmptyReply": 1, "RateLimited": 1}
+
+
+def test_bad_rows_and_rows_not_judged_are_counted_apart() -> None:
+    results = [
+        *rows(scored(1), undefined()),
+        SampleResult(index=2, sample=None, problem="row 3 is no object"),
+        SampleResult(index=3, sample=SAMPLE),
+        SampleResult(index=4, sample=SAMPLE, results={"other": scored(0.5)}),
+    ]
+    summary = summarise(results, ["m", "other"])
+    assert (summary.rows, summary.judged, summary.not_judged, summary.bad_rows) == (5, 3, 1, 1)
+    assert summary["m"].not_judged == 2
+    assert summary["other"].not_judged == 3
+    assert summary.signs == ("bad rows, not evaluated: 1 of 5.", "samples not judged: 1 of 4.")
+
+
+def test_a_metric_undefined_on_every_row_stays() -> None:
+    numbers = summarise(rows(undefined(), undefined("no_facts")), ["m", "never"])
+    for name in ("m", "never"):
+        found = numbers[name]
+        assert found.count == 0
+        assert (found.mean, found.median, found.sd, found.min, found.max, found.interval) == (None,) * 6
+    assert numbers["m"].signs == ("m: nothing scored: 2 undefined, 0 failed, 0 not judged.",)
+    assert "NaN" not in numbers.model_dump_json()
+
+
+def test_no_rows() -> None:
+    summary = summarise([], ["m"])
+    assert (summary.rows, summary.signs, summary.usage) == (0, (), Usage())
+
+
+def test_usage_is_summed_and_unknown_cost_stays_unknown() -> None:
+    one, two = Usage(calls=2, cost=0.5, models=("x",)), Usage(calls=1, stored=3, cost=0.25, models=("y",))
+    summary = summarise(rows(scored(1, usage=one), scored(1, usage=two)), ["m"])
+    assert summary.usage == Usage(calls=3, stored=3, cost=0.75, models=("x", "y"))
+    assert summary["m"].usage == summary.usage
+    assert summarise(rows(scored(1, usage=Usage(cost=None)), scored(1, usage=two)), ["m"]).usage.cost is None
+
+
+def signs_of(*results: MetricResult, **thresholds: float) -> str:
+    settings = RiskThresholds.model_validate({"count": 0, **thresholds})
+    return "\n".join(summarise(rows(*results), ["m"], thresholds=settings)["m"].signs)
+
+
+@pytest.mark.parametrize(
+    ("values", "sign"),
+    [
+        ([0.6, 0.6, 0.9], "low median: 0.600, under 0.7."),
+        ([0.1, 0.9, 0.9], "low mean: 0.633, under 0.7."),
+        ([0.0, 1.0, 1.0], "high standard deviation: 0.577, over 0.3; quality varies widely."),
+        ([0.7, 0.75, 0.72], "low maximum: no sample scored over 0.750."),
+    ],
+)
+def test_signs_of_scores(values: list[float], sign: str) -> None:
+    assert f"m: {sign}" in signs_of(*map(scored, values))
+
+
+def test_good_scores_give_no_sign_and_thresholds_themselves_are_good_enough() -> None:
+    assert signs_of(scored(0.9), scored(0.8), scored(0.85)) == ""
+    assert signs_of(scored(0.7), mean=0.7, median=0.7, max=0.7) == ""
+
+
+def test_too_few_samples_to_say() -> None:
+    few = summarise(rows(*[scored(0.9)] * 29), ["m"])["m"].signs
+    assert few == ("m: too few samples to say: 29 scored, 30 wanted.",)
+    assert summarise(rows(*[scored(0.9)] * 30), ["m"])["m"].signs == ()
+
+
+def test_abstentions_are_a_sign() -> None:
+    assert "abstaining answers: 1 of 3; they stand outside the mean" in signs_of(
+        scored(1), scored(1), undefined("abstained")
+    )
+
+
+def test_failures_over_one_in_twenty_are_a_sign() -> None:
+    assert "failed" not in signs_of(*[scored(1)] * 19, failed())
+    assert "10% failed (1 EmptyReply, 1 RateLimited)" in signs_of(*[scored(1)] * 18, failed(), failed("EmptyReply"))
+
+
+def test_answers_without_context_are_a_sign() -> None:
+    blind = Sample(question="q", contexts=["  "], answer="a")
+    silent = Sample(question="q")
+    summary = summarise([*rows(undefined(), sample=blind), *rows(undefined(), sample=silent), *rows(scored(1))], ["m"])
+    assert summary.without_context == 1
+    assert summary.all_signs[0] == "answers given without any context: 1 of 3."
+
+
+def test_failed_runs_of_the_application_are_a_sign() -> None:
+    summary = summarise(rows(scored(1), sample=Sample(question="q", contexts=["c"], error="boom")), ["m"])
+    assert summary.application_errors == 1
+    assert summary.signs == ("the application itself failed: 1 of 1 samples.",)
+
+
+def test_usefulness_of_context_utilization() -> None:
+    def used(value: float, useful: int | None, chunks: tuple[ChunkEvidence, ...] = ()) -> Scored:
+        return scored(value, evidence=UtilizationEvidence(formula="f", chunks=chunks, useful=useful))
+
+    by_chunk = (ChunkEvidence(rank=1, useful=False), ChunkEvidence(rank=2, useful=True))
+    results = rows(used(1, 2), used(0, 0), used(0.5, None, by_chunk), used(0, 0), used(0.3, None))
+    numbers = summarise(results, ["m"])["m"]
+    assert numbers.useful_share == 0.5  # two of the four that tell
+    assert numbers.mean_if_useful == 0.75
+    assert summarise(rows(scored(1)), ["m"])["m"].useful_share is None
+
+
+def test_order_does_not_matter() -> None:
+    results = rows(scored(0.1), undefined(), scored(0.7), failed(), failed("EmptyReply"), scored(0.3))
+    assert summarise(results, ["m"]) == summarise(results[::-1], ["m"])
+
+
+def test_unknown_metric_names_the_known() -> None:
+    with pytest.raises(SettingError, match="it has: m"):
+        summarise([], ["m"])["n"]
+
+
+def test_caption_and_frozen() -> None:
+    summary = summarise([], [])
+    assert (
+        summary.caption
+        == CAPTION
+        == ("mean score of this judge on samples like these; poll noise included, judge bias not")
+    )
+    with pytest.raises(ValidationError):
+        RiskThresholds.model_validate({"mean": 2})
