@@ -95,7 +95,8 @@ def run(options: argparse.Namespace) -> int:
         this.interrupted = True
     summary = tally.summary()
     decisions = [decide(gate, summary, on=options.gate) for gate in gates]
-    show("\n".join(_lines(this, summary, source, options, decisions)))
+    if lines := _lines(this, summary, source, options, decisions):
+        show("\n".join(lines))
     return _exit_code(this, summary, source, decisions, options.undecided)
 
 
@@ -136,7 +137,8 @@ def _lines(
     ]
     usage = summary.usage
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
-    lines.append(f"Judge: {', '.join(this.facts.judges)}; {usage.calls} calls, {price}; {this.facts.seconds:.1f} s")
+    if shown.metrics:
+        lines.append(f"Judge: {', '.join(this.facts.judges)}; {usage.calls} calls, {price}; {this.facts.seconds:.1f} s")
     if options.out:
         lines.append(f"Samples and results: {options.out}")
     return lines + [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
