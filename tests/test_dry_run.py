@@ -77,7 +77,7 @@ CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
     (ContextAdherence(), Capabilities(), (1, 6)),
     (ContextAdherence(cause=False), NONE, (5, 5)),
     (ContextAdherence(polls=2), NONE, (2, 3)),
-    (ContextAdherence(early_stop=True), NONE, (3, 6)),
+    (ContextAdherence(early_stop=True), NONE, (3, 5)),  # no, yes, no, yes, no gives 2 / 4, which needs no cause
     (ContextAdherence(), Capabilities(n=True, logprobs=True, temperature=False), (5, 6)),  # reasoning models: no n
     (RetrievalAccuracy(), ALL, (1 + 2 * 2, 1 + 6 * 2)),
     (RetrievalAccuracy(), NONE, (1 + 2 * 2 * 3, 1 + 6 * 2 * 3)),  # three polls for each cell

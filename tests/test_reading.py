@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_json_counts_items(written: Any) -> None:
 @pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t"), ("A.CSV", ",")])
 def test_csv(written: Any, name: str, separator: str) -> None:
     cells = ["question", "contexts", "answer", "ground_truth"]
-    rows = [
+    rows: list[dict[str, Any]] = [
         separator.join(cells),
         separator.join(['"say ""hi"""', "\"['one', 'two, three']\"", '"two\r\nlines"', ""]),
         separator.join(["q", "one context", "a"]),
@@ -116,13 +117,13 @@ def test_csv_with_two_columns_of_one_name(written: Any) -> None:
         read(written("a.csv", "answer,answer\na,b\n"))
 
 
-def table(path: Path, rows: list[dict[str, Any]]) -> Path:
-    parquet.write_table(pa.Table.from_pylist(rows), path)
+def table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    parquet.write_table(pa.Table.from_pylist([*rows]), path)
     return path
 
 
 def test_parquet(tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"query": "q", "documents": [{"text": "a", "id": "1", "meta": {"page": 1}}], "response": "x"},
         {"query": "q", "documents": [], "response": None},
         {"query": None, "documents": None, "response": "z"},
@@ -151,9 +152,9 @@ def test_parquet_that_is_none(written: Any) -> None:
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
 def test_not_utf_8(written: Any, name: str) -> None:
-    lines = [b"question,answer", *[b'{"answer": "a"}'] * 5000, b"caf\xe9", b"\xff"]
+    lines = [b"question,answer", *[b'{"answer": "a"}'] * 1000, b"caf\xe9", b"\xff"]
     path = written(name, b"\n".join(lines))
-    with pytest.raises(InputError, match=rf"{name}, line 5002: not UTF-8; save the file as UTF-8"):
+    with pytest.raises(InputError, match=rf"{name}, line 1002: not UTF-8; save the file as UTF-8"):
         read(path)
 
 

@@ -110,7 +110,8 @@ def test_export(name: str) -> None:
     sample = Sample.from_row(row)
     assert (sample.question, sample.answer, sample.reference) == (Q, A, (R,))
     assert tuple(context.text for context in sample.contexts) == C
-    assert sample.facts is sample.error is None
+    assert sample.facts is None
+    assert sample.error is None
     assert repr(row) == before
 
 
@@ -238,7 +239,7 @@ def test_error_of_the_application() -> None:
 
 
 def test_what_no_field_uses_goes_to_metadata() -> None:
-    row = {"question": Q, "lang": "en", 7: "x", "none": None, "metadata": '{"page": 1}'}
+    row: dict[Any, Any] = {"question": Q, "lang": "en", 7: "x", "none": None, "metadata": '{"page": 1}'}
     assert Sample.from_row(row).metadata == {"lang": "en", "7": "x", "page": 1}
 
 

@@ -114,7 +114,6 @@ class LiteLLMModel(ChatModel):
         self._stated = capabilities
         self._extra = dict(extra or {})
         self._capabilities = capabilities or Capabilities()
-        self._schema_in_object = False
         self._litellm: Any = None
 
     def __repr__(self) -> str:
@@ -160,16 +159,6 @@ class LiteLLMModel(ChatModel):
             JudgeError: As listed in ``EXCEPTIONS``.
         """
         await self.prepare()
-        try:
-            return await self._complete(request)
-        except errors.UnsupportedParameter as error:
-            if request.schema is None or self._schema_in_object or "response_format" not in str(error):
-                raise
-        # llama.cpp's server in Python takes a schema in this form only; if not even that, the schema is given up.
-        self._schema_in_object = True
-        return await self._complete(request)
-
-    async def _complete(self, request: ChatRequest) -> ChatReply:
         known = tuple(getattr(self._litellm.exceptions, name, errors.JudgeError) for name, _ in EXCEPTIONS)
         try:
             async with asyncio.timeout(self._timeout):
@@ -189,7 +178,7 @@ class LiteLLMModel(ChatModel):
             "n": request.n if request.n > 1 else None,
             "logprobs": True if request.top_logprobs else None,
             "top_logprobs": request.top_logprobs or None,
-            "response_format": _response_format(request.schema, in_object=self._schema_in_object),
+            "response_format": _response_format(request.schema, in_object=request.schema_in_object),
         }
         return {
             "model": self.model,
