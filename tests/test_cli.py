@@ -105,7 +105,7 @@ BAD_INPUT = [
     (["evaluate", "missing.jsonl"], "missing.jsonl: no such file"),
     (["evaluate", "."], ". is a folder; give the files in it"),
     (["evaluate", "rows.jsonl", "missing.jsonl"], "missing.jsonl: no such file"),
-    (["evaluate", "rows.jsonl", "--strict"], "rows.jsonl, line 2: answer: needs a text, found int"),
+    (["evaluate", "rows.jsonl", "--strict"], "rows.jsonl, line 2: answer: needs a text, found dict"),
     (["evaluate", "rows.jsonl", "--answer-column", "reply", "--strict"], "rows.jsonl, line 1: no column 'reply'"),
     (["evaluate", "rows.jsonl", "--out", "rows.jsonl"], "--out rows.jsonl would overwrite the input"),
     (["evaluate", "rows.jsonl", "--out", "no/where.jsonl"], "the report cannot be written to no/where.jsonl"),
@@ -129,7 +129,7 @@ BAD_INPUT = [
 def test_bad_input(
     rows: Callable[..., str], capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    rows(GOOD, {**GOOD, "answer": 7})
+    rows(GOOD, {**GOOD, "answer": {}})
     assert said in fails(capsys, arguments)
     assert json.loads(Path("rows.jsonl").read_text().splitlines()[0]) == GOOD
 

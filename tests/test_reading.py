@@ -89,7 +89,7 @@ def test_json_counts_items(written: Any) -> None:
 @pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t"), ("A.CSV", ",")])
 def test_csv(written: Any, name: str, separator: str) -> None:
     cells = ["question", "contexts", "answer", "ground_truth"]
-    rows: list[dict[str, Any]] = [
+    rows = [
         separator.join(cells),
         separator.join(['"say ""hi"""', "\"['one', 'two, three']\"", '"two\r\nlines"', ""]),
         separator.join(["q", "one context", "a"]),
@@ -189,7 +189,7 @@ def test_limit_counts_rows_of_the_file(written: Any) -> None:
 
 
 def test_results_of_an_earlier_run_can_be_judged_again(tmp_path: Path) -> None:
-    rows: list[Any] = [{"id": "7", "question": "q", "contexts": ["c"], "answer": "a", "lang": "en"}, {"answer": 3}]
+    rows: list[Any] = [{"id": "7", "question": "q", "contexts": ["c"], "answer": "a", "lang": "en"}, {"answer": {}}]
     report = evaluate(rows, metrics="adherence")
     report.to_jsonl(tmp_path / "a.jsonl")
     first, second = read(tmp_path / "a.jsonl")
@@ -243,6 +243,6 @@ def test_what_is_no_table(samples: Any, message: str) -> None:
 
 
 def test_rows_that_are_none_come_as_errors() -> None:
-    first, second = each_sample([{"answer": 3}, 4], {})
-    assert str(first) == "answer: needs a text, found int"
+    first, second = each_sample([{"answer": {}}, 4], {})
+    assert str(first) == "answer: needs a text, found dict"
     assert isinstance(second, RowError)

@@ -227,6 +227,12 @@ def test_an_answer_that_is_json_stays_one() -> None:
     assert [c.text for c in Sample.from_row({"contexts": '{"name": "x"}'}).contexts] == ['{"name": "x"}']
 
 
+@pytest.mark.parametrize("value", [1856, 1856.0, np.int64(1856), "1856"])
+def test_a_number_is_an_answer(value: object) -> None:
+    sample = Sample.from_row({"answer": value, "ground_truth": [value, 0.5]})
+    assert (sample.answer, sample.reference) == ("1856", ("1856", "0.5"))
+
+
 def test_what_is_missing_is_no_error() -> None:
     assert Sample.from_row({}) == Sample()
     assert Sample.from_row({"question": math.nan, "contexts": None, "answer": pd.NA, "reference": "  "}) == Sample()
@@ -244,11 +250,12 @@ def test_what_no_field_uses_goes_to_metadata() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    ({"answer": 3}, r"^answer: needs a text, found int$"),
-    ({"response": 3}, r"^answer \(column 'response'\): needs a text, found int$"),
+    ({"answer": True}, r"^answer: needs a text, found bool$"),
+    ({"response": [3]}, r"^answer \(column 'response'\): needs a text, found list$"),
     ({"question": {"foo": "SECRET"}}, r"^question: needs a text, found dict$"),
     ({"user_input": [{"content": "SECRET"}]}, r"^question \(column 'user_input'\): needs a text, found list$"),
-    ({"reference": ["SECRET", 4]}, r"^reference number 2: needs a text or a list of texts, found int$"),
+    ({"reference": ["SECRET", {}]}, r"^reference number 2: needs a text or a list of texts, found dict$"),
+    ({"question": 4}, r"^question: needs a text, found int$"),
     ({"contexts": ["SECRET", 4]}, r"^contexts: number 2 must be a text or an object with a text, found int$"),
     ({"contexts": ["a", None]}, r"^contexts: number 2 .* found NoneType$"),
     ({"contexts": [["SECRET"]]}, r"^contexts: number 1 .* found list$"),

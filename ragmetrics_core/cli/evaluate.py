@@ -14,7 +14,7 @@ from typing import Any
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.engine.dry_run import estimate
-from ragmetrics_core.engine.evaluation import Run, stream
+from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.resolve import resolve_judge

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ragmetrics_core.model.cells import follow as follow
-from ragmetrics_core.model.cells import plain_data, present, structured
+from ragmetrics_core.model.cells import number_as_text, plain_data, present, structured
 from ragmetrics_core.model.columns import USUAL_NAMES, plain_name
 from ragmetrics_core.model.errors import RowError, SettingError
 from ragmetrics_core.model.sample import Sample
@@ -189,7 +189,9 @@ def _sample(row: Mapping[str, Any], found_values: Mapping[str, Any], found: _Fou
     if "history" in values:
         values["history"] = turns(values["history"])
     if "reference" in values:
-        values["reference"] = [item for item in _texts(values["reference"]) if present(item)]
+        values["reference"] = [number_as_text(item) for item in _texts(values["reference"]) if present(item)]
+    if "answer" in values:
+        values["answer"] = number_as_text(values["answer"])
     if "id" in values:
         values["id"] = str(values["id"])
     if "error" in values:
