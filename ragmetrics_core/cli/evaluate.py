@@ -13,7 +13,9 @@ from typing import Any
 
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
+from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.engine.dry_run import estimate
+from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
@@ -21,7 +23,9 @@ from ragmetrics_core.judging.resolve import resolve_judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
 from ragmetrics_core.model.errors import JudgeUnavailable, SettingError
+from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.reporting.gates import Decision, decide, parse_gate
+from ragmetrics_core.reporting.page.render import check_page
 from ragmetrics_core.reporting.report import JsonlWriter
 from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import text_table
@@ -46,6 +50,10 @@ def add_to(commands: Any) -> None:
         help="a setting of a metric, e.g. adherence.polls=3; may be repeated",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FILE", help="write samples and results to this JSONL file")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page; keeps all results in memory")
+    parser.add_argument(
+        "--audit", action="store_true", help="judge the chunks of 50 samples again in shuffled order, for the report"
+    )
     parser.add_argument("--limit", type=_positive, metavar="N", help="read at most N rows of each file")
     parser.add_argument("--concurrency", type=_positive, default=32, metavar="N", help="most model calls in flight")
     parser.add_argument("--strict", action="store_true", help="stop at the first row that is no sample")
@@ -85,15 +93,20 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         show(estimate(source, metrics, judge).text())
         return 0
+    if options.report:
+        check_page(options.report)
     this = Run(metrics, judge, options.concurrency, None)
     tally = Tally([metric.name for metric in metrics])
+    kept: list[SampleResult] | None = [] if options.report or options.audit else None
     try:
-        _evaluate(this, source, tally, options)
+        _evaluate(this, source, tally, kept, options)
     except JudgeUnavailable as error:
         raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
     except KeyboardInterrupt:  # between two results; an interrupt while waiting for one ends the stream
         this.interrupted = True
     summary = tally.summary()
+    if options.report:
+        report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report)
     decisions = [decide(gate, summary, on=options.gate) for gate in gates]
     if lines := _lines(this, summary, source, options, decisions):
         show("\n".join(lines))
@@ -109,8 +122,10 @@ def _judge(options: argparse.Namespace) -> Judge | None:
     return judge
 
 
-def _evaluate(this: Run, source: Source, tally: Tally, options: argparse.Namespace) -> None:
-    """Judge every sample, bounded in memory; results are on disk as soon as they are known."""
+def _evaluate(
+    this: Run, source: Source, tally: Tally, kept: list[SampleResult] | None, options: argparse.Namespace
+) -> None:
+    """Judge every sample; results are on disk as soon as they are known, in memory only where ``kept`` is a list."""
     writer = JsonlWriter(options.out, this.facts) if options.out else None
     with writer or nullcontext():
         for result in stream(this, source, progress=False if options.quiet else None, columns={}):
@@ -118,6 +133,10 @@ def _evaluate(this: Run, source: Source, tally: Tally, options: argparse.Namespa
                 writer.write(result)
             tally.add(result)
             source.saw(result)
+            if kept is not None:
+                kept.append(result)
+        if options.audit and not this.interrupted:
+            this.audit = audit(kept or [], this.metrics, judge=_judge(options), concurrency=options.concurrency)
         if writer is not None:
             writer.close(this.facts)
 
@@ -141,6 +160,10 @@ def _lines(
         lines.append(f"Judge: {', '.join(this.facts.judges)}; {usage.calls} calls, {price}; {this.facts.seconds:.1f} s")
     if options.out:
         lines.append(f"Samples and results: {options.out}")
+    if options.report:
+        lines.append(f"Report: {options.report}")
+    if this.audit is not None:
+        lines.append(this.audit.sentence)
     return lines + [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
 
 

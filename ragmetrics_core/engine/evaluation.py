@@ -70,7 +70,7 @@ def evaluate(
     """
     run = Run(metrics, judge, concurrency, store)
     results = list(stream(run, samples, progress=progress, columns=_columns(columns)))
-    return _report(run, results, asked=metrics is not None)
+    return report_of(run, results, asked=metrics is not None)
 
 
 async def aevaluate(
@@ -86,11 +86,17 @@ async def aevaluate(
     """Score every sample with every metric, without blocking the caller's event loop; see ``evaluate``."""
     run = Run(metrics, judge, concurrency, store)
     results = [result async for result in astream(run, samples, progress=progress, columns=_columns(columns))]
-    return _report(run, results, asked=metrics is not None)
+    return report_of(run, results, asked=metrics is not None)
 
 
-def _report(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
-    """The report; metrics that nobody asked for by name and that never applied are left out, and it says so."""
+def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
+    """The report; metrics that nobody asked for by name and that never applied are left out, and it says so.
+
+    Args:
+        run: The run.
+        results: Its results.
+        asked: True if the metrics were named.
+    """
     facts = run.facts
     if asked:
         return Report(results=results, run=facts)

@@ -24,7 +24,7 @@ from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.model.errors import RowError, SettingError
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.run_facts import Audit, RunFacts
 
 Metrics = Iterable[Metric | str] | Metric | str | None
 JudgeLike = Judge | ChatModel | str | None
@@ -52,6 +52,7 @@ class Run:
         self.metrics = chosen(metrics)
         self.concurrency = concurrency
         self.interrupted = False
+        self.audit: Audit | None = None
         self._started = time.monotonic()
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
         self._seats = self._seated(judge, MemoryStore() if store is None else store)
@@ -77,6 +78,7 @@ class Run:
             seconds=round(time.monotonic() - self._started, 3),
             concurrency=self.concurrency,
             interrupted=self.interrupted,
+            audit=self.audit,
         )
 
     def start(self, items: Iterable[Sample | RowError]) -> Iterator[Future[SampleResult]]:

@@ -199,11 +199,16 @@ def _open_new(path: Path) -> TextIOWrapper:
 
 
 def _json_line(value: object) -> str:
-    return json.dumps(_plain(value, frozenset()), ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _plain(value: object, above: frozenset[int]) -> object:
-    """Anything as JSON data: NaN and infinity become null, what JSON cannot hold becomes its text."""
+def plain(value: object, above: frozenset[int] = frozenset()) -> object:
+    """Anything as JSON data: NaN and infinity become null, what JSON cannot hold becomes its text.
+
+    Args:
+        value: A model, a data class, or anything that metadata may hold.
+        above: Identities of the values that hold this one, so that circles end.
+    """
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
@@ -218,7 +223,7 @@ def _plain(value: object, above: frozenset[int]) -> object:
     elif is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(clean(str(key))): _plain(item, above) for key, item in value.items()}
+        return {str(clean(str(key))): plain(item, above) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item, above) for item in value]
+        return [plain(item, above) for item in value]
     return clean(str(value))

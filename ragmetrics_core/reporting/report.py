@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.reporting.figures import box_plot, histogram
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report, write_report
+from ragmetrics_core.reporting.methods import paragraphs
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import RiskThresholds, Summary, summarise, total_usage
-from ragmetrics_core.reporting.tables import data_frame, html_table, text_table
+from ragmetrics_core.reporting.tables import data_frame, html_table, text_table, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 __all__ = ["JsonlWriter", "Report", "RunFacts"]
 
@@ -118,6 +121,53 @@ class Report:
             MissingDependency: If pandas is not installed.
         """
         return data_frame(self._results, self.metrics)
+
+    def to_html(self, path: str | Path) -> None:
+        """Write the report as one HTML page that opens offline; texts of the samples are in it.
+
+        Args:
+            path: The file to write; an existing one is replaced. Texts over 20 kB are cut with a note.
+
+        Raises:
+            MissingDependency: If Jinja2 or matplotlib is not installed.
+            InputError: If the file cannot be written.
+        """
+        from ragmetrics_core.reporting.page.render import write_page  # only where a page is written
+
+        write_page(path, self._results, self.summary(), self._run)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the table of ``to_pandas`` as Parquet.
+
+        Raises:
+            MissingDependency: If pandas or pyarrow is not installed.
+            InputError: If the file cannot be written.
+        """
+        write_parquet(path, self.to_pandas())
+
+    def plot_histogram(self, metric: str) -> Figure:
+        """A histogram of one metric's scores with ten bins on [0, 1], as a matplotlib figure.
+
+        Raises:
+            SettingError: If the report has no such metric.
+            MissingDependency: If matplotlib is not installed.
+        """
+        return histogram(metric, self._scored(metric))
+
+    def plot_box(self) -> Figure:
+        """A box plot per metric, as one matplotlib figure.
+
+        Raises:
+            MissingDependency: If matplotlib is not installed.
+        """
+        return box_plot({metric: self._scored(metric) for metric in self.metrics})
+
+    def methods(self) -> str:
+        """The methods paragraph: what was measured, how, by which judge, with references."""
+        return "\n\n".join(paragraphs(self.summary(), self._run))
+
+    def _scored(self, metric: str) -> list[float]:
+        return [value for value in self.scores(metric) if value is not None]
 
     def table(self) -> str:
         """The metrics as a plain-text table of at most 80 columns."""

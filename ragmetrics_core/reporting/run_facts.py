@@ -5,6 +5,40 @@ from __future__ import annotations
 from pydantic import Field
 
 from ragmetrics_core.model.frozen import Frozen
+from ragmetrics_core.model.intervals import wilson
+
+
+class Audit(Frozen):
+    """What judging samples again with their chunks shuffled showed.
+
+    Args:
+        samples: Samples judged again.
+        chunks: Chunks with a verdict in both judgings.
+        changed: Those whose verdict changed.
+        failed: Samples that could not be judged again.
+        seed: Seed of the choice of samples and of the shuffling.
+        by_place: Per place in the shuffled order, from the first: chunks judged useful, chunks judged.
+    """
+
+    samples: int
+    chunks: int
+    changed: int
+    failed: int = 0
+    seed: int = 0
+    by_place: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The audit in words, with a Wilson interval for the share of changed verdicts."""
+        if not self.chunks:
+            return "Audit: no sample with at least two judged chunks could be judged again."
+        low, high = wilson(self.changed, self.chunks)
+        failed = f" {self.failed} samples could not be judged again." if self.failed else ""
+        return (
+            f"Audit: {self.samples} samples judged again with their chunks shuffled: {self.changed} of {self.chunks} "
+            f"verdicts changed ({self.changed / self.chunks:.1%}, 95 % interval {low:.1%}–{high:.1%}). A judge that "
+            f"reads chunks and not places changes none but by its own noise.{failed}"
+        )
 
 
 class RunFacts(Frozen):
@@ -20,6 +54,7 @@ class RunFacts(Frozen):
         interrupted: True if the run ended before every sample was judged.
         stopped: Why the run ended early, in words; "" if it did not.
         notes: What else the reader should know, e.g. that a metric was left out.
+        audit: Shuffled re-judging, if it was asked for.
     """
 
     version: str = ""
@@ -31,3 +66,4 @@ class RunFacts(Frozen):
     interrupted: bool = False
     stopped: str = ""
     notes: tuple[str, ...] = ()
+    audit: Audit | None = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragmetrics_core.model.errors import MissingDependency
+from ragmetrics_core.model.errors import InputError, MissingDependency
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary, total_usage
@@ -140,6 +141,25 @@ def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.Da
     dtypes = {"index": "Int64", "calls": "Int64", "cost": "Float64", **dict.fromkeys(metrics, "Float64")}
     frame = pd.DataFrame(_columns(results, metrics), dtype=object)
     return frame.astype({name: dtypes.get(name, "string") for name in frame.columns})
+
+
+def write_parquet(path: str | Path, frame: pd.DataFrame) -> None:
+    """Write a data frame as Parquet.
+
+    Args:
+        path: The file to write; an existing one is replaced.
+        frame: The table.
+
+    Raises:
+        MissingDependency: If pyarrow is not installed.
+        InputError: If the file cannot be written.
+    """
+    try:
+        frame.to_parquet(path, engine="pyarrow", index=False)
+    except ImportError as error:
+        raise MissingDependency('Parquet files need: pip install "ragmetrics-core[parquet]"') from error
+    except OSError as error:
+        raise InputError(f"the table cannot be written to {path}: {error.strerror}") from error
 
 
 def _columns(results: Sequence[SampleResult], metrics: Sequence[str]) -> dict[str, list[Any]]:

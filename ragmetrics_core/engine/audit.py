@@ -1,0 +1,93 @@
+"""The audit: some samples are judged again with their chunks shuffled, to see whether places sway the judge."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from ragmetrics_core.engine.run import JudgeLike, Run, stream
+from ragmetrics_core.judging.store import MemoryStore
+from ragmetrics_core.metrics.context_utilization import ContextUtilization
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.model.evidence import ChunkEvidence, UtilizationEvidence
+from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.reporting.run_facts import Audit
+
+SAMPLES = 50
+
+
+def audit(
+    results: Sequence[SampleResult],
+    metrics: Sequence[Metric],
+    *,
+    judge: JudgeLike = None,
+    concurrency: int = 32,
+    count: int = SAMPLES,
+    seed: int = 0,
+) -> Audit | None:
+    """Judge the chunks of some samples again in a shuffled order, without stored replies.
+
+    Args:
+        results: Results of a run.
+        metrics: Its metrics; the first Context Utilization among them is asked again with its own settings.
+        judge: The judge of the run.
+        concurrency: Most model calls in flight.
+        count: Most samples to judge again, drawn at random among those with two judged chunks or more.
+        seed: Of the draw and of the shuffling.
+
+    Returns:
+        What changed; None if the run has no Context Utilization.
+    """
+    metric = next((metric for metric in metrics if isinstance(metric, ContextUtilization)), None)
+    if metric is None:
+        return None
+    draw = random.Random(seed)  # noqa: S311 - sampling is no cryptography
+    fit = [(row.sample, found) for row in results if row.sample and len(found := _chunks(row, metric.name)) > 1]
+    chosen = draw.sample(fit, min(count, len(fit)))
+    orders = [draw.sample(range(len(found)), len(found)) for _, found in chosen]
+    shuffled = [_in_order(sample, order) for (sample, _), order in zip(chosen, orders, strict=True)]
+    run = Run([metric], judge, concurrency, MemoryStore())
+    again = [_chunks(row, metric.name) for row in stream(run, shuffled, progress=False, columns={})]
+    return _compared([chunks for _, chunks in chosen], orders, again, seed)
+
+
+def _in_order(sample: Sample, order: Sequence[int]) -> Sample:
+    return sample.model_copy(update={"contexts": tuple(sample.contexts[place] for place in order)})
+
+
+def _chunks(row: SampleResult, name: str) -> tuple[ChunkEvidence, ...]:
+    """The judged chunks of a sample in rank order; empty if the metric was not scored."""
+    result = row.results.get(name)
+    if result is None or result.value is None or not isinstance(result.evidence, UtilizationEvidence):
+        return ()
+    return result.evidence.chunks
+
+
+def _compared(
+    before: Sequence[Sequence[ChunkEvidence]],
+    orders: Sequence[Sequence[int]],
+    after: Sequence[Sequence[ChunkEvidence]],
+    seed: int,
+) -> Audit:
+    """Compare the verdicts of each chunk, found again by the order in which it was shown."""
+    pairs = 0
+    changed = 0
+    places: list[list[bool]] = []
+    for first, order, second in zip(before, orders, after, strict=True):
+        for place, chunk in enumerate(second):
+            old = first[order[place]].useful
+            if old is None or chunk.useful is None:
+                continue
+            pairs += 1
+            changed += old != chunk.useful
+            places.extend([] for _ in range(place + 1 - len(places)))
+            places[place].append(chunk.useful)
+    return Audit(
+        samples=sum(bool(own) for own in after),
+        chunks=pairs,
+        changed=changed,
+        failed=sum(not own for own in after),
+        seed=seed,
+        by_place=tuple((sum(own), len(own)) for own in places),
+    )

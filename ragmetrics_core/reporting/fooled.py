@@ -1,0 +1,195 @@
+"""Could the judge be fooling you? What a run itself shows of biases of its judge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import atanh, sqrt, tanh
+from statistics import NormalDist
+
+from ragmetrics_core.model.evidence import UtilizationEvidence
+from ragmetrics_core.model.intervals import wilson
+from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.model.sample import Sample
+
+_FEWEST = 10
+_NOTABLE = 0.3
+
+FAMILIES = {
+    "OpenAI": r"gpt|chatgpt|\bo[1345]\b|davinci",
+    "Anthropic": r"claude",
+    "Google": r"gemini|gemma|palm",
+    "Meta": r"llama(?!-?index|cpp|\.cpp)",
+    "Mistral": r"mistral|mixtral|ministral|codestral",
+    "Alibaba": r"qwen|qwq",
+    "DeepSeek": r"deepseek",
+    "Cohere": r"command-?[ar]\b|cohere",
+    "Microsoft": r"\bphi-?\d",
+    "xAI": r"grok",
+}
+"""Families of models by how their names are written; judges tend to favour texts of their own family."""
+
+CAUGHT: dict[str, dict[str, float]] = {"lexical": {"number changed": 0.82, '"not" put in': 0.0, "name swapped": 0.01}}
+"""Share of accepted answers that a judge rejects after one edit has made them wrong, by name of the judge, from
+``benchmarks/judge_quality.py``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """How a metric's score goes with something that should not matter.
+
+    Args:
+        metric: Name of the metric.
+        trait: What the score was held against.
+        rho: Spearman's rank correlation, ties averaged; None if one side does not vary.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        count: Samples scored.
+    """
+
+    metric: str
+    trait: str
+    rho: float | None
+    low: float
+    high: float
+    count: int
+
+    @property
+    def notable(self) -> bool:
+        """True if it is large enough to look at, and its interval excludes zero."""
+        return self.rho is not None and abs(self.rho) >= _NOTABLE and not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class RankShare:
+    """How many of the chunks at one rank were judged useful, with the Wilson interval of their share."""
+
+    rank: int
+    useful: int
+    count: int
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float:
+        """Share of useful chunks."""
+        return self.useful / self.count
+
+
+def traits(sample: Sample) -> dict[str, float]:
+    """What should not move a score by itself: sizes of a sample."""
+    return {
+        "answer length": float(len(sample.answer or "")),
+        "context length": float(sum(len(context.text) for context in sample.contexts)),
+        "number of chunks": float(len(sample.contexts)),
+    }
+
+
+def correlations(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[Correlation]:
+    """Rank correlation of every metric's score with every trait.
+
+    Args:
+        rows: Results of a run.
+        metrics: Names of the metrics.
+
+    Returns:
+        One entry per metric and trait; none for a metric with fewer than ten scores.
+
+    Source:
+        Interval: Bonett & Wright (2000), Psychometrika 65(1).
+    """
+    keys = [(name, trait) for name in metrics for trait in traits(Sample())]
+    pairs: dict[tuple[str, str], list[tuple[float, float]]] = {key: [] for key in keys}
+    for row in rows:
+        if row.sample is None:
+            continue
+        own = traits(row.sample)
+        for name in metrics:
+            result = row.results.get(name)
+            if result is not None and result.value is not None:
+                for trait, size in own.items():
+                    pairs[name, trait].append((result.value, size))
+    return [_correlation(*key, own) for key, own in pairs.items() if len(own) >= _FEWEST]
+
+
+def _correlation(metric: str, trait: str, pairs: Sequence[tuple[float, float]]) -> Correlation:
+    rho = spearman(pairs)
+    if rho is None:
+        return Correlation(metric, trait, None, -1.0, 1.0, len(pairs))
+    half = NormalDist().inv_cdf(0.975) * sqrt((1 + rho * rho / 2) / (len(pairs) - 3))
+    z = atanh(max(-0.999999, min(0.999999, rho)))
+    return Correlation(metric, trait, rho, tanh(z - half), tanh(z + half), len(pairs))
+
+
+def spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's rank correlation with averaged ties; None if one side does not vary."""
+    left, right = (_ranks([pair[side] for pair in pairs]) for side in (0, 1))
+    centre = (len(pairs) + 1) / 2
+    product = sum((one - centre) * (other - centre) for one, other in zip(left, right, strict=True))
+    spread = sum((one - centre) ** 2 for one in left) * sum((other - centre) ** 2 for other in right)
+    return max(-1.0, min(1.0, product / sqrt(spread))) if spread > 0 else None
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for place in order[start:end]:
+            ranks[place] = (start + end + 1) / 2
+        start = end
+    return ranks
+
+
+def usefulness_by_rank(rows: Iterable[SampleResult], *, most: int = 20) -> list[RankShare]:
+    """Share of chunks judged useful at each rank.
+
+    Args:
+        rows: Results of a run.
+        most: Ranks after this one are left out.
+
+    Returns:
+        One entry per rank that occurs, in order; empty without Context Utilization.
+    """
+    verdicts: dict[int, list[bool]] = {}
+    for row in rows:
+        for result in row.results.values():
+            if isinstance(result.evidence, UtilizationEvidence):
+                for chunk in result.evidence.chunks:
+                    if chunk.useful is not None and chunk.rank <= most:
+                        verdicts.setdefault(chunk.rank, []).append(chunk.useful)
+    return [rank_share(rank, own) for rank, own in sorted(verdicts.items())]
+
+
+def rank_share(rank: int, verdicts: Sequence[bool]) -> RankShare:
+    """The share of useful chunks at a rank."""
+    return RankShare(rank, sum(verdicts), len(verdicts), *wilson(sum(verdicts), len(verdicts)))
+
+
+def family(model: str) -> str | None:
+    """The family that a model's name tells; None if it tells none."""
+    return next((name for name, pattern in FAMILIES.items() if re.search(pattern, model.casefold())), None)
+
+
+def shared_families(rows: Iterable[SampleResult]) -> dict[str, int]:
+    """Families that judge and generator of a sample share, with the number of such samples.
+
+    Args:
+        rows: Results of a run; the generator is known where it was captured.
+
+    Returns:
+        Number of samples by family, the most frequent first.
+    """
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row.sample is None or row.sample.generator is None:
+            continue
+        own = family(row.sample.generator)
+        names = {name for result in row.results.values() for name in (result.judge, *result.usage.models)}
+        if own is not None and own in {family(name) for name in names}:
+            counts[own] = counts.get(own, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,216 @@
+// What an opened row shows. Fields that are empty are left out of the data.
+
+const percent = (value) => (typeof value === "number" ? value.toFixed(2) : "–");
+
+function block(title, ...children) {
+  return [element("h3", {}, title), ...children];
+}
+
+function text(value, kind) {
+  return element("div", { class: kind || "text", dir: "auto" }, value);
+}
+
+function box(head, ...children) {
+  const labels = head.filter(Boolean).map((part) => (typeof part === "string" ? element("span", {}, part) : part));
+  return element("div", { class: "box" }, element("div", { class: "head" }, ...labels), ...children);
+}
+
+function folded(title, value) {
+  const shown = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return element("details", {}, element("summary", {}, title), element("pre", {}, shown));
+}
+
+const ofKind = (row, kind) =>
+  Object.values(row.results || {}).find((result) => result.evidence && result.evidence.kind === kind);
+
+// The answer with the claims that the judge found unsupported, where they stand in it word for word.
+function marked(answer, claims) {
+  const spans = [];
+  const lower = answer.toLowerCase();
+  const missing = [];
+  for (const claim of claims) {
+    const start = lower.length === answer.length ? lower.indexOf(claim.trim().toLowerCase()) : answer.indexOf(claim);
+    if (start < 0 || !claim.trim()) missing.push(claim);
+    else spans.push([start, start + claim.trim().length]);
+  }
+  const shown = element("div", { class: "text", dir: "auto" });
+  let at = 0;
+  for (const [start, end] of spans.sort((one, other) => one[0] - other[0])) {
+    if (end <= at) continue;
+    shown.append(answer.slice(at, Math.max(at, start)));
+    shown.append(element("mark", { title: "unsupported" }, answer.slice(Math.max(at, start), end)));
+    at = end;
+  }
+  shown.append(answer.slice(at));
+  return [shown, missing];
+}
+
+function answerOf(row) {
+  const adherence = ofKind(row, "context_adherence");
+  const claims = (adherence && adherence.evidence.unsupported) || [];
+  if (!row.sample.answer) return block("Answer", element("p", { class: "muted" }, "none"));
+  const [shown, missing] = marked(row.sample.answer, claims);
+  const parts = block("Answer", element("div", { class: "box" }, shown));
+  if (missing.length) {
+    const items = missing.map((claim) => element("li", { dir: "auto", class: "text" }, element("mark", {}, claim)));
+    parts.push(element("p", { class: "muted" }, "Unsupported, in the judge's words:"), element("ul", {}, ...items));
+  }
+  return parts;
+}
+
+function verdictOf(chunk) {
+  if (!chunk) return [];
+  const verdict =
+    chunk.useful === undefined
+      ? element("span", {}, "not judged")
+      : element("span", { class: chunk.useful ? "yes" : "no" }, chunk.useful ? "✓ useful" : "✗ not useful");
+  return [
+    verdict,
+    "P@" + chunk.rank + " " + percent(chunk.precision),
+    chunk.probability !== undefined && "p " + percent(chunk.probability),
+    chunk.grade !== undefined && "grade " + chunk.grade,
+    chunk.duplicate_of && "same as " + chunk.duplicate_of,
+  ];
+}
+
+function contextsOf(title, contexts, chunks) {
+  if (!contexts || !contexts.length) return block(title, element("p", { class: "muted" }, "none"));
+  const boxes = contexts.map((context, place) => {
+    const chunk = chunks && chunks[place];
+    const labels = ["#" + (place + 1), ...verdictOf(chunk), context.id && "id " + context.id];
+    if (context.score !== undefined) labels.push("score " + context.score.toPrecision(4));
+    const reason = chunk && chunk.reason ? text(chunk.reason, "muted text") : null;
+    const metadata = context.metadata ? folded("metadata", context.metadata) : null;
+    return box(labels, element("div", { class: "text clip", dir: "auto", tabindex: "0" }, context.text), reason, metadata);
+  });
+  return block(title, ...boxes);
+}
+
+function pollsOf(evidence) {
+  const counts = ["yes", "no", "abstained", "missing"].filter((name) => evidence[name]);
+  const parts = [element("p", {}, counts.map((name) => evidence[name] + " " + name).join(", ") + " of " + evidence.asked + " asked")];
+  if (evidence.repeatability) {
+    const [low, high] = evidence.repeatability.map(percent);
+    parts.push(element("p", { class: "muted" }, "Repeatability of this judge " + low + " – " + high + "; not the probability that it is right."));
+  }
+  for (const poll of evidence.polls || []) {
+    const verdict = element("span", { class: poll.verdict === "yes" ? "yes" : "no" }, poll.verdict);
+    const claims = (poll.unsupported || []).map((claim) => element("li", { class: "text", dir: "auto" }, claim));
+    parts.push(box([verdict], text(poll.reason || ""), claims.length ? element("ul", {}, ...claims) : null));
+  }
+  if (evidence.dissent) parts.push(element("h4", {}, "Strongest dissent"), text(evidence.dissent));
+  if (evidence.cause) parts.push(element("p", {}, "Likely cause (a hypothesis): " + evidence.cause.replaceAll("_", " ") + ". " + (evidence.remedy || "")));
+  if (evidence.sentences) parts.push(...sentencesOf(evidence.sentences));
+  return parts;
+}
+
+function sentencesOf(sentences) {
+  const boxes = sentences.map((one) => {
+    const lost = [...(one.uncovered || []), ...(one.numbers || [])];
+    const note = lost.length ? "not found: " + lost.join(", ") : "";
+    const best = one.evidence ? text("best match, in #" + one.rank + ": " + one.evidence, "muted text") : null;
+    return box([Math.round(100 * one.coverage) + " % of its terms found", note], text(one.sentence), best);
+  });
+  return [element("h4", {}, "Sentence by sentence"), ...boxes];
+}
+
+function matrixOf(evidence) {
+  const names = evidence.context_ids.map((id, place) => element("th", { scope: "col", title: id || "" }, "#" + (place + 1)));
+  const rows = evidence.facts.map((fact, place) => {
+    const cells = (evidence.cells[place] || []).map((cell) => {
+      const made = element("td", { class: "cell" }, percent(cell.probability));
+      if (cell.probability !== undefined) {
+        made.style.backgroundColor = "rgba(var(--heat), " + (0.75 * cell.probability).toFixed(2) + ")";
+        if (cell.probability > 0.5) made.classList.add("covered");
+      }
+      made.title = [cell.mode, cell.mass !== undefined && "mass " + percent(cell.mass), cell.reason].filter(Boolean).join("; ");
+      return made;
+    });
+    const weight = fact.weight !== 1 ? " (weight " + fact.weight + ")" : "";
+    return element("tr", {}, element("th", { scope: "row", class: "fact text", dir: "auto" }, fact.text + weight), ...cells);
+  });
+  const table = element(
+    "table", { class: "heat" },
+    element("thead", {}, element("tr", {}, element("th", {}, "fact \\ " + evidence.evaluated), ...names)),
+    element("tbody", {}, ...rows),
+  );
+  const lines = [
+    "Facts from " + (evidence.facts_from === "sample" ? "the sample" : "the reference") + "; covered above 0.5, in bold.",
+    evidence.soft !== undefined && "Soft mean " + percent(evidence.soft) + ".",
+    evidence.contexts_value !== undefined && "Over what reached the generator: " + percent(evidence.contexts_value) + ".",
+    evidence.control !== undefined && "\"Found\" in a foreign context: " + percent(evidence.control) + ".",
+  ];
+  return [element("div", { class: "scroll" }, table), element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
+}
+
+function ratingsOf(evidence, sample) {
+  return evidence.ratings.map((rating, place) =>
+    box(
+      ["reference " + (place + 1), percent(rating.score), rating.band, place === evidence.best && "best match"],
+      text((sample.reference || [])[place] || ""),
+      rating.reason ? text(rating.reason, "muted text") : null,
+    ),
+  );
+}
+
+function costOf(usage) {
+  const price = usage.cost === undefined ? "price unknown" : "$" + usage.cost.toFixed(4);
+  const tokens = (usage.prompt_tokens || 0) + " + " + (usage.completion_tokens || 0) + " tokens";
+  const rest = ["stored", "repairs", "faults"].filter((name) => usage[name]).map((name) => usage[name] + " " + name);
+  return [usage.calls + " calls", tokens, price, ...rest].join(", ");
+}
+
+function resultOf(name, result, sample) {
+  const value = result.value === undefined ? result.status : result.value.toFixed(3);
+  const parts = [...block(name + ": " + value), text(result.reason || "")];
+  const evidence = result.evidence || {};
+  if (result.error) parts.push(box([result.error.type], text(result.error.message), result.error.raw ? folded("raw reply", result.error.raw) : null));
+  if (evidence.formula) parts.push(element("p", { class: "muted" }, evidence.formula));
+  if (evidence.lift !== undefined) parts.push(element("p", { class: "muted" }, "Random order of the same verdicts: " + percent(evidence.random_order) + "; lift " + percent(evidence.lift) + "."));
+  if (evidence.kind === "context_adherence") parts.push(...pollsOf(evidence));
+  if (evidence.kind === "context_recall") parts.push(...ratingsOf(evidence, sample));
+  if (evidence.kind === "retrieval_accuracy") parts.push(...matrixOf(evidence));
+  const source = [result.judge && "Judge " + result.judge, result.usage && costOf(result.usage)].filter(Boolean).join("; ");
+  parts.push(element("p", { class: "muted" }, source));
+  parts.push(folded("All fields of this result", result));
+  return parts;
+}
+
+function provenanceOf(sample) {
+  const rest = { ...sample };
+  for (const name of ["question", "answer", "contexts", "reference", "retrieved"]) delete rest[name];
+  const parts = [];
+  const capture = sample.capture || {};
+  if (capture.provenance) {
+    const items = Object.entries(capture.provenance).map(([field, from]) =>
+      element("div", {}, element("dt", {}, field), element("dd", { class: "text", dir: "auto" }, from)));
+    parts.push(...block("Where each field came from", element("dl", { class: "facts" }, ...items)));
+  }
+  for (const warning of capture.warnings || []) parts.push(element("p", { class: "banner" }, warning));
+  if (Object.keys(rest).length) parts.push(folded("Everything else known of this sample", rest));
+  return parts;
+}
+
+function opened(row, columns) {
+  const sample = row.sample;
+  if (!sample) return block("Not a sample", text(row.problem || ""));
+  const utilization = ofKind(row, "context_utilization");
+  const chunks = utilization && utilization.evidence.chunks;
+  const place = index.findIndex((entry) => entry[0] === row.index);
+  const code = index[place][4];
+  const parts = [];
+  if (code) parts.push(element("p", { class: "banner" }, "Hypothesis: " + titles[code] + ". " + columns.remedies[code]));
+  if (sample.error) parts.push(element("p", { class: "banner text" }, "The application's run failed: " + sample.error));
+  const history = (sample.history || []).map((turn) => text(turn.role + ": " + turn.content, "muted text"));
+  parts.push(...block("Question", ...history, text(sample.question || "none")));
+  if (sample.standalone_question) parts.push(text("Rewritten for retrieval: " + sample.standalone_question, "muted text"));
+  parts.push(...answerOf(row));
+  if (sample.reference) parts.push(...block("Reference", ...sample.reference.map((one) => element("div", { class: "box" }, text(one)))));
+  parts.push(...contextsOf("Contexts", sample.contexts, chunks));
+  if (sample.retrieved) parts.push(...contextsOf("Retrieved before reranking or cutting", sample.retrieved, null));
+  for (const [name, result] of Object.entries(row.results || {})) parts.push(...resultOf(name, result, sample));
+  parts.push(...provenanceOf(sample));
+  return parts;
+}
+
+start();

@@ -1,0 +1,211 @@
+"use strict";
+// The table of samples: sorted, searched and filtered here; rows are made as they are needed. Every text from a
+// sample goes into the page through textContent only.
+const data = (id) => document.getElementById(id).textContent;
+const columns = JSON.parse(data("columns"));
+const index = JSON.parse(data("index"));
+const lines = data("details").split("\n");
+const metrics = columns.metrics;
+const titles = columns.diagnoses;
+const PAGE = 100;
+
+const body = document.querySelector("#table tbody");
+const search = document.getElementById("search");
+const filter = document.getElementById("filter");
+const sorter = document.getElementById("sort");
+const more = document.getElementById("more");
+let order = { by: "worst", down: false };
+let shown = [];
+let made = 0;
+
+function element(tag, properties, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties || {})) {
+    if (name === "class") made.className = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+}
+
+const detail = (place) => JSON.parse(lines[place]);
+
+// Sorting ------------------------------------------------------------------------------------------------
+
+function worst(entry) {
+  const scores = entry[3].filter((value) => typeof value === "number");
+  if (!scores.length) return null;
+  return Math.min(...scores) + scores.reduce((sum, value) => sum + value, 0) / scores.length / 1000;
+}
+
+const keys = {
+  worst: { name: "worst first", of: worst },
+  row: { name: "row", of: (entry) => entry[0] },
+  sample: { name: "sample", of: (entry) => (entry[1] + " " + entry[2]).trim().toLowerCase() || null },
+  guess: { name: "hypothesis", of: (entry) => (entry[4] ? titles[entry[4]] : null) },
+};
+metrics.forEach((name, place) => {
+  keys["m" + place] = { name, of: (entry) => (typeof entry[3][place] === "number" ? entry[3][place] : null) };
+});
+
+function sorted(places) {
+  const of = keys[order.by].of;
+  const sign = order.down ? -1 : 1;
+  const values = new Map(places.map((place) => [place, of(index[place])]));
+  return places.sort((one, other) => {
+    const [left, right] = [values.get(one), values.get(other)];
+    if (left === null || right === null) return (left === null) - (right === null) || one - other;
+    return left < right ? -sign : left > right ? sign : one - other;
+  });
+}
+
+function sortBy(by, down) {
+  order = { by, down };
+  sorter.value = by;
+  for (const head of document.querySelectorAll("#table thead th")) {
+    const own = head.dataset.key === by;
+    head.setAttribute("aria-sort", own ? (down ? "descending" : "ascending") : "none");
+    head.querySelector(".arrow").textContent = own ? (down ? " ▼" : " ▲") : "";
+  }
+  refresh();
+}
+
+// Searching ----------------------------------------------------------------------------------------------
+
+const haystacks = [];
+
+function texts(value, found) {
+  if (typeof value === "string") found.push(value);
+  else if (value && typeof value === "object") Object.values(value).forEach((item) => texts(item, found));
+  return found;
+}
+
+function holds(place, words) {
+  if (haystacks[place] === undefined) {
+    haystacks[place] = texts(detail(place), []).join("\n").toLowerCase();
+  }
+  return words.every((word) => haystacks[place].includes(word));
+}
+
+function passes(entry) {
+  const wanted = filter.value;
+  if (!wanted) return true;
+  if (wanted === "failed" || wanted === "undefined") return entry[3].includes(wanted);
+  if (wanted === "unjudged") return entry[3].every((value) => value === null);
+  return entry[4] === wanted;
+}
+
+// The table ----------------------------------------------------------------------------------------------
+
+function score(value, place) {
+  const cell = element("td", { class: "score", "data-label": metrics[place] });
+  if (typeof value === "number") {
+    const bar = element("i");
+    bar.style.width = 100 * value + "%";
+    cell.append(value.toFixed(3), element("span", { class: "bar", "aria-hidden": "true" }, bar));
+    if (value < 0.5) cell.classList.add("low");
+  } else {
+    cell.append(element("span", { class: "status " + (value || "undefined") }, value || "–"));
+  }
+  return cell;
+}
+
+function rowOf(place) {
+  const entry = index[place];
+  const row = element("tr", { class: "row" });
+  row.dataset.place = place;
+  const toggle = element("button", { type: "button", "aria-expanded": "false" }, "▸ " + (entry[0] + 1));
+  toggle.setAttribute("aria-label", "Open row " + (entry[0] + 1));
+  const title = element("td", { class: "title wide" }, entry[2] || "(no question)");
+  if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
+  row.append(element("td", { class: "wide" }, toggle), title, ...entry[3].map(score));
+  row.append(element("td", { class: "guess", "data-label": "hypothesis" }, entry[4] ? titles[entry[4]] : "–"));
+  return row;
+}
+
+function refresh() {
+  const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const places = [...index.keys()].filter((place) => passes(index[place]) && (!words.length || holds(place, words)));
+  shown = sorted(places);
+  made = 0;
+  body.replaceChildren();
+  grow();
+  document.getElementById("count").textContent = shown.length + " of " + index.length + " samples";
+}
+
+function grow() {
+  body.append(...shown.slice(made, made + PAGE).map(rowOf));
+  made = Math.min(made + PAGE, shown.length);
+  more.hidden = made >= shown.length;
+}
+
+function toggle(row) {
+  const button = row.querySelector("button");
+  const open = button.getAttribute("aria-expanded") === "true";
+  button.setAttribute("aria-expanded", String(!open));
+  button.textContent = (open ? "▸" : "▾") + button.textContent.slice(1);
+  row.classList.toggle("open", !open);
+  if (open) {
+    row.nextElementSibling.remove();
+    return;
+  }
+  const cell = element("td", { colspan: String(metrics.length + 3) });
+  cell.append(...opened(detail(Number(row.dataset.place)), columns));
+  row.after(element("tr", { class: "detail" }, cell));
+}
+
+function head(key, kind) {
+  const words = keys[key].name.split("_").flatMap((word, at) => (at ? ["_", element("wbr"), word] : [word]));
+  const button = element("button", { type: "button" }, ...words, element("span", { class: "arrow" }));
+  button.addEventListener("click", () => sortBy(key, order.by === key && !order.down));
+  const cell = element("th", { class: kind, scope: "col" }, button);
+  cell.dataset.key = key;
+  return cell;
+}
+
+function start() {
+  document.querySelector("#table thead tr").append(
+    head("row", "place"),
+    head("sample", "text"),
+    ...metrics.map((name, place) => head("m" + place, "score")),
+    head("guess", "guess"),
+  );
+  for (const [key, { name }] of Object.entries(keys)) sorter.append(element("option", { value: key }, name));
+  sorter.addEventListener("change", () => sortBy(sorter.value, false));
+  let waiting;
+  search.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(refresh, 120);
+  });
+  filter.addEventListener("change", refresh);
+  more.addEventListener("click", grow);
+  new IntersectionObserver((seen) => seen[0].isIntersecting && !more.hidden && grow()).observe(more);
+  body.addEventListener("click", (event) => {
+    const row = event.target.closest("tr.row");
+    const selecting = String(getSelection()) && !event.target.closest("button");
+    if (row && !selecting) toggle(row);
+  });
+  for (const button of document.querySelectorAll("[data-filter]")) {
+    button.addEventListener("click", () => {
+      filter.value = button.dataset.filter;
+      refresh();
+      document.getElementById("samples").scrollIntoView();
+    });
+  }
+  document.addEventListener("keydown", keyboard);
+  sortBy("worst", false);
+}
+
+function keyboard(event) {
+  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  if (event.key === "/" && !typing) {
+    event.preventDefault();
+    search.focus();
+  }
+  const row = event.target.closest("tr.row");
+  if (!row || !["ArrowDown", "ArrowUp"].includes(event.key)) return;
+  event.preventDefault();
+  const rows = [...body.querySelectorAll("tr.row")];
+  const next = rows[rows.indexOf(row) + (event.key === "ArrowDown" ? 1 : -1)];
+  if (next) next.querySelector("button").focus();
+}

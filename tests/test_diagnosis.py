@@ -1,0 +1,114 @@
+"""Where samples went wrong, by rule, and silence where a score lies within its uncertainty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ragmetrics_core.model.evidence import (
+    AccuracyEvidence,
+    AdherenceEvidence,
+    Cell,
+    ChunkEvidence,
+    RecallEvidence,
+    ReferenceRating,
+    UtilizationEvidence,
+)
+from ragmetrics_core.model.intervals import wilson
+from ragmetrics_core.model.results import MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.model.sample import Fact, Sample
+from ragmetrics_core.reporting.diagnosis import RULES, diagnose
+
+
+def chunks(*verdicts: bool | float) -> Scored:
+    """Context Utilization of verdicts, or of probabilities that make verdicts."""
+    useful = [verdict > 0.5 for verdict in verdicts]
+    evidence = UtilizationEvidence(
+        formula="AP",
+        chunks=tuple(
+            ChunkEvidence(rank=rank, useful=yes, probability=None if isinstance(given, bool) else given)
+            for rank, (given, yes) in enumerate(zip(verdicts, useful, strict=True), 1)
+        ),
+        useful=sum(useful),
+    )
+    hits = [rank for rank, yes in enumerate(useful, 1) if yes]
+    value = sum(n / rank for n, rank in enumerate(hits, 1)) / len(hits) if hits else 0.0
+    return Scored(metric="mine", value=value, reason="", evidence=evidence)
+
+
+def polls(yes: int, no: int) -> Scored:
+    evidence = AdherenceEvidence(asked=yes + no, yes=yes, no=no, repeatability=wilson(yes, yes + no))
+    return Scored(metric="a", value=yes / (yes + no), reason="", evidence=evidence)
+
+
+def facts(*best: float, after_cutting: float | None = None) -> Scored:
+    evidence = AccuracyEvidence(
+        facts=tuple(Fact(text=f"fact {place}") for place, _ in enumerate(best)),
+        facts_from="sample",
+        evaluated="contexts",
+        context_ids=(None, None),
+        cells=tuple((Cell(probability=p), Cell(probability=0.0)) for p in best),
+        contexts_value=after_cutting,
+    )
+    value = sum(p > 0.5 for p in best) / len(best)
+    return Scored(metric="r", value=value, reason="", evidence=evidence)
+
+
+def recall(value: float) -> Scored:
+    evidence = RecallEvidence(band="", best=0, ratings=(ReferenceRating(score=value),), with_contexts=True)
+    return Scored(metric="c", value=value, reason="", evidence=evidence)
+
+
+ABSTAINED = Undefined(metric="a", reason="", code="abstained")
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        ([], None),
+        ([chunks(True, False), polls(5, 0), facts(1.0, 1.0), recall(1.0)], None),
+        # the store does not hold it
+        ([chunks(False, False), facts(0.1, 0.0)], "outside_store"),
+        ([chunks(False, False), polls(0, 5)], "outside_store"),
+        ([chunks(False, False), ABSTAINED], "outside_store"),
+        ([chunks(False, 0.4), facts(0.1, 0.0)], "retrieval"),  # a chunk may be useful
+        # retrieval missed it
+        ([chunks(True, False), facts(1.0, 0.0, 0.0)], "retrieval"),
+        ([facts(1.0, 0.4, 0.4)], None),  # between one third and all
+        # ranking
+        ([chunks(False, False, True), facts(1.0)], "ranking"),
+        ([chunks(True), facts(1.0, 1.0, after_cutting=0.5)], "ranking"),
+        ([chunks(True), facts(1.0, 1.0, after_cutting=1.0)], None),
+        ([chunks(0.4, 0.1, 0.9)], None),  # .33 or .83
+        ([chunks(False, True)], None),  # exactly one half
+        # generation
+        ([chunks(True, False), polls(0, 5)], "generation"),
+        ([facts(1.0), polls(5, 0), recall(0.2)], "generation"),
+        ([facts(1.0), polls(1, 4)], None),  # the Wilson interval of one of five holds one half
+        ([facts(1.0), recall(0.45)], None),
+        ([polls(0, 5)], None),  # nothing tells whether the contexts held it
+    ],
+)
+def test_rules(results: list[MetricResult], code: str | None) -> None:
+    sample = Sample(question="q", contexts=["c"], answer="a")
+    row = SampleResult(index=0, sample=sample, results={str(i): r for i, r in enumerate(results)})
+    assert diagnose(row) == code
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"answer": "a"}, "no_context"),
+        ({"answer": "a", "contexts": [" "]}, "no_context"),
+        ({"question": "q"}, None),
+        ({"answer": "a", "error": "it broke"}, None),
+    ],
+)
+def test_before_any_metric(fields: dict[str, Any], code: str | None) -> None:
+    assert diagnose(SampleResult(index=0, sample=Sample(**fields))) == code
+
+
+def test_a_bad_row_and_the_explanations() -> None:
+    assert diagnose(SampleResult(index=0, sample=None, problem="no object")) is None
+    assert all(rule.title and rule.reasoning and rule.remedy for rule in RULES.values())

@@ -1,0 +1,140 @@
+"""What a run shows of biases of its judge; the audit with a judge that is swayed by places."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from ragmetrics_core import ContextUtilization, LexicalJudge, Report, Sample, Scored, evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.engine.audit import audit
+from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.reporting.fooled import (
+    correlations,
+    family,
+    shared_families,
+    spearman,
+    usefulness_by_rank,
+)
+from ragmetrics_core.reporting.run_facts import Audit
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.5, 1.0]), st.integers(0, 5).map(float)), min_size=3))
+def test_spearman_against_scipy(pairs: list[tuple[float, float]]) -> None:
+    left, right = zip(*pairs, strict=True)
+    if len(set(left)) > 1 and len(set(right)) > 1:
+        assert spearman(pairs) == pytest.approx(spearmanr(left, right).statistic)
+    else:
+        assert spearman(pairs) is None
+
+
+def scored(index: int, value: float, **fields: Any) -> SampleResult:
+    result = Scored(metric="m", value=value, reason="", judge="j", usage=Usage(models=("gpt-4o-mini",)))
+    return SampleResult(index=index, sample=Sample(**fields), results={"m": result})
+
+
+def test_a_judge_that_loves_length_is_marked() -> None:
+    rows = [scored(i, i / 20, answer="x" * (i + 1), contexts=["same"]) for i in range(20)]
+    found = {one.trait: one for one in correlations(rows, ["m"])}
+    assert found["answer length"].rho == pytest.approx(1.0)
+    assert found["answer length"].notable
+    assert found["context length"].rho is None  # it does not vary
+    assert not found["context length"].notable
+    assert correlations(rows[:9], ["m"]) == []
+
+
+def test_the_interval_of_a_correlation_by_hand() -> None:
+    rows = [scored(i, value, answer="x" * (i + 1)) for i, value in enumerate([0.1, 0.3, 0.2, 0.5, 0.4] * 4)]
+    one = next(found for found in correlations(rows, ["m"]) if found.trait == "answer length")
+    # scipy.stats.spearmanr; then Bonett & Wright by hand: tanh(atanh(rho) ± 1.959964 √((1 + rho²/2) / (20 − 3)))
+    assert (one.rho, one.low, one.high) == pytest.approx((0.196205, -0.273953, 0.590671), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gpt-4o-mini", "OpenAI"),
+        ("openai/o3", "OpenAI"),
+        ("anthropic/claude-sonnet-4", "Anthropic"),
+        ("ollama/llama3.1", "Meta"),
+        ("vertex_ai/gemini-2.0-flash", "Google"),
+        ("Qwen/Qwen2.5-7B", "Alibaba"),
+        ("lexical", None),
+        ("my-own", None),
+    ],
+)
+def test_families(name: str, expected: str | None) -> None:
+    assert family(name) == expected
+
+
+def test_judge_and_generator_of_one_family() -> None:
+    rows = [scored(0, 0.5, generator="gpt-4.1"), scored(1, 0.5, generator="claude-3"), scored(2, 0.5)]
+    assert shared_families(rows) == {"OpenAI": 1}
+
+
+ROWS = [
+    {"question": "Who lit the lamp?", "contexts": ["Anna Brandt lit the lamp.", "Boats sail.", "Fog is thick."],
+     "answer": "Anna Brandt lit the lamp."},
+    {"question": "Who built it?", "contexts": ["Rain falls.", "The guild built the tower."],
+     "answer": "The guild built the tower."},
+]  # fmt: skip
+
+
+def test_usefulness_by_rank() -> None:
+    report = evaluate(ROWS, "utilization", judge="lexical")
+    shares = usefulness_by_rank(report.results)
+    assert [(share.rank, share.useful, share.count) for share in shares] == [(1, 1, 2), (2, 1, 2), (3, 0, 1)]
+    # Wilson for one of two: .5 ± .4055
+    assert (shares[0].low, shares[0].high) == pytest.approx((0.0945, 0.9055), abs=1e-4)
+
+
+def test_the_audit_of_a_judge_that_reads_chunks() -> None:
+    report = evaluate(ROWS, "utilization", judge="lexical")
+    found = audit(report.results, [ContextUtilization()], judge=LexicalJudge())
+    assert found is not None
+    assert (found.samples, found.chunks, found.changed, found.failed) == (2, 5, 0, 0)
+    assert [sum(column) for column in zip(*found.by_place, strict=True)] == [2, 5]
+    assert audit(report.results, [], judge=LexicalJudge()) is None
+    assert "0 of 5 verdicts changed (0.0%, 95 % interval 0.0%–43.4%)" in found.sentence  # Wilson: z²/(5 + z²)
+
+
+def test_the_audit_counts_changed_verdicts() -> None:
+    # The first judging says the opposite for every chunk of the first sample, so that all three change.
+    report = evaluate(ROWS, "utilization", judge="lexical")
+    first, second = report.results
+    evidence = first.results["context_utilization"].evidence
+    turned = [chunk.model_copy(update={"useful": not chunk.useful}) for chunk in evidence.chunks]  # type: ignore[union-attr]
+    result = first.results["context_utilization"]
+    result = result.model_copy(update={"evidence": evidence.model_copy(update={"chunks": tuple(turned)})})  # type: ignore[union-attr]
+    rows = [first.model_copy(update={"results": {"context_utilization": result}}), second]
+    found = audit(rows, [ContextUtilization()], judge=LexicalJudge())
+    assert found is not None
+    assert (found.chunks, found.changed) == (5, 3)
+    assert audit(rows, [ContextUtilization()], judge=LexicalJudge(), count=0) == Audit(samples=0, chunks=0, changed=0)
+
+
+def test_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    assert main(["evaluate", "rows.jsonl", "--report", "report.html", "--out", "out.jsonl", "--audit"]) == 0
+    shown = capsys.readouterr().out
+    assert "Report: report.html" in shown
+    assert "Audit: 2 samples judged again" in shown
+    audited = Report.from_jsonl("out.jsonl").run.audit
+    assert audited is not None
+    assert audited.chunks == 5
+    page = Path("report.html").read_text("utf-8")
+    assert audited.sentence.split(":")[1] in page
+    assert "context_recall left out" in page
+    assert main(["evaluate", "rows.jsonl", "--report", "none/report.html"]) == 2
+    assert "there is no folder none" in capsys.readouterr().err

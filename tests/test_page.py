@@ -1,0 +1,350 @@
+"""The HTML page: what stands in it, and what a real browser makes of it, hostile texts included."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from ragmetrics_core.model.errors import InputError, MissingDependency
+from ragmetrics_core.model.evidence import (
+    AccuracyEvidence,
+    AdherenceEvidence,
+    Cell,
+    ChunkEvidence,
+    PollEvidence,
+    RecallEvidence,
+    ReferenceRating,
+    SentenceEvidence,
+    UtilizationEvidence,
+)
+from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.model.sample import CaptureNotes, Context, Fact, Sample, Turn
+from ragmetrics_core.reporting.page.rows import LONGEST, cut, detail_lines, index_json
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.run_facts import Audit, RunFacts
+
+RUN = RunFacts(version="0.1.0", judges=("lexical",), metrics={"context_utilization": "u|v1"}, seconds=2.5)
+
+
+def utilization(value: float, *useful: bool, text: str = "") -> Scored:
+    chunks = tuple(
+        ChunkEvidence(rank=rank, id=text or None, useful=verdict, precision=0.5, reason=text or "because")
+        for rank, verdict in enumerate(useful, 1)
+    )
+    evidence = UtilizationEvidence(formula=text or "AP", chunks=chunks, useful=sum(useful), random_order=0.5, lift=0.1)
+    return Scored(metric="context_utilization", value=value, reason=text or "r", evidence=evidence, judge="lexical")
+
+
+def adherence(value: float, claim: str) -> Scored:
+    poll = PollEvidence(verdict="no", reason=claim, unsupported=(claim,))
+    sentence = SentenceEvidence(sentence=claim, rank=1, evidence=claim, coverage=0.5, uncovered=(claim,))
+    evidence = AdherenceEvidence(
+        asked=5, yes=1, no=4, polls=(poll,), dissent=claim, unsupported=(claim,), sentences=(sentence,),
+        cause="misread_question", remedy=claim, explanation=claim, repeatability=(0.036, 0.624),
+    )  # fmt: skip
+    return Scored(metric="context_adherence", value=value, reason=claim, evidence=evidence)
+
+
+def accuracy(value: float, text: str) -> Scored:
+    evidence = AccuracyEvidence(
+        facts=(Fact(text=text), Fact(text="b")), facts_from="io", evaluated="contexts", context_ids=(text,),
+        cells=((Cell(probability=0.9, reason=text),), (Cell(probability=None),)), soft=0.4, control=0.0,
+    )  # fmt: skip
+    return Scored(metric="retrieval_accuracy", value=value, reason=text, evidence=evidence)
+
+
+def row(index: int, value: float, question: str, answer: str = "An answer.", **more: MetricResult) -> SampleResult:
+    sample = Sample(id=f"s{index}", question=question, contexts=["First chunk.", "Second chunk."], answer=answer)
+    results: dict[str, MetricResult] = {"context_utilization": utilization(value, False, True), **more}
+    return SampleResult(index=index, sample=sample, results=results)
+
+
+def page_of(report: Report, folder: Path) -> str:
+    report.to_html(folder / "report.html")
+    return (folder / "report.html").read_text("utf-8")
+
+
+# Without a browser --------------------------------------------------------------------------------------
+
+
+def test_texts_are_cut_with_a_note() -> None:
+    assert cut("a" * LONGEST) == "a" * LONGEST
+    assert cut("ä" * LONGEST) == "ä" * (LONGEST // 2) + (
+        f" … [cut here: {LONGEST // 2:,} more characters; the JSONL file has all of them]"
+    )
+
+
+def test_nothing_can_leave_a_script_element() -> None:
+    rows = [row(0, 0.5, "</script><!--<script>&\u2028")]
+    for text in (index_json(rows, ["context_utilization"]), detail_lines(rows)):
+        assert not set("<>&\u2028") & set(text)
+    assert json.loads(index_json(rows, ["context_utilization", "other"])) == [
+        [0, "s0", "</script><!--<script>&", [0.5, None], None]
+    ]
+    assert json.loads(detail_lines(rows))["sample"]["question"] == "</script><!--<script>&\u2028"
+
+
+def test_what_stands_on_the_page(tmp_path: Path) -> None:
+    audit = Audit(samples=2, chunks=4, changed=1, by_place=((1, 2), (2, 2)))
+    run = RUN.model_copy(update={"audit": audit, "notes": ("a <note>",), "stopped": "the key was refused"})
+    page = page_of(Report([row(0, 0.25, "q"), row(1, 0.75, "q")], run), tmp_path)
+    assert "default-src &#39;none&#39;" not in page  # the policy itself is no text of a sample
+    assert re.search(r"Content-Security-Policy\" content=\"default-src 'none'; .*script-src 'sha256-[\w+/]{43}='", page)
+    for words in (
+        "0.500",  # the mean
+        "Histogram and box plot of 2 scores of context_utilization",
+        "too few samples to say: 2 scored, 30 wanted.",
+        "1 of 4 verdicts changed (25.0%",
+        "The run ended early: the key was refused.",
+        "a &lt;note&gt;",
+        "Any useful chunk in 100% of the samples",
+        "it rejects 82% after number changed",
+        "2.5 s, 1 calls at a time",
+        "Buckley, C.",
+    ):
+        assert words in page, words
+    assert "http://" not in re.sub(r"http://www\.w3\.org/[\w/]+", "", page)  # names of namespaces are no addresses
+    assert "https://" not in page
+
+
+def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
+    assert "0 rows" in page_of(Report([]), tmp_path)
+    failed = Failed(metric="m", reason="r", error=ErrorInfo(type="RateLimited", message="slow"))
+    undefined = Undefined(metric="m", reason="no answer")
+    bad = SampleResult(index=2, sample=None, problem="row 3 is no object")
+    rows = [SampleResult(index=i, sample=Sample(), results={"m": r}) for i, r in enumerate((failed, undefined))]
+    page = page_of(Report([*rows, bad]), tmp_path)
+    assert "Failed: 1 RateLimited." in page
+    assert "bad rows, not evaluated: 1 of 3." in page
+
+
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_without_the_extra(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependency, match=r"ragmetrics-core\[report\]"):
+        Report([row(0, 0.5, "q")]).to_html(tmp_path / "r.html")
+
+
+def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        Report([]).to_html(tmp_path / "none" / "r.html")
+
+
+# In Chromium --------------------------------------------------------------------------------------------
+
+CHROMIUM = shutil.which("chromium")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH; .ci/run installs Debian's")
+_OFFLINE = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+class Browser:
+    """A headless Chromium on one page, with everything that it logged."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def open(self, path: Path) -> None:
+        self.driver.get("about:blank")
+        for kind in ("browser", "performance"):
+            self.driver.get_log(kind)  # type: ignore[no-untyped-call]  # selenium's own
+        self.driver.get(path.as_uri())
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)  # type: ignore[no-untyped-call]  # selenium's own
+
+    def find(self, selector: str) -> list[Any]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def console(self) -> list[str]:
+        return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
+
+    def requests(self) -> list[str]:
+        logged = self.driver.get_log("performance")  # type: ignore[no-untyped-call]
+        messages = [json.loads(entry["message"])["message"] for entry in logged]
+        sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return [params["request"]["url"] for params in sent]
+
+    def titles(self) -> list[str]:
+        return [
+            text.strip()
+            for text in self.js(
+                "return [...document.querySelectorAll('tr.row td.title')].map(e => e.firstChild.textContent)"
+            )
+        ]
+
+    def wait(self, script: str) -> None:
+        deadline = time.monotonic() + 20
+        while not self.js(f"return {script}"):
+            assert time.monotonic() < deadline, script
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    profile = tmp_path_factory.mktemp("profile")
+    for argument in (*_OFFLINE, f"--user-data-dir={profile}", "--window-size=1200,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    yield Browser(driver)
+    driver.quit()
+
+
+@needs_chromium
+def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None:
+    claim = "Rivers run uphill."
+    rows = [
+        row(0, 0.9, "apple", f"Claims stand here. {claim}", context_adherence=adherence(0.2, claim)),
+        row(1, 0.1, "pear"),
+        row(2, 0.5, "quince", retrieval_accuracy=accuracy(0.5, "A fact.")),
+    ]  # fmt: skip
+    page_of(Report(rows, RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    assert browser.titles() == ["pear", "apple", "quince"]  # worst first, by the lowest score of each
+    assert browser.find("#count")[0].text == "3 of 3 samples"
+    head = {e.get_attribute("data-key"): e for e in browser.find("#table th")}
+    head["m0"].find_element(By.TAG_NAME, "button").click()
+    assert browser.titles() == ["pear", "quince", "apple"]
+    assert head["m0"].get_attribute("aria-sort") == "ascending"
+    head["m0"].find_element(By.TAG_NAME, "button").click()
+    assert browser.titles() == ["apple", "quince", "pear"]
+    browser.find("#search")[0].send_keys("UPHILL rivers")
+    browser.wait("document.querySelectorAll('tr.row').length === 1")
+    browser.find("tr.row button")[0].send_keys(Keys.ENTER)
+    assert [mark.text for mark in browser.find("tr.detail mark")] == ["Rivers run uphill."]
+    verdicts = [box.text for box in browser.find("tr.detail .box .head")]
+    assert "#1\n✗ not useful\nP@1 0.50" in verdicts
+    assert "Repeatability of this judge 0.04 – 0.62" in browser.find("tr.detail")[0].text
+    browser.find("tr.row button")[0].send_keys(Keys.ENTER)
+    assert not browser.find("tr.detail")
+    browser.js("document.getElementById('search').value = ''; refresh()")
+    browser.find("tr.row button")[1].send_keys(Keys.ENTER)
+    cells = browser.find("table.heat td.cell")
+    assert [cell.text for cell in cells] == ["0.90", "–"]
+    assert "covered" in str(cells[0].get_attribute("class"))
+    assert browser.console() == []
+    assert browser.requests() == [(tmp_path / "report.html").as_uri()]
+
+
+@needs_chromium
+def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
+    sample = Sample(question="without", answer="An answer.")
+    rows = [row(0, 0.5, "with"), SampleResult(index=1, sample=sample, results={}), row(2, 0.7, "more")]
+    page_of(Report(rows, RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    browser.find("body")[0].send_keys("/")
+    assert browser.js("return document.activeElement.id") == "search"
+    browser.find("tr.row button")[0].send_keys(Keys.ARROW_DOWN)
+    assert browser.js("return document.activeElement.closest('tr').textContent.includes('more')")
+    browser.find("button[data-filter=no_context]")[0].click()
+    assert browser.titles() == ["without"]
+    assert browser.find("#count")[0].text == "1 of 3 samples"
+
+
+HOSTILE = (
+    "<script>window.pwned=1</script>",
+    "</script><script>window.pwned=1</script>",
+    "<!--<script>",
+    "</textarea></title></style><img src=x onerror=window.pwned=1>",
+    "\" onmouseover=window.pwned=1 autofocus onfocus=window.pwned=1 x=\"' onload='window.pwned=1",
+    "<svg/onload=window.pwned=1><iframe src=http://127.0.0.1:9/x></iframe><link rel=stylesheet href=http://127.0.0.1:9/>",
+    "<meta http-equiv=refresh content='0;url=javascript:window.pwned=1'>",
+    "{{ 7*7 }}{% raw %}${window.pwned=1}`javascript:window.pwned=1",
+    "\u202eesrever\u2066\u2028\u0000\ud800 $x^$ \\frac",
+    "<b>" + "x" * 1_000_000,
+)  # fmt: skip
+
+
+def hostile(index: int, text: str) -> SampleResult:
+    """A row with a hostile text in every field that takes one."""
+    context = Context(text=text, id=text, score=1.5, metadata={text: text})
+    notes = CaptureNotes(provenance={text: text}, warnings=(text,), other=(context,), complete=False)
+    sample = Sample(
+        id=text, question=text, contexts=(context,), retrieved=(context,), answer=text, reference=(text, "b"),
+        facts=(Fact(text=text),), standalone_question=text, history=(Turn(role=text, content=text),), generator=text,
+        error=text, metadata={text: [text, {"k": text}]}, capture=notes,
+    )  # fmt: skip
+    rating = ReferenceRating(score=0.5, band=text, reason=text)
+    recall = RecallEvidence(band=text, best=0, ratings=(rating, rating), with_contexts=True)
+    error = ErrorInfo(type=text, message=text, raw=text)
+    usage = Usage(calls=1, fallbacks=(text,), models=(text,))
+    results: dict[str, MetricResult] = {
+        "context_utilization": utilization(0.5, True, text=text),
+        "context_adherence": adherence(0.2, text),
+        "retrieval_accuracy": accuracy(0.5, text),
+        "context_recall": Scored(metric="context_recall", value=0.5, reason=text, evidence=recall, judge=text),
+        f"<img src=x onerror=window.pwned={index}>": Failed(metric=text, reason=text, error=error, usage=usage),
+    }
+    return SampleResult(index=index, sample=sample, results=results)
+
+
+@needs_chromium
+def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
+    rows = [hostile(index, text) for index, text in enumerate(HOSTILE)]
+    text = HOSTILE[1]
+    run = RunFacts(version=text, judges=HOSTILE[:5], metrics={text: text}, notes=HOSTILE, stopped=text, started=text)
+    page_of(Report([*rows, SampleResult(index=99, sample=None, problem=text)], run), tmp_path)
+    browser.open(tmp_path / "report.html")
+    scripts = browser.js("return document.scripts.length")
+    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")
+    browser.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert len(browser.find("tr.detail")) == len(rows) + 1
+    browser.js("document.querySelectorAll('*').forEach(e => e.dispatchEvent(new Event('mouseover')))")
+    browser.js("const done = arguments; return new Promise(go => setTimeout(go, 100))")
+    assert browser.js("return window.pwned === undefined")
+    assert browser.js("return document.scripts.length") == scripts == 4
+    assert browser.find("img, iframe, link, tr.detail svg, tr.detail b") == []
+    assert browser.js("return document.body.textContent.includes('980,003 more characters')")
+    assert browser.console() == []
+    assert browser.requests() == [(tmp_path / "report.html").as_uri()]
+
+
+@needs_chromium
+def test_ten_thousand_samples(browser: Browser, tmp_path: Path) -> None:
+    rows = [row(i, i % 101 / 100, f"question number {i}", "word " * 40) for i in range(10_000)]
+    page_of(Report(rows, RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    assert browser.find("#count")[0].text == "10000 of 10000 samples"
+    made = browser.js("return document.querySelectorAll('tr.row').length")
+    assert 100 <= made <= 300  # only what is needed
+    browser.js("window.scrollTo(0, document.body.scrollHeight - 2500)")
+    browser.js("document.getElementById('more').scrollIntoView()")
+    browser.wait(f"document.querySelectorAll('tr.row').length > {made}")
+    browser.find("#search")[0].send_keys("number 4321")
+    browser.wait("document.getElementById('count').textContent === '1 of 10000 samples'")
+    assert browser.titles() == ["question number 4321"]
+
+
+@needs_chromium
+def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
+    page_of(Report([row(0, 0.2, "q" * 300, "w" * 300), *(row(i, 0.5, "q") for i in range(1, 12))], RUN), tmp_path)
+    command = browser.driver.execute_cdp_cmd
+    command("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 700, "deviceScaleFactor": 1, "mobile": True})
+    command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+    try:
+        browser.open(tmp_path / "report.html")
+        browser.js("document.querySelector('tr.row button').click()")
+        assert browser.js("return document.documentElement.scrollWidth") <= 360  # nothing to scroll sideways
+        assert browser.js("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 30)"
+        bar = browser.js("return getComputedStyle(document.querySelector('figure svg path[style*=accent]')).fill")
+        assert bar == "rgb(118, 176, 240)"  # figures follow the page's colours
+    finally:
+        command("Emulation.clearDeviceMetricsOverride", {})
+        command("Emulation.setEmulatedMedia", {"features": []})
