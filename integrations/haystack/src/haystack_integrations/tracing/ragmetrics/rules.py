@@ -200,7 +200,7 @@ def prompt_evidence(run: Run, said: tuple[str, ...], before: int, shown: tuple[s
     frontier = [(text, before) for text in said]
     for _ in range(_STEPS):
         makers = list(dict.fromkeys(maker for text, limit in frontier if (maker := producer(run, text, limit))))
-        found = [(maker, socket, docs) for maker in makers for socket, docs in document_sockets(run, maker)]
+        found = [(maker, *group) for maker in makers for group in as_shown(document_sockets(run, maker), shown)]
         if any(docs for _, _, docs in found):
             place = ", ".join(f"{maker.path}.{socket}" for maker, socket, docs in found if docs)
             several = len({maker for maker, _, docs in found if docs}) > 1
@@ -240,6 +240,19 @@ def document_sockets(run: Run, node: Node) -> list[tuple[str, tuple[Doc, ...]]]:
     return found
 
 
+def as_shown(
+    groups: list[tuple[str, tuple[Doc, ...]]], shown: tuple[str, ...]
+) -> list[tuple[str, tuple[Doc, ...]]]:
+    """Sockets in the order in which their documents stand in the prompt; a template's own order is arbitrary."""
+    seen = "\n".join(map(normal, shown))
+
+    def position(group: tuple[str, tuple[Doc, ...]]) -> tuple[int, str]:
+        places = [seen.find(_beginning(doc)) for doc in group[1] if doc.content]
+        return min((place for place in places if place >= 0), default=len(seen)), group[0]
+
+    return sorted(groups, key=position)
+
+
 def _for_documents(run: Run, socket: Any) -> bool:
     """True if a socket is for documents by its type, or because a sender emits documents only."""
     if not isinstance(socket, Mapping):
@@ -262,14 +275,20 @@ def kept_in_prompt(docs: tuple[Doc, ...], shown: tuple[str, ...], place: str) ->
     warnings = []
     if len(readable) < len(docs):
         warnings.append(f"{len(docs) - len(readable)} documents without text are no contexts")
-    kept = tuple(doc for doc in readable if normal(doc.content or "") in seen)
+    whole = [doc for doc in readable if normal(doc.content or "") in seen]
+    explained = {_beginning(doc) for doc in whole}
+    kept = tuple(doc for doc in readable if doc in whole or (_beginning(doc) in seen and _beginning(doc) not in explained))
     if not kept:
-        kept = tuple(doc for doc in readable if normal(doc.content or "")[:_BEGINNING] in seen) or readable
-        if kept:
-            warnings.append("unverified: the prompt does not hold the documents word for word")
-    elif len(kept) < len(readable):
+        kept = readable
+    if len(whole) < len(kept):
+        warnings.append("unverified: the prompt does not hold the documents word for word")
+    if len(kept) < len(readable):
         warnings.append(f"{len(readable) - len(kept)} documents did not reach the prompt")
     return Evidence(kept, place, tuple(warnings), True)
+
+
+def _beginning(doc: Doc) -> str:
+    return normal(doc.content or "")[:_BEGINNING]
 
 
 def seen_in_prompt(run: Run, before: int, shown: tuple[str, ...]) -> Evidence:

@@ -111,6 +111,8 @@ def _samples(run: Run, where: Where) -> list[Sample]:
     if rules.written(run) and not calls:
         return []
     found = _answers(run, calls)
+    if where.generator is not None:
+        found = [one for one in found if _call(calls, one)[1]] or _last_replies(calls)
     if not found:
         return _retrieval(run)
     return [_sample(run, calls, one) for one in found]
@@ -132,10 +134,16 @@ def _answers(run: Run, calls: list[Node]) -> list[Found]:
     left = [one for place, value in outputs for one in _replies(place, value, calls)]
     if left:
         return _of_those_with_documents(run, calls, _deduplicated(left))
-    last = next((call for call in reversed(calls) if rules.replies(call)), None)
-    if last is None or (run.complete and _only_for_retrieval(run, last)):
+    left = _last_replies(calls)
+    if left and left[0].call is not None and run.complete and _only_for_retrieval(run, left[0].call):
         return []
-    return [Found(text, f"{last.path}.replies", call=last) for text in rules.replies(last)]
+    return left
+
+
+def _last_replies(calls: list[Node]) -> list[Found]:
+    """Replies of the last call that gave any: nothing else passed them on."""
+    last = next((call for call in reversed(calls) if rules.replies(call)), None)
+    return [Found(text, f"{last.path}.replies", call=last) for text in rules.replies(last)] if last is not None else []
 
 
 def _outputs(run: Run) -> list[tuple[str, Any]]:
@@ -230,7 +238,7 @@ def _only_for_retrieval(run: Run, call: Node) -> bool:
 
 
 def _call(calls: list[Node], found: Found) -> tuple[Node | None, bool]:
-    if found.call is not None:
+    if found.call is not None and found.call in calls:
         return found.call, True
     return rules.call_behind(calls, found.text, found.replies)
 
@@ -380,7 +388,7 @@ def _overridden(run: Run, where: Where, sample: Sample) -> Sample:
         source = getattr(where, f"{name}_from")
         if source is None:
             continue
-        places = places or (_tree(run, "sockets"), _tree(run, "input"), run.input)
+        places = places or (_sockets(run, "output"), _sockets(run, "input"), run.output, run.input)
         there, value = where.find(name, run, *places)
         value = copied(value)
         if not there or value is None:
@@ -409,13 +417,12 @@ def _only_text(name: str, value: object) -> str | None:
     return next(iter(rules.texts(value)), None)
 
 
-def _tree(run: Run, part: str) -> dict[str, Any]:
-    """Inputs or outputs of the last visit of each component, nested as SuperComponents nest."""
-    tree: dict[str, Any] = {}
+def _sockets(run: Run, part: str) -> dict[str, Any]:
+    """Inputs or outputs of the last visit of each component, by ``component`` and by ``component.socket``."""
+    found: dict[str, Any] = {}
     for node in run.components():
         values = getattr(node, part)
-        branch = tree
-        for step in node.path.split("."):
-            branch = branch.setdefault(step, {})
-        branch.update(values if isinstance(values, dict) else {})
-    return tree
+        if isinstance(values, dict):
+            found[node.path] = values
+            found |= {f"{node.path}.{name}": value for name, value in values.items()}
+    return found
