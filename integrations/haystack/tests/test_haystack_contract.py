@@ -14,6 +14,7 @@ from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ChatMessage
 from haystack.evaluation import EvaluationRunResult
 from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, capture
+
 from ragmetrics_core.model.results import MetricResult, SampleResult
 from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.testing.adapter_contract import AdapterContract

@@ -28,6 +28,7 @@ from haystack.dataclasses import ChatMessage, ExtractedAnswer, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import ComponentTool, PipelineTool, Tool
 from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, capture
+
 from ragmetrics_core.model.sample import Sample
 
 QUESTION = "When was the old lighthouse of Weser Island built?"
@@ -36,7 +37,9 @@ TEMPLATE = "{% for document in documents %}- {{ document.content }}\n{% endfor %
 
 STORE = InMemoryDocumentStore()
 DOCUMENTS = [
-    Document(id="built", content="The old lighthouse of Weser Island was built in 1856.", meta={"year": 1856, "lang": "en"}),
+    Document(
+        id="built", content="The old lighthouse of Weser Island was built in 1856.", meta={"year": 1856, "lang": "en"}
+    ),
     Document(id="keeper", content="Anna Brandt kept the lighthouse lamp until 1903.", meta={"year": 1903}),
     Document(id="crane", content="The harbour of Elsfleth has a crane of 1911.", meta={"year": 1911}),
     Document(id="ferry", content="A ferry to the island runs every old summer hour.", meta={"year": 1999}),
@@ -138,7 +141,12 @@ class Dropping:
 class Reversing:
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]) -> dict[str, Any]:
-        return {"documents": [Document(id=d.id, content=d.content, meta=d.meta, score=1.0 / (n + 1)) for n, d in enumerate(reversed(documents))]}
+        return {
+            "documents": [
+                Document(id=d.id, content=d.content, meta=d.meta, score=1.0 / (n + 1))
+                for n, d in enumerate(reversed(documents))
+            ]
+        }
 
 
 @component
@@ -204,7 +212,10 @@ class Reading:
 
     @component.output_types(answers=list[ExtractedAnswer])
     def run(self, query: str, documents: list[Document]) -> dict[str, Any]:
-        made = [ExtractedAnswer(query=query, score=0.9 - n / 10, data=(d.content or "")[-5:-1], document=d) for n, d in enumerate(documents)]
+        made = [
+            ExtractedAnswer(query=query, score=0.9 - n / 10, data=(d.content or "")[-5:-1], document=d)
+            for n, d in enumerate(documents)
+        ]
         return {"answers": made}
 
 
@@ -228,12 +239,22 @@ def answer_builder() -> Row:
     app = rag(answers=AnswerBuilder())
     app.connect("llm.replies", "answers.replies")
     app.connect("retriever.documents", "answers.documents")
-    return Row(("answer builder",), app, asked("retriever", "prompt", "answers"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
+    return Row(
+        ("answer builder",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
 
 
 @row
 def without_answer_builder() -> Row:
-    return Row(("replies only",), rag(), asked("retriever", "prompt"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
+    return Row(
+        ("replies only",),
+        rag(),
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
 
 
 @row
@@ -286,10 +307,16 @@ def template_takes_two() -> Row:
 def shortened_documents() -> Row:
     short = TEMPLATE.replace("{{ document.content }}", "{{ document.content[:45] }}")
     app = connected(
-        ("retriever.documents", "prompt.documents"), ("prompt", "llm"), retriever=retriever(), prompt=PromptBuilder(short), llm=llm()
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=retriever(),
+        prompt=PromptBuilder(short),
+        llm=llm(),
     )
     answer = first_sentence([Document(content=(bm25()[0].content or "")[:45]), *bm25()[1:]])
-    return Row(("truncated documents",), app, asked("retriever", "prompt"), [Expected(bm25(), answer, warned="unverified")])
+    return Row(
+        ("truncated documents",), app, asked("retriever", "prompt"), [Expected(bm25(), answer, warned="unverified")]
+    )
 
 
 @row
@@ -303,7 +330,12 @@ def documents_through_text() -> Row:
         prompt=PromptBuilder("{{ context }}\nQuestion: {{ query }}"),
         llm=llm(),
     )
-    return Row(("output adapter",), app, asked("retriever", "prompt"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
+    return Row(
+        ("output adapter",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
 
 
 @row
@@ -317,15 +349,30 @@ def several_replies() -> Row:
         llm=Several(),
         answers=AnswerBuilder(),
     )
-    return Row(("n replies",), app, asked("retriever", "prompt", "answers"), [Expected(bm25(), f"Variant {n}") for n in range(3)])
+    return Row(
+        ("n replies",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), f"Variant {n}") for n in range(3)],
+    )
 
 
 @row
 def streamed() -> Row:
     app = connected(
-        ("retriever.documents", "prompt.documents"), ("prompt", "llm"), retriever=retriever(), prompt=PromptBuilder(TEMPLATE), llm=llm()
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
     )
-    return Row(("streaming",), app, asked("retriever", "prompt"), [Expected(bm25(), first_sentence(bm25()))], modes=("stream", "streaming_callback"))
+    return Row(
+        ("streaming",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()))],
+        modes=("stream", "streaming_callback"),
+    )
 
 
 # Retrieval
@@ -348,7 +395,12 @@ def reranked() -> Row:
     )
     kept = MetaFieldRanker(meta_field="year", weight=1.0, top_k=2).run(documents=bm25())["documents"]
     assert [d.id for d in kept] != [d.id for d in bm25()]
-    return Row(("rerankers", "wired before the reranker"), app, asked("retriever", "prompt", "answers"), [Expected(kept, first_sentence(kept), retrieved=bm25())])
+    return Row(
+        ("rerankers", "wired before the reranker"),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(kept, first_sentence(kept), retrieved=bm25())],
+    )
 
 
 @row
@@ -363,7 +415,12 @@ def reordered() -> Row:
         llm=llm(),
     )
     kept = Reversing().run(documents=bm25())["documents"]
-    return Row(("custom reranker",), app, asked("retriever", "prompt"), [Expected(kept, first_sentence(kept), retrieved=bm25())])
+    return Row(
+        ("custom reranker",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(kept, first_sentence(kept), retrieved=bm25())],
+    )
 
 
 @row
@@ -379,13 +436,21 @@ def joined() -> Row:
         prompt=PromptBuilder(TEMPLATE),
         llm=llm(),
     )
-    fused = DocumentJoiner(join_mode="reciprocal_rank_fusion").run(documents=[bm25(top_k=1), bm25(top_k=2)])["documents"]
-    return Row(("joiners",), app, asked("first", "second", "prompt"), [Expected(fused, first_sentence(fused), retrieved=bm25(top_k=2))])
+    fused = DocumentJoiner(join_mode="reciprocal_rank_fusion").run(documents=[bm25(top_k=1), bm25(top_k=2)])[
+        "documents"
+    ]
+    return Row(
+        ("joiners",),
+        app,
+        asked("first", "second", "prompt"),
+        [Expected(fused, first_sentence(fused), retrieved=bm25(top_k=2))],
+    )
 
 
 @row
 def two_document_sockets() -> Row:
-    template = "{% for d in manuals %}- {{ d.content }}\n{% endfor %}{% for d in tickets %}- {{ d.content }}\n{% endfor %}Question: {{ query }}"
+    part = "{{% for d in {name} %}}- {{{{ d.content }}}}\n{{% endfor %}}"
+    template = part.format(name="manuals") + part.format(name="tickets") + "Question: {{ query }}"
     app = connected(
         ("one.documents", "prompt.manuals"),
         ("two.documents", "prompt.tickets"),
@@ -396,24 +461,41 @@ def two_document_sockets() -> Row:
         llm=llm(),
     )
     both = [*bm25(top_k=1), DOCUMENTS[2]]
-    return Row(("two document sockets",), app, asked("one", "prompt"), [Expected(both, first_sentence(both), retrieved=both)])
+    return Row(
+        ("two document sockets",), app, asked("one", "prompt"), [Expected(both, first_sentence(both), retrieved=both)]
+    )
 
 
 @row
 def repeated_documents() -> Row:
     twice = "{% for d in a + b %}- {{ d.content }}\n{% endfor %}Question: {{ query }}"
     app = connected(
-        ("one.documents", "prompt.a"), ("two.documents", "prompt.b"), ("prompt", "llm"), one=retriever(1), two=retriever(2), prompt=PromptBuilder(twice), llm=llm()
+        ("one.documents", "prompt.a"),
+        ("two.documents", "prompt.b"),
+        ("prompt", "llm"),
+        one=retriever(1),
+        two=retriever(2),
+        prompt=PromptBuilder(twice),
+        llm=llm(),
     )
     both = [*bm25(top_k=1), *bm25(top_k=2)]
-    return Row(("duplicates in one prompt",), app, asked("one", "two", "prompt"), [Expected(both, first_sentence(both), retrieved=bm25(top_k=2))])
+    return Row(
+        ("duplicates in one prompt",),
+        app,
+        asked("one", "two", "prompt"),
+        [Expected(both, first_sentence(both), retrieved=bm25(top_k=2))],
+    )
 
 
 @row
 def nothing_found() -> Row:
     none = FilterRetriever(STORE, {"field": "meta.year", "operator": "==", "value": 1})
     app = connected(
-        ("retriever.documents", "prompt.documents"), ("prompt", "llm"), retriever=none, prompt=PromptBuilder(TEMPLATE), llm=llm()
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=none,
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
     )
     return Row(("empty retrieval",), app, asked("prompt"), [Expected([], first_sentence([]), retrieved=[])])
 
@@ -429,7 +511,12 @@ def all_filtered_out() -> Row:
         prompt=PromptBuilder(TEMPLATE),
         llm=llm(),
     )
-    return Row(("everything filtered out",), app, asked("retriever", "prompt"), [Expected([], first_sentence([]), retrieved=bm25())])
+    return Row(
+        ("everything filtered out",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected([], first_sentence([]), retrieved=bm25())],
+    )
 
 
 @row
@@ -447,7 +534,9 @@ def retrieval_only() -> Row:
 
 @row
 def indexing() -> Row:
-    app = connected(("filter.documents", "writer.documents"), filter=Reversing(), writer=DocumentWriter(InMemoryDocumentStore()))
+    app = connected(
+        ("filter.documents", "writer.documents"), filter=Reversing(), writer=DocumentWriter(InMemoryDocumentStore())
+    )
     return Row(("indexing",), app, {"filter": {"documents": DOCUMENTS}}, [])
 
 
@@ -456,9 +545,15 @@ def documents_without_text() -> Row:
     store = InMemoryDocumentStore()
     store.write_documents([Document(id="image", content=None, meta={"year": 1856}), DOCUMENTS[0]])
     app = connected(
-        ("retriever.documents", "prompt.documents"), ("prompt", "llm"), retriever=FilterRetriever(store), prompt=PromptBuilder(TEMPLATE), llm=MockChatGenerator("1856")
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=FilterRetriever(store),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=MockChatGenerator("1856"),
     )
-    return Row(("document without text",), app, asked("prompt"), [Expected([DOCUMENTS[0]], "1856", warned="without text")])
+    return Row(
+        ("document without text",), app, asked("prompt"), [Expected([DOCUMENTS[0]], "1856", warned="without text")]
+    )
 
 
 @row
@@ -493,7 +588,12 @@ def rewritten_query() -> Row:
         llm=llm(),
     )
     found = bm25(searched([]))
-    return Row(("rewritten query",), app, asked("rewrite_prompt", "prompt"), [Expected(found, first_sentence(found), retrieved=found)])
+    return Row(
+        ("rewritten query",),
+        app,
+        asked("rewrite_prompt", "prompt"),
+        [Expected(found, first_sentence(found), retrieved=found)],
+    )
 
 
 @row
@@ -516,7 +616,12 @@ def rewritten_query_in_the_answer() -> Row:
         answers=AnswerBuilder(),
     )
     found = bm25(searched([]))
-    return Row(("question as the user gave it",), app, asked("rewrite_prompt"), [Expected(found, first_sentence(found), standalone=searched([]))])
+    return Row(
+        ("question as the user gave it",),
+        app,
+        asked("rewrite_prompt"),
+        [Expected(found, first_sentence(found), standalone=searched([]))],
+    )
 
 
 @row
@@ -549,7 +654,12 @@ def hypothetical_document_retrieval_only() -> Row:
         adapter=OutputAdapter("{{ replies[0].text }}", str),
         retriever=retriever(2),
     )
-    return Row(("HyDE without answer",), app, asked("hyde_prompt"), [Expected(bm25("The old lighthouse was built long ago.", 2), None)])
+    return Row(
+        ("HyDE without answer",),
+        app,
+        asked("hyde_prompt"),
+        [Expected(bm25("The old lighthouse was built long ago.", 2), None)],
+    )
 
 
 @row
@@ -571,7 +681,9 @@ def multi_query() -> Row:
         llm=llm(),
     )
     found = MultiQueryTextRetriever(**settings).run(queries=["lighthouse lamp", "harbour crane", QUESTION])["documents"]
-    return Row(("multi-query",), app, asked("expander", "prompt"), [Expected(found, first_sentence(found), retrieved=found)])
+    return Row(
+        ("multi-query",), app, asked("expander", "prompt"), [Expected(found, first_sentence(found), retrieved=found)]
+    )
 
 
 @row
@@ -579,13 +691,29 @@ def multi_query_over_a_pipeline() -> Row:
     from haystack.components.retrievers import MultiQueryTextRetriever
 
     def made() -> MultiQueryTextRetriever:
-        return MultiQueryTextRetriever(retriever=SuperComponent(connected(retriever=retriever(1)), {"query": ["retriever.query"]}, {"retriever.documents": "documents"}))
+        return MultiQueryTextRetriever(
+            retriever=SuperComponent(
+                connected(retriever=retriever(1)), {"query": ["retriever.query"]}, {"retriever.documents": "documents"}
+            )
+        )
 
-    app = connected(("multi.documents", "prompt.documents"), ("prompt", "llm"), multi=made(), prompt=PromptBuilder(TEMPLATE), llm=llm())
+    app = connected(
+        ("multi.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        multi=made(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
+    )
     queries = ["lighthouse lamp", "harbour crane"]
     found = made().run(queries=queries)["documents"]
     inputs = {"multi": {"queries": queries}, "prompt": {"query": QUESTION}}
-    return Row(("pipeline in bare threads",), app, inputs, [Expected(found, first_sentence(found))], capture={"all_threads": True})
+    return Row(
+        ("pipeline in bare threads",),
+        app,
+        inputs,
+        [Expected(found, first_sentence(found))],
+        capture={"all_threads": True},
+    )
 
 
 # Branches, routers, loops
@@ -593,7 +721,10 @@ def multi_query_over_a_pipeline() -> Row:
 
 def routes(*conditions: tuple[str, str]) -> ConditionalRouter:
     return ConditionalRouter(
-        [{"condition": condition, "output": "{{ query }}", "output_name": name, "output_type": str} for condition, name in conditions]
+        [
+            {"condition": condition, "output": "{{ query }}", "output_name": name, "output_type": str}
+            for condition, name in conditions
+        ]
     )
 
 
@@ -614,7 +745,12 @@ def routed() -> Row:
         llm=llm(),
     )
     found = bm25(top_k=2)
-    return Row(("routers", "branches", "branch joiner"), app, asked("router", "prompt"), [Expected(found, first_sentence(found), retrieved=found)])
+    return Row(
+        ("routers", "branches", "branch joiner"),
+        app,
+        asked("router", "prompt"),
+        [Expected(found, first_sentence(found), retrieved=found)],
+    )
 
 
 @row
@@ -622,7 +758,12 @@ def fallback_to_a_second_model() -> Row:
     """The first model says that it does not know; the reply of the second one is the answer."""
     check = ConditionalRouter(
         [
-            {"condition": "{{ 'no_answer' in replies[0].text }}", "output": "{{ query }}", "output_name": "again", "output_type": str},
+            {
+                "condition": "{{ 'no_answer' in replies[0].text }}",
+                "output": "{{ query }}",
+                "output_name": "again",
+                "output_type": str,
+            },
             {"condition": "{{ True }}", "output": "{{ replies[0].text }}", "output_name": "answer", "output_type": str},
         ],
         unsafe=False,
@@ -643,7 +784,12 @@ def fallback_to_a_second_model() -> Row:
         second_prompt=PromptBuilder("Think again.\n" + TEMPLATE),
         second=llm(),
     )
-    return Row(("fallback branch",), app, asked("one", "prompt", "check"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
+    return Row(
+        ("fallback branch",),
+        app,
+        asked("one", "prompt", "check"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
 
 
 @row
@@ -665,7 +811,9 @@ def two_models() -> Row:
         joiner=AnswerJoiner(),
     )
     inputs = asked("retriever", "prompt", "answers_a", "answers_b")
-    return Row(("A/B models", "answer joiner"), app, inputs, [Expected(bm25(), "It was 1856."), Expected(bm25(), "In 1856.")])
+    return Row(
+        ("A/B models", "answer joiner"), app, inputs, [Expected(bm25(), "It was 1856."), Expected(bm25(), "In 1856.")]
+    )
 
 
 @row
@@ -697,7 +845,12 @@ def two_hops() -> Row:
 
     again = ConditionalRouter(
         [
-            {"condition": "{{ 'Corrected' in replies[0].text }}", "output": "{{ replies[0].text }}", "output_name": "done", "output_type": str},
+            {
+                "condition": "{{ 'Corrected' in replies[0].text }}",
+                "output": "{{ replies[0].text }}",
+                "output_name": "done",
+                "output_type": str,
+            },
             {"condition": "{{ True }}", "output": OTHER, "output_name": "next", "output_type": str},
         ]
     )
@@ -738,7 +891,12 @@ def other_models_around() -> Row:
         answers=AnswerBuilder(),
     )
     app.connect("llm.replies", "answers.replies")
-    return Row(("follow-up questions",), app, asked("retriever", "prompt", "answers"), [Expected(bm25(), first_sentence(bm25()))])
+    return Row(
+        ("follow-up questions",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), first_sentence(bm25()))],
+    )
 
 
 # Memory and conversations
@@ -771,7 +929,11 @@ def with_memory() -> Row:
 
 @row
 def conversation() -> Row:
-    turns = [ChatMessage.from_user("Is there a lighthouse?"), ChatMessage.from_assistant("Yes."), ChatMessage.from_user(QUESTION)]
+    turns = [
+        ChatMessage.from_user("Is there a lighthouse?"),
+        ChatMessage.from_assistant("Yes."),
+        ChatMessage.from_user(QUESTION),
+    ]
     app = connected(("llm.replies", "answers.replies"), llm=llm(), answers=AnswerBuilder())
     return Row(
         ("messages of a conversation",),
@@ -783,8 +945,14 @@ def conversation() -> Row:
 
 @row
 def conversation_without_answer_builder() -> Row:
-    turns = [ChatMessage.from_user("Is there a lighthouse?"), ChatMessage.from_assistant("Yes."), ChatMessage.from_user(QUESTION)]
-    return Row(("history",), connected(llm=llm()), {"llm": {"messages": turns}}, [Expected([], first_sentence([]), history=2)])
+    turns = [
+        ChatMessage.from_user("Is there a lighthouse?"),
+        ChatMessage.from_assistant("Yes."),
+        ChatMessage.from_user(QUESTION),
+    ]
+    return Row(
+        ("history",), connected(llm=llm()), {"llm": {"messages": turns}}, [Expected([], first_sentence([]), history=2)]
+    )
 
 
 # Nested pipelines
@@ -794,7 +962,11 @@ def conversation_without_answer_builder() -> Row:
 def whole_rag_in_a_super_component() -> Row:
     inner = rag(answers=AnswerBuilder())
     inner.connect("llm.replies", "answers.replies")
-    outer = connected(rag=SuperComponent(inner, {"query": ["retriever.query", "prompt.query", "answers.query"]}, {"answers.answers": "answers"}))
+    outer = connected(
+        rag=SuperComponent(
+            inner, {"query": ["retriever.query", "prompt.query", "answers.query"]}, {"answers.answers": "answers"}
+        )
+    )
     return Row(("SuperComponents",), outer, asked("rag"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
 
 
@@ -809,24 +981,47 @@ def retrieval_in_a_super_component() -> Row:
         llm=llm(),
     )
     kept = Reversing().run(documents=bm25())["documents"]
-    return Row(("retrieval in a SuperComponent",), app, asked("search", "prompt"), [Expected(kept, first_sentence(kept), retrieved=bm25())])
+    return Row(
+        ("retrieval in a SuperComponent",),
+        app,
+        asked("search", "prompt"),
+        [Expected(kept, first_sentence(kept), retrieved=bm25())],
+    )
 
 
 @row
 def prompt_in_a_super_component() -> Row:
-    inner = connected(("retriever.documents", "prompt.documents"), retriever=retriever(), prompt=PromptBuilder(TEMPLATE))
+    inner = connected(
+        ("retriever.documents", "prompt.documents"), retriever=retriever(), prompt=PromptBuilder(TEMPLATE)
+    )
     app = connected(
         ("asking.prompt", "llm.messages"),
         asking=SuperComponent(inner, {"query": ["retriever.query", "prompt.query"]}, {"prompt.prompt": "prompt"}),
         llm=llm(),
     )
-    return Row(("prompt in a SuperComponent",), app, asked("asking"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
+    return Row(
+        ("prompt in a SuperComponent",),
+        app,
+        asked("asking"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
 
 
 @row
 def pipeline_in_a_component() -> Row:
-    app = connected(("inner.documents", "prompt.documents"), ("prompt", "llm"), inner=Inner(), prompt=PromptBuilder(TEMPLATE), llm=llm())
-    return Row(("pipeline inside a component",), app, asked("inner", "prompt"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
+    app = connected(
+        ("inner.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        inner=Inner(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
+    )
+    return Row(
+        ("pipeline inside a component",),
+        app,
+        asked("inner", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
 
 
 # Agents and tools
@@ -856,12 +1051,22 @@ USER = {"messages": [ChatMessage.from_user(QUESTION)]}
 @row
 def agent_with_component_tool() -> Row:
     app = connected(agent=agent(search_tool(), query=QUESTION))
-    return Row(("Agent", "component tool"), app, {"agent": USER}, [Expected(bm25(), "It was built in 1856, says search.", retrieved=bm25())])
+    return Row(
+        ("Agent", "component tool"),
+        app,
+        {"agent": USER},
+        [Expected(bm25(), "It was built in 1856, says search.", retrieved=bm25())],
+    )
 
 
 @row
 def bare_agent() -> Row:
-    return Row(("bare Agent.run",), agent(search_tool(), query=QUESTION), USER, [Expected(bm25(), "It was built in 1856, says search.", retrieved=bm25())])
+    return Row(
+        ("bare Agent.run",),
+        agent(search_tool(), query=QUESTION),
+        USER,
+        [Expected(bm25(), "It was built in 1856, says search.", retrieved=bm25())],
+    )
 
 
 @row
@@ -874,7 +1079,12 @@ def agent_with_pipeline_tool() -> Row:
         description="Searches.",
     )
     kept = Reversing().run(documents=bm25())["documents"]
-    return Row(("pipeline tool",), connected(agent=agent(tool, query=QUESTION)), {"agent": USER}, [Expected(kept, "It was built in 1856, says search.", retrieved=bm25())])
+    return Row(
+        ("pipeline tool",),
+        connected(agent=agent(tool, query=QUESTION)),
+        {"agent": USER},
+        [Expected(kept, "It was built in 1856, says search.", retrieved=bm25())],
+    )
 
 
 def looked_up(topic: Annotated[str, "what to look up"]) -> str:
@@ -883,7 +1093,12 @@ def looked_up(topic: Annotated[str, "what to look up"]) -> str:
 
 @row
 def agent_with_function_tool() -> Row:
-    tool = Tool("lookup", "Looks up.", {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]}, function=looked_up)
+    tool = Tool(
+        "lookup",
+        "Looks up.",
+        {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]},
+        function=looked_up,
+    )
     expected = Expected([Document(content=looked_up("the lighthouse"))], "It was built in 1856, says lookup.")
     return Row(("function tool",), connected(agent=agent(tool, topic="the lighthouse")), {"agent": USER}, [expected])
 
@@ -894,8 +1109,18 @@ def failing(topic: str) -> str:
 
 @row
 def agent_with_failed_tool() -> Row:
-    tool = Tool("lookup", "Looks up.", {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]}, function=failing)
-    return Row(("failed tool",), connected(agent=agent(tool, topic="x")), {"agent": USER}, [Expected([], "It was built in 1856, says lookup.")])
+    tool = Tool(
+        "lookup",
+        "Looks up.",
+        {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]},
+        function=failing,
+    )
+    return Row(
+        ("failed tool",),
+        connected(agent=agent(tool, topic="x")),
+        {"agent": USER},
+        [Expected([], "It was built in 1856, says lookup.")],
+    )
 
 
 @row
@@ -923,7 +1148,12 @@ def agent_after_a_prompt() -> Row:
         prompt=ChatPromptBuilder([ChatMessage.from_user(TEMPLATE)]),
         agent=Agent(chat_generator=llm()),
     )
-    return Row(("Agent behind a prompt builder",), app, asked("retriever", "prompt"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
+    return Row(
+        ("Agent behind a prompt builder",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
 
 
 @row
@@ -935,7 +1165,9 @@ def llm_component() -> Row:
         retriever=retriever(),
         llm=LLM(chat_generator=llm(), user_prompt="{% message role='user' %}" + TEMPLATE + "{% endmessage %}"),
     )
-    return Row(("LLM component",), app, asked("retriever", "llm"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())])
+    return Row(
+        ("LLM component",), app, asked("retriever", "llm"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())]
+    )
 
 
 # Runs that do not end well
@@ -944,22 +1176,46 @@ def llm_component() -> Row:
 @row
 def broken_retriever() -> Row:
     app = connected(
-        ("retriever.documents", "prompt.documents"), ("prompt", "llm"), retriever=Breaking(), prompt=PromptBuilder(TEMPLATE), llm=llm()
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=Breaking(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
     )
-    return Row(("failing components", "failing retriever"), app, asked("retriever", "prompt"), [Expected([], None, error=True, complete=False)])
+    return Row(
+        ("failing components", "failing retriever"),
+        app,
+        asked("retriever", "prompt"),
+        [Expected([], None, error=True, complete=False)],
+    )
 
 
 @row
 def broken_model() -> Row:
     app = connected(
-        ("retriever.documents", "prompt.documents"), ("prompt", "llm"), retriever=retriever(), prompt=PromptBuilder(TEMPLATE), llm=BreakingModel()
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=BreakingModel(),
     )
-    return Row(("failing model",), app, asked("retriever", "prompt"), [Expected(bm25(), None, error=True, complete=False, retrieved=bm25())])
+    return Row(
+        ("failing model",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), None, error=True, complete=False, retrieved=bm25())],
+    )
 
 
 @row
 def abandoned() -> Row:
-    return Row(("run_async_generator abandoned half-way",), rag(), asked("retriever", "prompt"), [Expected(bm25(), None, complete=False)], modes=("abandoned",))
+    return Row(
+        ("run_async_generator abandoned half-way",),
+        rag(),
+        asked("retriever", "prompt"),
+        [Expected(bm25(), None, complete=False)],
+        modes=("abandoned",),
+    )
 
 
 # What the user says, and what is no part of the application
@@ -971,15 +1227,28 @@ def with_the_evaluator_inside() -> Row:
     app.connect("llm.replies", "answers.replies")
     app.connect("retriever.documents", "answers.documents")
     app.connect("answers.answers", "evaluator.answers")
-    return Row(("the evaluator in the pipeline",), app, asked("retriever", "prompt", "answers"), [Expected(bm25(), first_sentence(bm25()))])
+    return Row(
+        ("the evaluator in the pipeline",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), first_sentence(bm25()))],
+    )
 
 
 @row
 def overridden() -> Row:
     inner = rag(answers=AnswerBuilder())
     inner.connect("llm.replies", "answers.replies")
-    outer = connected(rag=SuperComponent(inner, {"query": ["retriever.query", "prompt.query", "answers.query"]}, {"answers.answers": "answers"}))
-    places = {"contexts_from": "rag.retriever.documents", "answer_from": "rag.prompt.prompt", "question_from": "rag.query"}
+    outer = connected(
+        rag=SuperComponent(
+            inner, {"query": ["retriever.query", "prompt.query", "answers.query"]}, {"answers.answers": "answers"}
+        )
+    )
+    places = {
+        "contexts_from": "rag.retriever.documents",
+        "answer_from": "rag.prompt.prompt",
+        "question_from": "rag.query",
+    }
     prompt = PromptBuilder(TEMPLATE).run(documents=bm25(), query=QUESTION)["prompt"]
     return Row(("places named by the user",), outer, asked("rag"), [Expected(bm25(), prompt)], capture=places)
 
@@ -995,7 +1264,13 @@ def generator_named() -> Row:
         llm=MockChatGenerator("In 1856."),
         shadow=MockChatGenerator("In 1856, I think."),
     )
-    return Row(("generator named by the user",), app, asked("retriever", "prompt"), [Expected(bm25(), "In 1856.")], capture={"generator": "llm"})
+    return Row(
+        ("generator named by the user",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), "In 1856.")],
+        capture={"generator": "llm"},
+    )
 
 
 NAMED = (

@@ -15,18 +15,37 @@ from collections.abc import Iterator
 from contextvars import Context, ContextVar
 from typing import Any, Protocol
 
-from haystack import tracing
 from haystack.core.errors import BreakpointException
-from haystack.tracing import Span, Tracer
-from haystack.tracing.tracer import NullSpan
+from haystack.tracing.tracer import NullSpan, Span, Tracer
+from haystack_integrations.tracing.ragmetrics.nodes import (
+    AGENT,
+    KEPT,
+    PIPELINE,
+    Node,
+    OpenRuns,
+    Run,
+    copied,
+    strings,
+)
 
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, OpenRuns, Run, copied, strings
 from ragmetrics_core.capturing import Problems, guarded
 
 _OURS = "haystack_integrations.components.evaluators.ragmetrics."
-_INPUTS = frozenset({"haystack.component.input", "haystack.agent.input", "haystack.agent.step.llm.input", "haystack.agent.step.tool.input"})
+_INPUTS = frozenset(
+    {
+        "haystack.component.input",
+        "haystack.agent.input",
+        "haystack.agent.step.llm.input",
+        "haystack.agent.step.tool.input",
+    }
+)
 _OUTPUTS = frozenset(
-    {"haystack.component.output", "haystack.agent.output", "haystack.agent.step.llm.output", "haystack.agent.step.tool.output"}
+    {
+        "haystack.component.output",
+        "haystack.agent.output",
+        "haystack.agent.step.llm.output",
+        "haystack.agent.step.tool.output",
+    }
     | {"haystack.pipeline.output_data"}
 )
 _FRAMES = 40
@@ -41,13 +60,20 @@ class Sink(Protocol):
         """Keep a finished run; never blocks."""
 
 
-_scoped: ContextVar[tuple[Sink, ...]] = ContextVar("ragmetrics_haystack_sinks", default=())
+scoped: ContextVar[tuple[Sink, ...]] = ContextVar("ragmetrics_haystack_sinks", default=())
 _current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
 _muted: ContextVar[bool] = ContextVar("ragmetrics_haystack_muted", default=False)
-_everywhere: tuple[Sink, ...] = ()
 _open_runs = OpenRuns()
-_lock = threading.Lock()
-_users = 0
+
+
+class Everywhere:
+    """Who gets the runs of the whole process."""
+
+    def __init__(self) -> None:
+        self.sinks: tuple[Sink, ...] = ()
+
+
+everywhere = Everywhere()
 
 
 class TeeSpan(Span):
@@ -177,7 +203,8 @@ class Tee(Tracer):
         outer = _open_span()
         around = parent_span if isinstance(parent_span, TeeSpan) else outer
         if around is not None:
-            run, parent = around.run, around.node
+            run: Run = around.run
+            parent: Node | None = around.node
         elif operation in (PIPELINE, AGENT):
             begun = self._begun(tags)
             if begun is None:
@@ -194,13 +221,15 @@ class Tee(Tracer):
 
     def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
         """A new run for those who listen; or the one that a bare thread belongs to."""
-        scoped = _scoped.get()
-        sinks = (*scoped, *(sink for sink in _everywhere if sink not in scoped))
+        here = scoped.get()
+        sinks = (*here, *(sink for sink in everywhere.sinks if sink not in here))
         if not sinks:
             return None
-        if not scoped:
+        if not here:
             given = frozenset(strings(copied(tags.get("haystack.pipeline.input_data"))))
-            types = _component_classes() if given and threading.current_thread() is not threading.main_thread() else None
+            types = (
+                _component_classes() if given and threading.current_thread() is not threading.main_thread() else None
+            )
             around = _open_runs.holding(types, given) if types else None
             if around is not None:
                 return around
@@ -247,60 +276,6 @@ def _component_classes() -> frozenset[str]:
             break
         frame = frame.f_back
     return frozenset(found)
-
-
-def attach(sink: Sink, *, everywhere: bool) -> None:
-    """Begin to deliver runs.
-
-    Args:
-        sink: Who gets them.
-        everywhere: Runs of the whole process; else those that begin in this context and its copies.
-    """
-    global _users, _everywhere  # one tracer per process, as Haystack has it
-    with _lock:
-        _users += 1
-        actual = tracing.tracer.actual_tracer
-        if not isinstance(actual, Tee) or actual.retired:
-            _retire()
-            tracing.enable_tracing(_installed(Tee(actual)))
-        if everywhere:
-            _everywhere = (*_everywhere, sink)
-    if not everywhere:
-        _scoped.set((*_scoped.get(), sink))
-
-
-def detach(sink: Sink) -> None:
-    """Deliver no run that begins from now on; the last one out removes the tracer, if it is still in place."""
-    global _users, _everywhere
-    _scoped.set(tuple(other for other in _scoped.get() if other is not sink))
-    with _lock:
-        _users -= 1
-        _everywhere = tuple(other for other in _everywhere if other is not sink)
-        if _users == 0:
-            actual = tracing.tracer.actual_tracer
-            _retire()
-            if isinstance(actual, Tee):
-                tracing.enable_tracing(actual.inner)
-
-
-_tee: Tee | None = None
-
-
-def _installed(tee: Tee) -> Tee:
-    global _tee
-    _tee = tee
-    return tee
-
-
-def _retire() -> None:
-    """A tracer that was displaced, or is no longer wanted, only passes on from now on."""
-    if _tee is not None:
-        _tee.retired = True
-
-
-def displaced() -> bool:
-    """True if another tracer was enabled over ours, so that nothing is recorded."""
-    return tracing.tracer.actual_tracer is not _tee
 
 
 def silent() -> Context:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from haystack_integrations.tracing.ragmetrics.installing import attach, detach
 from haystack_integrations.tracing.ragmetrics.nodes import Run
-from haystack_integrations.tracing.ragmetrics.recorder import attach, detach
 from haystack_integrations.tracing.ragmetrics.samples import Where, samples_from
+
 from ragmetrics_core.capturing import Captured, Given
 from ragmetrics_core.model.sample import Sample
 
@@ -66,7 +67,7 @@ def capture(
     where.check()
     given = Given(question, reference, id, metadata or {})
     captured = Captured(partial(samples_from, where=where), given=given, max_samples=max_samples)
-    attach(captured, everywhere=all_threads)
+    attach(captured, process=all_threads)
     try:
         yield captured
     finally:

@@ -8,13 +8,17 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-
 from haystack_integrations.components.evaluators.ragmetrics.pipelines import evaluate_pipeline
+
 from ragmetrics_core.demo.own_docs import QUESTIONS, answer, corpus
 from ragmetrics_core.model.sample import Context
 from ragmetrics_core.reporting.report import Report
 
-_TEMPLATE = "Quote the best sentence.\n{% for document in documents %}\n- {{ document.content }}{% endfor %}\n\nQuestion: {{ query }}"
+_TEMPLATE = """Quote the best sentence.
+{% for document in documents %}
+- {{ document.content }}{% endfor %}
+
+Question: {{ query }}"""
 
 
 def demo() -> Report:

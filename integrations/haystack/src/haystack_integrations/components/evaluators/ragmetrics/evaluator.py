@@ -10,10 +10,10 @@ from haystack import Document, component, default_from_dict, default_to_dict, lo
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.errors import SerializationError
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
-
 from haystack_integrations.components.evaluators.ragmetrics import inputs, stored_metrics
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 from haystack_integrations.components.evaluators.ragmetrics.stored_metrics import MetricLike
+
 from ragmetrics_core.engine.evaluation import JudgeLike, aevaluate, evaluate
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
@@ -104,12 +104,12 @@ class RagMetricsEvaluator:
 
     def warm_up(self) -> None:
         """Warm up the generator, if it can be."""
-        if hasattr(self.chat_generator, "warm_up"):
+        if self.chat_generator is not None and hasattr(self.chat_generator, "warm_up"):
             self.chat_generator.warm_up()
 
     def close(self) -> None:
         """Release what the generator holds."""
-        if hasattr(self.chat_generator, "close"):
+        if self.chat_generator is not None and hasattr(self.chat_generator, "close"):
             self.chat_generator.close()
 
     @component.output_types(
@@ -207,7 +207,7 @@ class RagMetricsEvaluator:
 
     def _outputs(self, rows: Sequence[SampleResult], warnings: Sequence[str]) -> dict[str, Any]:
         results = {metric.name: self._column(metric, rows) for metric in self.metrics}
-        first = results[self.metrics[0].name] if self.metrics else {"score": math.nan, "individual_scores": []}
+        first: dict[str, Any] = next(iter(results.values()), {"score": math.nan, "individual_scores": []})
         every = [result for row in rows for result in row.results.values()]
         used = sum((result.usage for result in every), Usage())
         meta = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
+
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.sample import CaptureNotes, Context, Sample
 
@@ -47,7 +48,9 @@ def samples(
     groups = [group for group in (answers, single, batch) if any(value is not None for value in group)]
     if len(groups) > 1:
         names = "; ".join(", ".join(_filled(group)) for group in groups)
-        raise SettingError(f"give one group of inputs, got {names}: answers alone, or query/documents/replies, or lists")
+        raise SettingError(
+            f"give one group of inputs, got {names}: answers alone, or query/documents/replies, or lists"
+        )
     if isinstance(reference, (list, tuple)) and batch in groups:
         raise SettingError("with lists give ground_truth_answers, not reference")
     if answers in groups:

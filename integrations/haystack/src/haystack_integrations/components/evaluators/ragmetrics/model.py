@@ -16,6 +16,7 @@ from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack_integrations.tracing.ragmetrics.recorder import silent
+
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
 from ragmetrics_core.model import errors
@@ -107,7 +108,8 @@ class HaystackModel(ChatModel):
         arguments: dict[str, Any] = {"messages": [_message(one.role, one.content) for one in request.messages]}
         if self._takes_settings and (settings := self._settings(request)):
             arguments["generation_kwargs"] = settings
-        (outcome,) = await asyncio.gather(self._started(arguments), return_exceptions=True)
+        outcomes: tuple[Any] = await asyncio.gather(self._started(arguments), return_exceptions=True)
+        outcome = outcomes[0]
         if isinstance(outcome, Exception):
             raise self._translated(outcome) from outcome
         if isinstance(outcome, BaseException):

@@ -7,10 +7,10 @@ from typing import Any
 
 from haystack import Pipeline
 from haystack.core.errors import PipelineMaxComponentRuns, PipelineRuntimeError
-from tqdm import tqdm
-
 from haystack_integrations.components.evaluators.ragmetrics.capturing import Place, capture
 from haystack_integrations.tracing.ragmetrics.nodes import Run
+from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
+
 from ragmetrics_core.engine.evaluation import JudgeLike, Metrics, evaluate
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.sample import CaptureNotes, Sample

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from haystack_integrations.components.evaluators.ragmetrics.capturing import Place
+from haystack_integrations.tracing.ragmetrics.installing import attach, detach, displaced
 from haystack_integrations.tracing.ragmetrics.nodes import Run
-from haystack_integrations.tracing.ragmetrics.recorder import attach, detach, displaced
 from haystack_integrations.tracing.ragmetrics.samples import Where, samples_from
+
 from ragmetrics_core.capturing import BackgroundEvaluator
 from ragmetrics_core.engine.evaluation import JudgeLike, Metrics
 from ragmetrics_core.model.results import SampleResult
@@ -20,9 +21,9 @@ class Watcher(BackgroundEvaluator[Run]):
 
     _attached = False
 
-    def start(self) -> Watcher:
+    def start(self) -> Self:
         """Begin to take runs."""
-        attach(self, everywhere=True)
+        attach(self, process=True)
         self._attached = True
         return self
 
@@ -44,7 +45,7 @@ class Watcher(BackgroundEvaluator[Run]):
             detach(self)
         return super().stop(timeout)
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
