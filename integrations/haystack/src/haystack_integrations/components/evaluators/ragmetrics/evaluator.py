@@ -17,7 +17,8 @@ from haystack_integrations.components.evaluators.ragmetrics.stored_metrics impor
 from ragmetrics_core.engine.evaluation import JudgeLike, aevaluate, evaluate
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, SettingError
+from ragmetrics_core.model import errors
+from ragmetrics_core.model.errors import JudgeUnavailable, SettingError
 from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult, SampleResult
 from ragmetrics_core.model.sample import Sample
@@ -147,7 +148,7 @@ class RagMetricsEvaluator:
 
         Raises:
             SettingError: If inputs of several groups are given, or lists differ in length.
-            JudgeError: With ``raise_on_failure``, if a score could not be determined.
+            RagMetricsError: With ``raise_on_failure``, if a score could not be determined; the type says why.
         """
         samples, warnings = inputs.samples(
             inputs.Answers(answers),
@@ -235,7 +236,9 @@ class RagMetricsEvaluator:
         failed = [(index, result) for index, result in enumerate(found) if isinstance(result, Failed)]
         if failed and self.raise_on_failure:
             index, result = failed[0]
-            raise JudgeError(f"{metric.name} of answer {index}: {result.error.type}: {result.reason}")
+            kind = vars(errors).get(result.error.type)
+            typed = kind if isinstance(kind, type) and issubclass(kind, errors.RagMetricsError) else errors.JudgeError
+            raise typed(f"{metric.name} of answer {index}: {result.error.type}: {result.reason}")
         if failed:
             logger.warning(
                 "{metric} failed for {failed} of {total} answers; their scores are NaN",

@@ -38,7 +38,7 @@ def _made(one: object) -> Metric:
         raise SettingError("a metric is a name, a Metric, or {name or type, settings}, got " + type(one).__name__)
     settings = dict(one.get("settings") or {})
     if "name" in one:
-        return metric_named(str(one["name"]), **settings)
+        return type(metric_named(str(one["name"])))(**settings)  # a setting may be called name, too
     found = import_class_by_name(str(one["type"]))
     if not issubclass(found, Metric):
         raise SettingError(f"{one['type']} is no Metric")
