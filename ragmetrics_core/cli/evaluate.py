@@ -111,9 +111,10 @@ def _judge(options: argparse.Namespace) -> Judge | None:
 
 def _evaluate(this: Run, source: Source, tally: Tally, options: argparse.Namespace) -> None:
     """Judge every sample, bounded in memory; results are on disk as soon as they are known."""
+    samples = source.counted()
     writer = JsonlWriter(options.out, this.facts) if options.out else None
     with writer or nullcontext():
-        for result in stream(this, source, progress=False if options.quiet else None, columns={}):
+        for result in stream(this, samples, progress=False if options.quiet else None, columns={}):
             if writer is not None:
                 writer.write(result)
             tally.add(result)

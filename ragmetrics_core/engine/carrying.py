@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
-from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, MetricCrashed
+from ragmetrics_core.model.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed
 from ragmetrics_core.model.questions import Answer, Batch, NotAnswered, Question, Usage
 from ragmetrics_core.model.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.model.sample import Sample
@@ -25,11 +25,13 @@ class Seat:
         judge: The session.
         answered: Number of questions it has answered.
         unavailable: Why it answers none; None as long as it does.
+        unreachable: The last failure to reach its endpoint at all.
     """
 
     judge: Judge
     answered: int = 0
     unavailable: JudgeUnavailable | None = None
+    unreachable: ConnectionFailed | None = None
 
 
 async def carry_out(metric: Metric, sample: Sample, seat: Seat) -> Outcome:
@@ -102,6 +104,8 @@ async def _answer(seat: Seat, question: Question[object]) -> Answer[object]:
     answer = await seat.judge.answer(question)
     if not isinstance(answer.reply, NotAnswered):
         seat.answered += 1
+    elif isinstance(answer.reply.error, ConnectionFailed):
+        seat.unreachable = answer.reply.error
     return answer
 
 
