@@ -161,7 +161,8 @@ def test_no_metric_applies(rows: Callable[..., str], capsys: pytest.CaptureFixtu
     said = fails(capsys, ["evaluate", rows({"frage": "Wer?", "antwort": "Anna."})])
     assert "no metric applies to rows.jsonl (context_utilization: no question; context_adherence: no contexts" in said
     assert "columns that were not recognised: frage, antwort; name them with --question-column" in said
-    assert fails(capsys, ["evaluate", rows()]) == "ragmetrics: rows.jsonl has no rows"
+    for options in ([], ["--dry-run"]):
+        assert fails(capsys, ["evaluate", rows(), *options]) == "ragmetrics: rows.jsonl has no rows"
     assert fails(capsys, ["evaluate", rows("{", "3")]) == "ragmetrics: rows.jsonl: none of its 2 rows is a sample"
     assert "(context_recall: no reference)" in fails(capsys, ["evaluate", rows(GOOD), "--metrics", "recall"])
 

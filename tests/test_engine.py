@@ -148,8 +148,10 @@ def test_a_wrong_key_ends_the_run_with_one_sentence():
         ContextAdherence().score(contexts=["c"], answer="a", judge=Unavailable())
 
 
-def test_an_endpoint_that_cannot_be_reached_ends_the_run():
-    judge = ScriptedJudge({Adherent: ConnectionFailed("nobody listens at http://127.0.0.1:1")})
+@pytest.mark.parametrize("polls", [False, True])
+def test_an_endpoint_that_cannot_be_reached_ends_the_run(polls):
+    error = ConnectionFailed("nobody listens at http://127.0.0.1:1")
+    judge = ScriptedJudge({Adherent: Polls(5, (), (error,) * 5) if polls else error})
     with pytest.raises(JudgeUnavailable, match="nobody listens"):
         evaluate(ROWS, "adherence", judge=judge, progress=False)
     assert len(judge.asked) < len(ROWS)
