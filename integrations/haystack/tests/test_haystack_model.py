@@ -25,19 +25,19 @@ REQUEST = ChatRequest((Message("system", "s"), Message("user", "u")), temperatur
 def openai_model(
     loopback_server: Callable[..., LoopbackServer],
 ) -> Iterator[Callable[..., tuple[HaystackModel, LoopbackServer]]]:
-    made: list[OpenAIChatGenerator] = []
+    made: list[HaystackModel] = []
 
     def make(judge_async: bool = False, **settings: Any) -> tuple[HaystackModel, LoopbackServer]:
         server = loopback_server(**settings)
         generator = OpenAIChatGenerator(
             api_key=Secret.from_token("sk-secret"), model="judge", api_base_url=server.base_url, max_retries=0
         )
-        made.append(generator)
-        return HaystackModel(generator, judge_async=judge_async), server
+        made.append(HaystackModel(generator, judge_async=judge_async))
+        return made[-1], server
 
     yield make
-    for generator in made:
-        generator.close()
+    for model in made:
+        model.close()
 
 
 def complete(model: HaystackModel, request: ChatRequest = REQUEST) -> Any:

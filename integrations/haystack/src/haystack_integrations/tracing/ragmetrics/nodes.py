@@ -151,7 +151,7 @@ class Node:
         type: Class of the component.
         parent: The span around it.
         opened: When it began, as a position in the run.
-        tags: The span's tags, as Haystack set them.
+        tags: Class and sockets of the component, as Haystack describes them.
         closed: When it ended; 0 while it goes on.
         input: Values of its input sockets.
         output: Values of its output sockets; None if it ended without.

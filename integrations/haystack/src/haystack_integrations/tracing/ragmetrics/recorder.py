@@ -48,6 +48,11 @@ _OUTPUTS = frozenset(
     }
     | {"haystack.pipeline.output_data"}
 )
+KEPT_TAGS = (
+    "haystack.component.fully_qualified_type",
+    "haystack.component.input_spec",
+    "haystack.component.output_spec",
+)
 _FRAMES = 40
 
 
@@ -91,6 +96,7 @@ class TeeSpan(Span):
         self.run = run
         self.node = node
         self.outer = outer
+        self.result: Any = None  # Haystack 3.0 fills the dict that it gave as a tag
         self.problems = run.problems
 
     def __getattr__(self, name: str) -> Any:
@@ -134,6 +140,7 @@ class TeeSpan(Span):
     @guarded
     def failed(self, error: BaseException) -> None:
         """The block of code under the span was left with an error."""
+        self.result = None
         if self.node is not self.run.root:
             return
         if isinstance(error, Exception) and not isinstance(error, BreakpointException):
@@ -145,6 +152,9 @@ class TeeSpan(Span):
     def closed(self) -> None:
         """The span ended."""
         self.node.closed = self.run.tick()
+        if self.node.output is None and self.result is not None:
+            self.node.output = copied(self.result)
+        self.result = None
 
 
 class Tee(Tracer):
@@ -213,11 +223,14 @@ class Tee(Tracer):
         else:
             return None
         name = tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
-        node = Node(operation, name, tags.get("haystack.component.type", ""), parent, run.tick(), tags)
+        node = Node(operation, name, tags.get("haystack.component.type", ""), parent, run.tick(), {})
+        node.tags = {key: tags[key] for key in KEPT_TAGS if key in tags}
         if operation == PIPELINE:
             node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
         run.nodes.append(node)
-        return TeeSpan(inner, run, node, outer)
+        span = TeeSpan(inner, run, node, outer)
+        span.result = tags.get("haystack.pipeline.output_data")
+        return span
 
     def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
         """A new run for those who listen; or the one that a bare thread belongs to."""

@@ -78,8 +78,8 @@ class RagMetricsEvaluator:
         self.progress_bar = progress_bar
         self.concurrency = concurrency
         self.judge_async = judge_async
-        model = HaystackModel(chat_generator, judge_async=judge_async) if chat_generator is not None else None
-        self._judge: JudgeLike = LLMJudge(model) if model is not None else judge
+        self._model = HaystackModel(chat_generator, judge_async=judge_async) if chat_generator is not None else None
+        self._judge: JudgeLike = LLMJudge(self._model) if self._model is not None else judge
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize the component.
@@ -110,8 +110,8 @@ class RagMetricsEvaluator:
 
     def close(self) -> None:
         """Release what the generator holds."""
-        if self.chat_generator is not None and hasattr(self.chat_generator, "close"):
-            self.chat_generator.close()
+        if self._model is not None:
+            self._model.close()
 
     @component.output_types(
         results=dict[str, dict[str, Any]], score=float, individual_scores=list[float], meta=dict[str, Any]

@@ -17,12 +17,14 @@ from haystack.components.generators.chat.types import ChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack_integrations.tracing.ragmetrics.recorder import silent
 
+from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
 from ragmetrics_core.model import errors
 from ragmetrics_core.model.questions import Usage
 
 _THREADS = 64
+_CLOSE_SECONDS = 5.0
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
 # What a generator raised and ours; the first class that fits decides, then the HTTP status, if there is one.
 EXCEPTIONS: tuple[tuple[type[BaseException], type[errors.JudgeError]], ...] = (
@@ -115,6 +117,17 @@ class HaystackModel(ChatModel):
         if isinstance(outcome, BaseException):
             raise outcome
         return _reply(self.name, outcome)
+
+    def close(self) -> None:
+        """Release the threads and what the generator holds; an async client on the loop that it lives on."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+        if hasattr(self.chat_generator, "close"):
+            self.chat_generator.close()
+        if self._async and self._warm and hasattr(self.chat_generator, "close_async"):
+            submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
+        self._warm = False
 
     def _started(self, arguments: dict[str, Any]) -> asyncio.Future[Any]:
         loop, context = asyncio.get_running_loop(), silent()
