@@ -14,7 +14,8 @@ from haystack_integrations.components.evaluators.ragmetrics import inputs, store
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 from haystack_integrations.components.evaluators.ragmetrics.stored_metrics import MetricLike
 
-from ragmetrics_core.engine.evaluation import JudgeLike, aevaluate, evaluate
+from ragmetrics_core.engine.evaluation import aevaluate, evaluate
+from ragmetrics_core.engine.run import JudgeLike
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.model import errors

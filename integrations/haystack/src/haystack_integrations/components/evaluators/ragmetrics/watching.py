@@ -12,7 +12,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import Run
 from haystack_integrations.tracing.ragmetrics.samples import Where, samples_from
 
 from ragmetrics_core.capturing import BackgroundEvaluator
-from ragmetrics_core.engine.evaluation import JudgeLike, Metrics
+from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.model.results import SampleResult
 
 
