@@ -91,8 +91,9 @@ def run(options: argparse.Namespace) -> int:
     source = Source(options)
     judge = _judge(options)
     if options.dry_run:
-        show(estimate(source, metrics, judge).text())
-        return 0
+        found = estimate(source, metrics, judge)
+        show(found.text())
+        return 0 if found.samples else _say_idle(source)
     if options.report:
         check_page(options.report)
     this = Run(metrics, judge, options.concurrency, None)
@@ -126,9 +127,10 @@ def _evaluate(
     this: Run, source: Source, tally: Tally, kept: list[SampleResult] | None, options: argparse.Namespace
 ) -> None:
     """Judge every sample; results are on disk as soon as they are known, in memory only where ``kept`` is a list."""
+    samples = source.counted()
     writer = JsonlWriter(options.out, this.facts) if options.out else None
     with writer or nullcontext():
-        for result in stream(this, source, progress=False if options.quiet else None, columns={}):
+        for result in stream(this, samples, progress=False if options.quiet else None, columns={}):
             if writer is not None:
                 writer.write(result)
             tally.add(result)
@@ -177,10 +179,8 @@ def _exit_code(this: Run, summary: Summary, source: Source, decisions: Sequence[
     if this.interrupted:
         print("ragmetrics: interrupted; what was done is counted above", file=sys.stderr)
         return 130
-    if idle := source.idle():
-        for sentence in idle:
-            print(f"ragmetrics: {sentence}", file=sys.stderr)
-        return 2
+    if source.idle():
+        return _say_idle(source)
     if not any(metric.count for metric in summary.metrics):
         print("ragmetrics: nothing was scored", file=sys.stderr)
         return 1
@@ -188,6 +188,12 @@ def _exit_code(this: Run, summary: Summary, source: Source, decisions: Sequence[
     if "failed" in outcomes:
         return 1
     return {"exit3": 3, "pass": 0, "fail": 1}[undecided] if "undecided" in outcomes else 0
+
+
+def _say_idle(source: Source) -> int:
+    for sentence in source.idle():
+        print(f"ragmetrics: {sentence}", file=sys.stderr)
+    return 2
 
 
 def _metrics(options: argparse.Namespace) -> Sequence[Metric]:

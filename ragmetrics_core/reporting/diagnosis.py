@@ -55,7 +55,7 @@ RULES: dict[Code, Rule] = {
     ),
     "retrieval": Rule(
         "retrieval missed it",
-        "The chunks are on the matter, but less than half of the facts of the reference are in them.",
+        "Less than half of the facts of the reference are in the chunks.",
         "Retrieve more chunks, try hybrid search or query rewriting, and look at how documents are cut.",
     ),
     "ranking": Rule(
