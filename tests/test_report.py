@@ -96,7 +96,7 @@ def test_table_fits_and_is_plain() -> None:
     assert recall[-1] == "61/1/0"
     flat = " ".join(text.split())
     assert "judge bias not" in flat
-    assert "BCa bootstrap" in flat
+    assert "t with two scores added at 0 and two at 1" in flat
     assert "64 rows: 62 judged, 1 not judged, 1 bad." in flat
     assert "left out: undefined on every row" in flat
 

@@ -54,6 +54,11 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--audit", action="store_true", help="judge the chunks of 50 samples again in shuffled order, for the report"
     )
+    parser.add_argument(
+        *("--cluster",), metavar="KEY", default="auto",
+        help="samples that belong together, e.g. user.id in their metadata; none if each stands alone; by default "
+        "the conversation or source document, where there is one",
+    )  # fmt: skip
     parser.add_argument("--limit", type=_positive, metavar="N", help="read at most N rows of each file")
     parser.add_argument("--concurrency", type=_positive, default=32, metavar="N", help="most model calls in flight")
     parser.add_argument("--strict", action="store_true", help="stop at the first row that is no sample")
@@ -97,7 +102,8 @@ def run(options: argparse.Namespace) -> int:
     if options.report:
         check_page(options.report)
     this = Run(metrics, judge, options.concurrency, None)
-    tally = Tally([metric.name for metric in metrics])
+    cluster = None if options.cluster == "none" else options.cluster
+    tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
     try:
         _evaluate(this, source, tally, kept, options)
@@ -107,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         this.interrupted = True
     summary = tally.summary()
     if options.report:
-        report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report)
+        report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
     decisions = [decide(gate, summary, on=options.gate) for gate in gates]
     if lines := _lines(this, summary, source, options, decisions):
         show("\n".join(lines))

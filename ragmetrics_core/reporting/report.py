@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.reporting.clusters import ClusterBy
+from ragmetrics_core.reporting.comparison import MARGIN, Comparison
 from ragmetrics_core.reporting.figures import box_plot, histogram
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report, write_report
 from ragmetrics_core.reporting.methods import paragraphs
@@ -63,13 +65,16 @@ class Report:
         """What all results cost together; the cost is None if any part of it is unknown."""
         return total_usage(self._results)
 
-    def summary(self, thresholds: RiskThresholds | None = None) -> Summary:
+    def summary(self, thresholds: RiskThresholds | None = None, *, cluster: ClusterBy = "auto") -> Summary:
         """The run in numbers, with the signs of high risk.
 
         Args:
             thresholds: When a number counts as a sign; None for the defaults.
+            cluster: Which samples belong together: a name or dotted path in a sample's metadata, a callable that
+                gets the sample, or None. ``"auto"`` takes the conversation or source document where the metadata
+                name one.
         """
-        return summarise(self._results, self.metrics, thresholds=thresholds or RiskThresholds())
+        return summarise(self._results, self.metrics, thresholds=thresholds or RiskThresholds(), cluster=cluster)
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``.
@@ -122,11 +127,12 @@ class Report:
         """
         return data_frame(self._results, self.metrics)
 
-    def to_html(self, path: str | Path) -> None:
+    def to_html(self, path: str | Path, *, cluster: ClusterBy = "auto") -> None:
         """Write the report as one HTML page that opens offline; texts of the samples are in it.
 
         Args:
             path: The file to write; an existing one is replaced. Texts over 20 kB are cut with a note.
+            cluster: Which samples belong together, as in ``summary``.
 
         Raises:
             MissingDependency: If Jinja2 or matplotlib is not installed.
@@ -134,7 +140,7 @@ class Report:
         """
         from ragmetrics_core.reporting.page.render import write_page  # only where a page is written
 
-        write_page(path, self._results, self.summary(), self._run)
+        write_page(path, self._results, self.summary(cluster=cluster), self._run)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the table of ``to_pandas`` as Parquet.
@@ -165,6 +171,36 @@ class Report:
     def methods(self) -> str:
         """The methods paragraph: what was measured, how, by which judge, with references."""
         return "\n\n".join(paragraphs(self.summary(), self._run))
+
+    def compare(
+        self,
+        other: Report,
+        *,
+        metrics: Sequence[str] | None = None,
+        cluster: ClusterBy = "auto",
+        slices: ClusterBy = None,
+        margin: float = MARGIN,
+        anyway: bool = False,
+    ) -> Comparison:
+        """Compare another run over the same samples with this one; see ``compare.compare``.
+
+        Args:
+            other: The run in question; differences are ``other`` − ``self``.
+            metrics: Names of metrics; None for all that both runs have.
+            cluster: Which samples belong together, as in ``summary``.
+            slices: What splits the samples into slices that are tested, too.
+            margin: Differences up to this do not matter.
+            anyway: Compare runs that were not measured in the same way.
+
+        Raises:
+            InputError: If no sample is in both runs, or the runs are not comparable.
+            SettingError: If a metric is not in both runs.
+        """
+        from ragmetrics_core.reporting.compare import compare  # only where runs are compared
+
+        return compare(
+            self, other, metrics=metrics, cluster=cluster, slices=slices, margin=margin, anyway=anyway
+        )  # fmt: skip
 
     def _scored(self, metric: str) -> list[float]:
         return [value for value in self.scores(metric) if value is not None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ragmetrics_core.reporting.clusters import FEWEST
+
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.summary import MetricSummary, RiskThresholds, Summary
 
@@ -45,6 +47,8 @@ def _count_signs(numbers: MetricSummary, thresholds: RiskThresholds) -> list[str
         signs.append(f"nothing scored: {undefined} undefined, {failed} failed, {numbers.not_judged} not judged.")
     elif numbers.count < thresholds.count:
         signs.append(f"too few samples to say: {numbers.count} scored, {thresholds.count} wanted.")
+    if numbers.clusters is not None and numbers.clusters < FEWEST:
+        signs.append(f"few clusters: {numbers.clusters}, under {FEWEST}; the interval is a rough guide.")
     if abstained := numbers.undefined.get("abstained", 0):
         signs.append(
             f"abstaining answers: {abstained} of {outcomes}; they stand outside the mean, "

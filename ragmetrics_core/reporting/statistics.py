@@ -17,7 +17,7 @@ from statistics import median as _median
 from ragmetrics_core.model.errors import InputError, SettingError
 from ragmetrics_core.model.intervals import wilson
 
-_BCA_SAMPLES = 50
+_BCA_SAMPLES = 300
 _BCA_DIFFERENT = 10
 _RESAMPLES = 2000
 _RESAMPLED_UP_TO = 1000
@@ -62,7 +62,7 @@ def sd(values: Sequence[float]) -> float | None:
 def mean_interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Interval | None:
     """Confidence interval for the mean score of this judge on samples like these.
 
-    Scores that are all 0 or 1: Wilson. Otherwise, from 50 scores of which at least 10 differ from the
+    Scores that are all 0 or 1: Wilson. Otherwise, from 300 scores of which at least 10 differ from the
     commonest, the BCa bootstrap (resampled 2000 times up to 1000 scores, in closed form above). Else the t
     interval after adding two scores of 0 and two of 1, cut to [0, 1]. Equal scores never give zero width.
 
@@ -81,7 +81,7 @@ def mean_interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0
     Source:
         Wilson (1927), JASA 22(158); Efron (1987), JASA 82(397); adding two scores at each end after
         Agresti & Coull (1998), The American Statistician 52(2). The choice between them was simulated,
-        see ``benchmarks/intervals.py``.
+        see ``benchmarks/statistics.py``: with 50 to 200 scores whose mean is .9 or more BCa covers .52 to .95.
 
     Example:
         >>> mean_interval([1, 1, 0, 1]).method

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
 from typing import Annotated
 
@@ -15,6 +15,7 @@ from ragmetrics_core.model.evidence import Share, UtilizationEvidence
 from ragmetrics_core.model.frozen import Frozen
 from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import Failed, MetricResult, SampleResult, Undefined
+from ragmetrics_core.reporting.clusters import ClusterBy, cluster_interval, key_of
 from ragmetrics_core.reporting.risks import metric_signs, run_signs
 from ragmetrics_core.reporting.statistics import Interval, mean, mean_interval, median, sd
 
@@ -61,6 +62,8 @@ class MetricSummary(Frozen):
         failed: Rows on which no score could be determined, by type of error.
         not_judged: Rows that are samples but have no result of this metric.
         usage: What its results cost.
+        clusters: Number of clusters, where samples belong together; None where each stands alone.
+        design_effect: How many times the variance of the mean grows by clustering.
         useful_share: Context Utilization only: share of the scored samples with any useful chunk.
         mean_if_useful: Context Utilization only: mean score among those.
         signs: Signs of high risk, one sentence each.
@@ -78,6 +81,8 @@ class MetricSummary(Frozen):
     failed: dict[str, int] = Field(default_factory=dict)
     not_judged: int = 0
     usage: Usage = Field(default_factory=Usage)
+    clusters: int | None = None
+    design_effect: float | None = None
     useful_share: float | None = None
     mean_if_useful: float | None = None
     signs: tuple[str, ...] = ()
@@ -125,7 +130,11 @@ class Summary(Frozen):
 
 
 def summarise(
-    results: Iterable[SampleResult], metrics: Sequence[str], *, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS
+    results: Iterable[SampleResult],
+    metrics: Sequence[str],
+    *,
+    thresholds: RiskThresholds = _DEFAULT_THRESHOLDS,
+    cluster: ClusterBy = "auto",
 ) -> Summary:
     """Summarise results metric by metric and name the signs of high risk.
 
@@ -133,6 +142,7 @@ def summarise(
         results: Results of a run, in any order.
         metrics: Names of the metrics, in the order to show them; one without any result stays, with count 0.
         thresholds: When a number counts as a sign of high risk.
+        cluster: Which samples belong together, see ``clusters.ClusterBy``.
 
     Returns:
         The summary.
@@ -149,20 +159,23 @@ def summarise(
         >>> summary["context_recall"].signs[0]
         'context_recall: low mean: 0.250, under 0.7.'
     """
-    tally = Tally(metrics)
+    tally = Tally(metrics, cluster=cluster)
     for result in results:
         tally.add(result)
     return tally.summary(thresholds)
 
 
 class Tally:
-    """A summary that grows row by row; it keeps eight bytes per score, not the results.
+    """A summary that grows row by row; it keeps sixteen bytes per score, not the results.
 
     Args:
         metrics: Names of the metrics, in the order to show them.
+        cluster: Which samples belong together.
     """
 
-    def __init__(self, metrics: Sequence[str]) -> None:
+    def __init__(self, metrics: Sequence[str], *, cluster: ClusterBy = "auto") -> None:
+        self._cluster = cluster
+        self._keys: dict[Hashable, int] = {}
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
 
@@ -176,8 +189,10 @@ class Tally:
         self._rows["judged" if result.results else "not_judged"] += 1
         self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
         self._rows["application_errors"] += sample.error is not None
+        key = key_of(sample, self._cluster)
+        number = -1 if key is None else self._keys.setdefault(key, len(self._keys))
         for name, metric in self._metrics.items():
-            metric.add(result.results.get(name))
+            metric.add(result.results.get(name), number)
 
     def summary(self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS) -> Summary:
         """Everything counted so far, with the signs of high risk."""
@@ -196,13 +211,14 @@ class _MetricTally:
     def __init__(self) -> None:
         self.usage = Usage()
         self._values = array("d")
+        self._keys = array("q")  # number of each score's cluster, negative without one
         self._useful = array("d")  # scores of samples with any useful chunk
         self._told = 0  # samples whose evidence tells whether any chunk is useful
         self._undefined: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
         self._not_judged = 0
 
-    def add(self, result: MetricResult | None) -> None:
+    def add(self, result: MetricResult | None, cluster: int) -> None:
         """Count one sample's result of this metric; None if there is none."""
         if result is None:
             self._not_judged += 1
@@ -214,6 +230,7 @@ class _MetricTally:
             self._failed[result.error.type] += 1
         else:
             self._values.append(result.value)
+            self._keys.append(cluster)
             useful = _any_useful(result.evidence) if isinstance(result.evidence, UtilizationEvidence) else None
             self._told += useful is not None
             if useful:
@@ -222,6 +239,8 @@ class _MetricTally:
     def summary(self, name: str, thresholds: RiskThresholds) -> MetricSummary:
         """The metric's numbers with its signs of high risk."""
         values = self._values
+        named = [key for key in self._keys if key >= 0]
+        clustered = cluster_interval(values, self._keys) if len(set(named)) < len(named) else None
         numbers = MetricSummary(
             metric=name,
             count=len(values),
@@ -230,7 +249,9 @@ class _MetricTally:
             sd=sd(values),
             min=min(values, default=None),
             max=max(values, default=None),
-            interval=mean_interval(values),
+            interval=clustered.interval if clustered else mean_interval(values),
+            clusters=clustered.clusters if clustered else None,
+            design_effect=clustered.design_effect if clustered else None,
             undefined=_counts(self._undefined),
             failed=_counts(self._failed),
             not_judged=self._not_judged,

@@ -56,6 +56,12 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     methods = dict.fromkeys(numbers.interval.method for numbers in summary.metrics if numbers.interval)
     lines = [f"Intervals: {summary.caption}. Method: {'; '.join(methods)}."] if methods else []
     lines += [
+        f"{numbers.metric}: {numbers.clusters} clusters"
+        + ("." if numbers.design_effect is None else f", design effect {numbers.design_effect:.2f}.")
+        for numbers in summary.metrics
+        if numbers.clusters is not None
+    ]
+    lines += [
         f"{numbers.metric}: any useful chunk in {numbers.useful_share:.0%} of the samples; "
         f"mean among those {_number(numbers.mean_if_useful, 3)}."
         for numbers in summary.metrics

@@ -1,0 +1,215 @@
+"""Comparing two runs: what is found, what is refused, what stays undecided; on the command line, too."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import Report, Sample, SampleResult, Scored, Undefined
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.model.errors import InputError, SettingError
+from ragmetrics_core.model.evidence import AccuracyEvidence, Cell
+from ragmetrics_core.model.questions import Mode, Usage
+from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult
+from ragmetrics_core.model.sample import Fact
+from ragmetrics_core.reporting.run_facts import RunFacts
+
+SIGNATURE = "m|v1|polls:5|T:1.0|prompt:3fa2|judge:gpt"
+
+
+def outcome(value: float | str | None, **more: Any) -> MetricResult | None:
+    settings = {"metric": "m", "reason": "because", "signature": SIGNATURE, **more}
+    if value is None:
+        return None
+    if value == "failed":
+        return Failed(error=ErrorInfo(type="RateLimited", message="slow"), **settings)
+    if isinstance(value, str):
+        return Undefined(code="abstained", **settings)
+    return Scored(value=value, **settings)
+
+
+def run_of(*values: float | str | None, ids: bool = True, **more: Any) -> Report:
+    rows = []
+    for index, value in enumerate(values):
+        metadata = {"topic": "ab"[index % 2], "conversation_id": index // 2} if more.get("grouped") else {}
+        sample = Sample(id=f"s{index}" if ids else None, question=f"q{index}", answer=f"a {value}", metadata=metadata)
+        result = outcome(value, **{k: v for k, v in more.items() if k != "grouped"})
+        rows.append(SampleResult(index=index, sample=sample, results={} if result is None else {"m": result}))
+    return Report(rows, RunFacts(metrics={"m": "m|v1"}))
+
+
+def test_by_hand() -> None:
+    first = run_of(0.2, 0.4, 0.6, "failed", "abstained", 0.5)
+    second = run_of(0.4, 0.4, 1.0, 0.5, 0.5, None)
+    change = first.compare(second)["m"]
+    assert change.outcomes == {"scored/scored": 3, "failed/scored": 1, "undefined/scored": 1, "scored/not judged": 1}
+    assert change.difference == pytest.approx(0.2)  # (.2 + 0 + .4) / 3
+    # with the failure: worst for the second 1 → .5, best 0 → .5; (.2 + 0 + .4 ∓ .5) / 4
+    assert change.bounds == pytest.approx((0.025, 0.275))
+    assert (change.p, change.exact, change.pairs) == (0.5, True, 3)  # two changed: half of the four patterns
+    assert (change.abstained, change.failed) == (1.0, 1.0)  # one discordant pair each
+    assert change.verdict == "undecided"
+
+
+def test_a_planted_difference_is_found_and_none_where_there_is_none() -> None:
+    draw = random.Random(5)
+    before = [draw.choice([0.2, 0.4, 0.6, 0.8]) for _ in range(200)]
+    noise = [draw.choice([-0.2, 0.0, 0.0, 0.2]) for _ in range(200)]
+    after = [value + change for value, change in zip(before, noise, strict=True)]
+    same = run_of(*before).compare(run_of(*after), margin=0.05)
+    assert same["m"].verdict == "same"
+    assert same.regression() == {"m": "passed"}
+    worse = [max(0.0, value - 0.1) for value in after]
+    found = run_of(*before).compare(run_of(*worse))
+    assert found["m"].verdict == "worse"
+    assert found.regression() == {"m": "failed"}
+    assert found["m"].p == 1 / 10_000
+    back = run_of(*worse).compare(run_of(*before))
+    assert back["m"].verdict == "better"
+    assert back["m"].difference == pytest.approx(-(found["m"].difference or 0))
+
+
+def test_failures_that_could_turn_the_sign_leave_it_undecided() -> None:
+    first = run_of(*[0.5] * 40)
+    second = run_of(*[0.6] * 30, *["failed"] * 10)
+    change = first.compare(second)["m"]
+    assert change.p is not None
+    assert change.p < 0.001
+    assert change.bounds == pytest.approx((-0.05, 0.2))  # (3 − 5) / 40 and (3 + 5) / 40
+    assert change.verdict == "undecided"
+    assert change.failed == pytest.approx(2 / 2**10)
+    assert first.compare(second).regression() == {"m": "undecided"}
+
+
+def test_slices_clusters_and_holm() -> None:
+    first, second = run_of(*[0.2] * 40, grouped=True), run_of(*[0.4] * 40, grouped=True)
+    found = first.compare(second, slices="topic")
+    assert [change.name for change in found.changes] == ["m", "m [a]", "m [b]"]
+    whole, part = found["m"], found["m [a]"]
+    assert (whole.pairs, whole.clusters, part.pairs) == (40, 20, 20)
+    assert whole.p_holm == pytest.approx(3 * (whole.p or 0))  # the smallest of three
+    assert first.compare(second, cluster=None)["m"].clusters == 40
+    with pytest.raises(SettingError, match=r"it has: m, m \[a\], m \[b\]"):
+        found["other"]
+
+
+def test_matching_by_question_and_by_id() -> None:
+    first, second = run_of(0.1, 0.2, 0.3, ids=False), run_of(0.1, 0.2, ids=False)
+    found = first.compare(second)
+    assert (found.matched, found.first_only, found.second_only, found.matched_by) == (2, 1, 0, "question")
+    again = Report([*run_of(0.1).results, SampleResult(index=1, sample=Sample(question="q0"), results={})])
+    assert again.compare(run_of(0.1)).matched == 1  # one id is missing: by question, in order
+    with pytest.raises(InputError, match="no sample in common"):
+        first.compare(Report([SampleResult(index=0, sample=Sample(question="else"), results=first.results[0].results)]))
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (SIGNATURE.replace("polls:5", "polls:3"), "polls 5 against 3"),
+        (SIGNATURE.replace("v1", "v2"), "version v1 against v2"),
+        (SIGNATURE.replace("T:1.0", "T:0.0"), "temperature 1.0 against 0.0"),
+        (SIGNATURE.replace("3fa2", "beef"), "prompt version 3fa2 against beef"),
+        (SIGNATURE.replace("gpt", "claude"), "judge gpt against claude"),
+        (SIGNATURE + "|early_stop:yes", "early stop not set against yes"),
+        (SIGNATURE + "|k:3", "k not set against 3"),
+    ],
+)
+def test_settings_that_differ_are_refused_and_named(other: str, words: str) -> None:
+    first, second = run_of(0.1, 0.2), run_of(0.1, 0.2, signature=other)
+    with pytest.raises(InputError, match=f"not comparable: m: {words}"):
+        first.compare(second)
+    found = first.compare(second, anyway=True)
+    assert found.differing == (f"m: {words}",)
+    assert f"! not comparable: m: {words}" in found.table()
+
+
+def test_models_as_returned() -> None:
+    first, second = (run_of(0.1, usage=Usage(calls=1, models=(name,))) for name in ("gpt-a", "gpt-b"))
+    with pytest.raises(InputError, match="m: model gpt-a against gpt-b"):
+        first.compare(second)
+    assert first.compare(run_of(0.1)).differing == ()  # from the store: no model was called
+
+
+def accuracy(fact: str, mode: Mode) -> Report:
+    evidence = AccuracyEvidence(
+        facts=(Fact(text=fact),), facts_from="io", evaluated="contexts", context_ids=(None,),
+        cells=((Cell(probability=1.0, mode=mode),),),
+    )  # fmt: skip
+    return run_of(1.0, evidence=evidence)
+
+
+def test_facts_and_score_modes() -> None:
+    with pytest.raises(InputError, match="m: other facts in 1 of 1 samples"):
+        accuracy("one", "polls").compare(accuracy("another", "polls"))
+    with pytest.raises(InputError, match="m: score mode logprobs against polls"):
+        accuracy("one", "logprobs").compare(accuracy("one", "polls"))
+
+
+def test_nothing_to_compare() -> None:
+    with pytest.raises(InputError, match="no metric in common"):
+        run_of(0.1).compare(Report([SampleResult(index=0, sample=Sample(id="s0"))]))
+    with pytest.raises(SettingError, match="no other in both runs; both have: m"):
+        run_of(0.1).compare(run_of(0.1), metrics=["other"])
+    with pytest.raises(SettingError, match="between 0 and 1"):
+        run_of(0.1).compare(run_of(0.1), margin=2)
+    change = run_of("failed").compare(run_of(0.5))["m"]
+    assert (change.difference, change.p, change.verdict) == (None, None, "undecided")
+
+
+def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
+    found = run_of(0.5, 0.5, 0.9).compare(run_of(0.5, 1.0, 0.1))
+    assert [(one.first.index, round(one.difference, 6)) for one in found.most_changed] == [(2, -0.8), (1, 0.5)]
+    found.to_html(tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text("utf-8")
+    assert "<mark>0.9</mark>" in page
+    assert "<mark>0.1</mark>" in page
+    assert "a 0.9" not in found.table()
+
+
+def test_the_page_is_escaped(tmp_path: Path) -> None:
+    text = "<script>x</script>"
+    sides = [
+        Report([SampleResult(index=0, sample=Sample(id=text, question=text, answer=answer, contexts=[text]),
+                             results={text: Scored(metric=text, value=value, reason=text)})])
+        for value, answer in ((0.1, f"{text} one"), (0.9, f"{text} two"))
+    ]  # fmt: skip
+    sides[0].compare(sides[1]).to_html(tmp_path / "c.html")
+    assert "<script" not in (tmp_path / "c.html").read_text("utf-8")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_of(*[0.5] * 30).to_jsonl("a.jsonl")
+    run_of(*[0.3] * 30).to_jsonl("worse.jsonl")
+    run_of(*[0.5] * 30).to_jsonl("same.jsonl")
+    run_of(*[0.5] * 30, signature=SIGNATURE.replace("gpt", "other")).to_jsonl("other.jsonl")
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["worse.jsonl"], 0, "m: worse"),
+        (["worse.jsonl", "--fail-on-regression"], 1, "failed: m against a loss of 0.02"),
+        (["worse.jsonl", "--fail-on-regression", "--margin", "0.5"], 0, "passed: m against a loss of 0.5"),
+        (["same.jsonl", "--fail-on-regression"], 3, "undecided: m against a loss of 0.02"),  # 30 pairs are few
+        (["same.jsonl", "--fail-on-regression", "--undecided=pass"], 0, "undecided: m"),
+        (["same.jsonl", "--fail-on-regression", "--undecided=fail"], 1, "undecided: m"),
+        (["same.jsonl", "--margin", "0.2", "--report", "c.html"], 0, "Report: c.html"),
+        (["other.jsonl", "--anyway"], 0, "! not comparable: m: judge gpt against other"),
+    ],
+)
+def test_on_the_command_line(arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "a.jsonl", *arguments]) == code
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("files")
+def test_runs_that_differ_are_refused_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "a.jsonl", "other.jsonl"]) == 2
+    assert "judge gpt against other" in capsys.readouterr().err
