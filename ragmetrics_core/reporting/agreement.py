@@ -1,4 +1,4 @@
-"""Agreement of scores with labels: AUROC, balanced accuracy, mean error, and seeded bootstrap intervals."""
+"""Agreement of scores and verdicts with labels of people, and seeded bootstrap intervals for all of it."""
 
 from __future__ import annotations
 
@@ -50,6 +50,64 @@ def balanced_accuracy(pairs: Sequence[tuple[bool, bool]]) -> float | None:
     if not all(right.values()):
         return None
     return fmean(map(fmean, right.values()))
+
+
+def matthews(pairs: Sequence[tuple[bool, bool]]) -> float | None:
+    """Matthews' correlation of verdicts and labels; None if one side does not vary."""
+    return correlation([(float(verdict), float(label)) for verdict, label in pairs])
+
+
+def kappa(pairs: Sequence[tuple[bool, bool]]) -> float | None:
+    """Cohen's kappa: agreement beyond chance; None if both sides are constant and equal.
+
+    Source:
+        Cohen (1960), Educational and Psychological Measurement 20(1).
+    """
+    if not pairs:
+        return None
+    one, other = (fmean(side) for side in zip(*pairs, strict=True))
+    return _beyond(pairs, one * other + (1 - one) * (1 - other))
+
+
+def gwet(pairs: Sequence[tuple[bool, bool]]) -> float | None:
+    """Gwet's AC1: agreement beyond chance that a lopsided prevalence does not deflate; None without rows.
+
+    Source:
+        Gwet (2008), British Journal of Mathematical and Statistical Psychology 61(1).
+    """
+    if not pairs:
+        return None
+    share = fmean(float(value) for pair in pairs for value in pair)
+    return _beyond(pairs, 2 * share * (1 - share))
+
+
+def _beyond(pairs: Sequence[tuple[bool, bool]], chance: float) -> float | None:
+    agreed = fmean(verdict == label for verdict, label in pairs)
+    return (agreed - chance) / (1 - chance) if chance < 1 else None
+
+
+def brier(pairs: Sequence[tuple[float, bool]]) -> float | None:
+    """Mean squared difference of score and label, 0 is best; None without rows."""
+    return fmean((score - label) ** 2 for score, label in pairs) if pairs else None
+
+
+def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
+    """Krippendorff's alpha for nominal labels of several annotators; None if nothing varies.
+
+    Args:
+        rows: The labels of each unit; units with one label tell nothing.
+
+    Source:
+        Krippendorff (2011), Computing Krippendorff's alpha-reliability.
+    """
+    units = [row for row in rows if len(row) > 1]
+    values = [value for row in units for value in row]
+    count, ones = len(values), sum(values)
+    if not 0 < ones < count:
+        return None
+    observed = sum(2 * sum(row) * (len(row) - sum(row)) / (len(row) - 1) for row in units) / count
+    expected = 2 * ones * (count - ones) / (count * (count - 1))
+    return 1 - observed / expected
 
 
 def mean_error(pairs: Sequence[tuple[float, float]]) -> float | None:
@@ -114,7 +172,7 @@ def macro_bootstrap(
 def _resampled(
     rows: Sequence[Row], statistic: Callable[[Sequence[Row]], float | None], draws: int, seed: int
 ) -> list[float]:
-    generator = random.Random(seed)
+    generator = random.Random(seed)  # noqa: S311 - resampling is no cryptography
     values = (statistic(generator.choices(rows, k=len(rows))) for _ in range(draws if rows else 0))
     return [value for value in values if value is not None]
 

@@ -1,0 +1,94 @@
+"""``ragmetrics agreement``: how well a judge's scores agree with labels of people."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ragmetrics_core.cli.output import show
+from ragmetrics_core.metrics.registry import full_name
+from ragmetrics_core.model.errors import SettingError
+from ragmetrics_core.reporting.calibration import curve
+from ragmetrics_core.reporting.labels import (
+    Labelled,
+    Measured,
+    matched,
+    measure_all,
+    measures,
+    read_labels,
+    rival_measures,
+)
+from ragmetrics_core.reporting.report import Report
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser("agreement", help="measure a judge against labels of people", allow_abbrev=False)
+    parser.add_argument("results", type=Path, metavar="RESULTS.jsonl", help="results of a run; samples need ids")
+    parser.add_argument(
+        *("labels",), type=Path, metavar="LABELS.jsonl",
+        help='lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list, one per annotator',
+    )  # fmt: skip
+    parser.add_argument("--metric", help="name of the metric; by default the run's only one")
+    parser.add_argument("--label", default="label", metavar="PATH", help="where the label is, e.g. labels.adherent")
+    parser.add_argument(
+        *("--threshold",), type=float, default=0.5, metavar="T",
+        help="scores from T on are a yes (0.5); fix it on other data than these",
+    )  # fmt: skip
+    parser.add_argument("--against", type=Path, metavar="OTHER.jsonl", help="results of another judge, to compare")
+    parser.add_argument("--draws", type=int, default=500, metavar="N", help="bootstrap resamples (500)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and print."""
+    report = Report.from_jsonl(options.results)
+    rival = Report.from_jsonl(options.against) if options.against else None
+    metric = _metric(report, options.metric)
+    rows = matched(report, metric, read_labels(options.labels, column=options.label), rival)
+    found = measure_all(rows, measures(options.threshold), draws=options.draws)
+    lines = [
+        f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}: {len(rows)} labelled scores; 95 % "
+        f"intervals from {options.draws} resamples; verdicts from {options.threshold:g} on; nothing is pooled.",
+        *_table(found),
+        *_curve(rows),
+    ]
+    if rival is not None:
+        judges = ", ".join(rival.run.judges) or "the other judge"
+        lines += [f"Minus {judges}, on the same rows:"]
+        lines += _table(measure_all(rows, rival_measures(options.threshold), draws=options.draws))
+    show("\n".join(lines))
+    return 0
+
+
+def _metric(report: Report, name: str | None) -> str:
+    if name is not None:
+        return name if name in report.metrics else full_name(name)
+    if len(report.metrics) != 1:
+        raise SettingError(f"--metric says which to measure: {', '.join(report.metrics) or 'the report has none'}")
+    return report.metrics[0]
+
+
+def _table(found: Sequence[Measured]) -> list[str]:
+    """One line per source and measure; the mean only where there are several sources."""
+    several = len({one.source for one in found}) > 2
+    lines = []
+    for one in found:
+        if one.value is None or (one.source is None and not several):
+            continue
+        place = "mean over sources" if one.source is None else one.source
+        bounds = f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else ""
+        lines.append(f"  {one.measure:18} {place:20} n={one.count:<5} {one.value:.3f}{bounds}")
+    return lines
+
+
+def _curve(rows: Sequence[Labelled]) -> list[str]:
+    """The calibration curve of each source."""
+    lines = []
+    for source in dict.fromkeys(row.label.source for row in rows):
+        lines.append(f"Calibration, {source}: mean score → share of yes [Wilson 95 %]")
+        own = [(row.score, row.label.yes) for row in rows if row.label.source == source]
+        lines += [f"  {b.score:.3f} → {b.share:.3f} [{b.low:.3f}, {b.high:.3f}]  n={b.count}" for b in curve(own)]
+    return lines
