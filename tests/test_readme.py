@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -59,3 +60,32 @@ def test_the_two_commands_and_what_ci_runs() -> None:
     if not workflow.is_file():
         pytest.skip("a checkout without its CI script")
     assert "uv run pytest" in workflow.read_text().splitlines()
+
+
+REPORTED = [
+    text
+    for page in (ROOT / "docs" / "report.md", ROOT / "docs" / "statistics.md")
+    for text in commands(page)
+    if text.startswith("ragmetrics ")
+]
+
+
+@pytest.mark.parametrize("text", REPORTED)
+def test_commands_of_reports_and_statistics_run(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+    rows = [
+        {"id": f"s{n}", "query": f"Who lit lamp {n}?", "contexts": ["Fog.", f"Anna lit lamp {n}."],
+         "response": f"Anna lit lamp {n}." if n % 2 else "Somebody else.", "topic": "ab"[n % 2],
+         "conversation_id": n // 3, "user": {"id": n // 2}}
+        for n in range(12)
+    ]  # fmt: skip
+    Path("answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for name in ("before.jsonl", "after.jsonl", "results.jsonl", "other.jsonl"):
+        assert command.main(["evaluate", "answers.jsonl", "--quiet", "--out", name]) == 0
+    labels = [{"id": f"s{n}", "label": n % 2, "labels": {"adherent": n % 2}} for n in range(12)]
+    Path("labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
+    code = command.main(shlex.split(text)[1:])
+    assert code == (3 if "--fail-on-regression" in text else 0)  # twelve pairs are too few to rule a loss out
+    written = [shlex.split(text)[place + 1] for place, part in enumerate(shlex.split(text)) if part == "--report"]
+    assert all(Path(name).read_text("utf-8").startswith("<!DOCTYPE html>") for name in written)

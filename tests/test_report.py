@@ -335,3 +335,53 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         Report.from_jsonl(tmp_path / "none.jsonl")
     with pytest.raises(InputError, match="cannot be written"):
         Report([]).to_jsonl(tmp_path / "none" / "r.jsonl")
+
+
+# Figures, Parquet, methods ------------------------------------------------------------------------------
+
+
+def test_figures() -> None:
+    report = Report([a_row(index, value) for index, value in enumerate((0.0, 0.05, 0.3, 0.9999, 1.0))])
+    (axes,) = report.plot_histogram("context_recall").axes
+    assert [bar.get_height() for bar in axes.patches] == [2, 0, 0, 1, 0, 0, 0, 0, 0, 2]  # type: ignore[attr-defined]
+    assert axes.get_xlabel() == "context_recall"
+    (axes,) = report.plot_box().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["context_recall"]
+    with pytest.raises(SettingError, match="it has: context_recall"):
+        report.plot_histogram("other")
+    assert Report([]).plot_box().axes
+    named = Report([SampleResult(index=0, sample=Sample(), results={"$x^": Scored(metric="m", value=1, reason="")})])
+    assert named.plot_histogram("$x^").axes[0].get_xlabel() == "$x^"
+    named.plot_histogram("$x^").canvas.draw()
+
+
+def test_figures_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependency, match=r"ragmetrics-core\[report\]"):
+        Report([]).plot_box()
+
+
+def test_to_parquet(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    full_report().to_parquet(tmp_path / "r.parquet")
+    frame = pd.read_parquet(tmp_path / "r.parquet")
+    assert frame["context_recall"].tolist()[0] == 0.5
+    assert list(frame.columns) == list(full_report().to_pandas().columns)
+    with pytest.raises(InputError, match="cannot be written"):
+        full_report().to_parquet(tmp_path / "none" / "r.parquet")
+
+
+def test_methods() -> None:
+    run = RUN.model_copy(update={"metrics": {"context_adherence": "context_adherence|v1|polls:5|T:1.0"}})
+    text = Report([a_row(0, 0.25), a_row(1, 0.5), a_row(2, 1.0)], run).methods()
+    for words in (
+        "3 samples were evaluated with ragmetrics 0.1.0; the judge was lexical (returned as gpt).",
+        "ChainPoll, Friel & Sanyal 2023), 5 polls at most",
+        "Context Recall is a rating from 0 to 1",
+        "t with two scores added at 0 and two at 1",
+        "Signatures: context_adherence|v1|polls:5|T:1.0.",
+        "arXiv:2310.18344",
+        "Agresti, A. & Coull",
+    ):
+        assert words in text, words
+    assert SECRET not in text

@@ -170,3 +170,26 @@ def test_caption_and_frozen() -> None:
     )
     with pytest.raises(ValidationError):
         RiskThresholds.model_validate({"mean": 2})
+
+
+def test_clusters_of_a_conversation() -> None:
+    rows = [
+        SampleResult(
+            index=index,
+            sample=Sample(question="q", contexts=["c"], answer="a", metadata={"conversation_id": index // 4}),
+            results={"m": Scored(metric="m", reason="", value=0.2 + 0.6 * (index // 4 % 2))},
+        )
+        for index in range(48)
+    ]
+    numbers = summarise(rows, ["m"])["m"]
+    assert numbers.clusters == 12
+    # Scores are equal within each conversation of four: 12 clusters of size 4 give the variance of 12 scores,
+    # .09 · 12/11 / 12, against .09 · 48/47 / 48.
+    assert numbers.design_effect == pytest.approx((0.09 / 11) / (0.09 / 47))
+    assert numbers.signs[-1] == "m: few clusters: 12, under 20; the interval is a rough guide."
+    alone = summarise(rows, ["m"], cluster=None)["m"]
+    assert alone.clusters is None
+    assert numbers.interval is not None
+    assert alone.interval is not None
+    assert numbers.interval.high - numbers.interval.low > alone.interval.high - alone.interval.low
+    assert summarise(rows, ["m"], cluster=lambda sample: id(sample))["m"].clusters is None  # nothing belongs together

@@ -185,6 +185,7 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[index] + (position - index) * (ordered[index + 1] - ordered[index])
 
 
+@lru_cache(maxsize=1024)
 def t_quantile(share: float, freedom: int) -> float:
     """Quantile of Student's t distribution.
 

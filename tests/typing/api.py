@@ -43,6 +43,7 @@ from ragmetrics_core import (
     iter_results,
     metric_named,
 )
+from ragmetrics_core.testing.assertions import assert_score
 
 R = TypeVar("R")
 
@@ -75,6 +76,11 @@ def many(samples: list[Sample]) -> Report:
     scores: list[float | None] = list(report.scores("retrieval_accuracy"))
     print(low, scores, report.table(), report.run.judges)
     report.to_jsonl("out.jsonl")
+    report.to_html("out.html", cluster="user.id")
+    comparison = report.compare(report, slices=lambda sample: sample.id, margin=0.05)
+    verdict: str = comparison["retrieval_accuracy"].verdict
+    print(verdict, comparison.table(), report.methods(), report.plot_box(), report.plot_histogram("m"))
+    assert_score(report, at_least=0.8, undecided="fail")
     return Report.from_jsonl("out.jsonl")
 
 

@@ -1,0 +1,49 @@
+"""The benchmark of the statistics in small: bounds kept, a planted difference found, a broken bound noticed."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "simulated_statistics.py"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[ModuleType]:
+    if not SCRIPT.is_file():
+        pytest.skip("a checkout without its benchmarks")
+    spec = importlib.util.spec_from_file_location("simulated_statistics", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # data classes look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_intervals_keep_their_bound(bench: ModuleType) -> None:
+    found = [*bench.means(60, counts=(20, 50)), *bench.clustered(60, counts=(10,))]
+    assert len(found) == 4 * 4 * 2 + 6
+    assert [str(one) for one in found if not one.kept] == []
+
+
+def test_paired_differences_and_false_alarms(bench: ModuleType) -> None:
+    found = [*bench.paired(60, counts=(20,)), *bench.clustered_test(60)]
+    assert [str(one) for one in found if not one.kept] == []
+    assert sum("false alarms" in one.name for one in found) == 5
+
+
+def test_a_planted_difference_is_found(bench: ModuleType) -> None:
+    assert [str(one) for one in bench.planted(60) if not one.kept] == []
+
+
+def test_a_broken_bound_is_noticed(bench: ModuleType) -> None:
+    assert not bench.Measured("coverage", 0.81, 0.92, 300).kept
+    assert not bench.Measured("false alarms", 0.12, 0.05, 300, at_least=False).kept
+    assert "BROKEN" in str(bench.Measured("coverage", 0.81, 0.92, 300))
