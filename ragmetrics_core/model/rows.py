@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ragmetrics_core.model.errors import RowError, SettingError
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.sample import Context, Fact, Sample, Turn
 
 Column = str | Callable[[Mapping[str, Any]], Any]
 
@@ -234,6 +234,8 @@ def _first(item: Any, keys: tuple[str, ...]) -> Any:
 def _context(item: Any, field: str) -> Any:
     """A context from a text or from the usual shapes of documents, nodes and passages."""
     item = _structured(item) if not isinstance(item, str) else item
+    if isinstance(item, Context):
+        return item
     if not isinstance(item, Mapping):
         if isinstance(item, str):
             return {"text": item}
@@ -256,7 +258,7 @@ def _context(item: Any, field: str) -> Any:
 def _fact(item: Any) -> Any:
     if isinstance(item, Mapping):
         return {key: item[key] for key in ("text", "weight", "vital") if item.get(key) is not None}
-    return {"text": item}
+    return item if isinstance(item, Fact) else {"text": item}
 
 
 def _history(value: Any) -> Any:
@@ -265,6 +267,8 @@ def _history(value: Any) -> Any:
     return [
         {"role": str(turn.get("role") or turn.get("speaker") or "user"), "content": _first(turn, ("content", "text"))}
         if isinstance(turn, Mapping)
+        else turn
+        if isinstance(turn, Turn)
         else {"role": speakers[number % 2], "content": turn}
         for number, turn in enumerate(turns)
     ]
