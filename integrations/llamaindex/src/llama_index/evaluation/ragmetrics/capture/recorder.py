@@ -26,17 +26,11 @@ from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
 from llama_index.core.evaluation.base import BaseEvaluator
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers.base import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import BaseTool, ToolOutput
 from llama_index.core.workflow import Workflow
-from llama_index_instrumentation.span import active_span_id
-from llama_index_instrumentation.span.base import BaseSpan
-from llama_index_instrumentation.span_handlers import BaseSpanHandler
-from pydantic import PrivateAttr
-
 from llama_index.evaluation.ragmetrics.capture.run import (
     ENTRIES,
     MOST_SPANS,
@@ -53,6 +47,12 @@ from llama_index.evaluation.ragmetrics.capture.run import (
     streamed,
     turns_of,
 )
+from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.span import active_span_id
+from llama_index_instrumentation.span.base import BaseSpan
+from llama_index_instrumentation.span_handlers import BaseSpanHandler
+from pydantic import PrivateAttr
+
 from ragmetrics_core.capturing import Problems, guarded
 
 _METHODS: tuple[tuple[type, Kind, frozenset[str]], ...] = (
@@ -191,7 +191,7 @@ class Recorder:
         for live in found:
             self._hand_over(live)
 
-    def _wanted(self, parent_id: str | None, known: bool) -> tuple[Scope, ...]:
+    def _wanted(self, parent_id: str | None, *, known: bool) -> tuple[Scope, ...]:
         """The scopes that a run belongs to which begins here."""
         own = _scopes.get()
         outermost = known or parent_id is None
@@ -216,22 +216,12 @@ class Recorder:
         elif place is not None and place.live is not None:
             self._step(id_, kind, bound, instance, place)
         else:
-            self._begin(id_, kind, bound, instance, parent_id, known=place is not None)
+            scopes = self._wanted(parent_id, known=place is not None)
+            if scopes:
+                self._begin(id_, kind, bound, scopes)
 
-    def _begin(
-        self,
-        id_: str,
-        kind: Kind | None,
-        bound: inspect.BoundArguments,
-        instance: object,
-        parent_id: str | None,
-        *,
-        known: bool,
-    ) -> None:
+    def _begin(self, id_: str, kind: Kind | None, bound: inspect.BoundArguments, scopes: tuple[Scope, ...]) -> None:
         """A span outside of all runs: a run of its own, or something around runs to come."""
-        scopes = self._wanted(parent_id, known)
-        if not scopes:
-            return
         if _paused.get() or (kind in _ROOTS and judging()):
             self._places[id_] = _IGNORED
         elif kind == "post" or kind in _ROOTS:
@@ -271,10 +261,11 @@ class Recorder:
         if live is None:
             return
         if kind is None:
-            model = isinstance(instance, BaseLLM)
-            if model and not at.in_model and at.step is not None and at.step.kind != "post":
-                self._note_model(live, instance)
-            self._places[id_] = _Place(live, at.step, at.in_model or model)
+            if isinstance(instance, BaseLLM):
+                if not at.in_model and at.step is not None and at.step.kind != "post":
+                    self._note_model(live, instance)
+                at = _Place(live, at.step, in_model=True)
+            self._places[id_] = at
         elif kind == "query" and judging():
             self._places[id_] = _IGNORED
         elif len(live.run.spans) >= MOST_SPANS:
@@ -336,7 +327,7 @@ class Recorder:
     @guarded
     def _note_model(self, live: _Live, model: BaseLLM) -> None:
         name = model.metadata.model_name
-        live.run.model = None if name == "unknown" else name
+        live.run.model = None if name == "unknown" else name  # the framework's word for no name
 
     @guarded
     def exit(self, id_: str, instance: object, result: object) -> None:
@@ -620,4 +611,3 @@ def _failed(step: Span, error: BaseException | None) -> None:
 
 def _delta(chunk: Any) -> str:
     return chunk.delta or ""
-

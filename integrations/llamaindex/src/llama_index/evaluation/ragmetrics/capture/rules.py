@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from llama_index.evaluation.ragmetrics.capture.run import ENTRIES, Node, Run, Span
+from llama_index.evaluation.ragmetrics.capture.run import ENTRIES, Kind, Node, Run, Span
 
 _QUESTION_FIELDS = ("query", "question", "input", "message")
+# Inside of which other steps a step's nodes are not yet the last word.
+_INNER: dict[Kind, tuple[Kind, ...]] = {
+    "retrieve": ("retrieve", "tool"),
+    "post": ("retrieve", "post", "tool"),
+    "tool": ("tool",),
+}
 _SYNTHETIC_STARTS = ("Sub question:", "\nQuestion:")
 
 
-def of_kind(run: Run, *kinds: str) -> list[Span]:
+def of_kind(run: Run, *kinds: Kind) -> list[Span]:
     """Steps of these kinds, in the order in which they began."""
     return [span for span in run.spans if span.kind in kinds]
 
@@ -91,10 +97,9 @@ def _from_steps(run: Run) -> tuple[Node, ...]:
 
 def _is_output(span: Span) -> bool:
     """True for steps whose returned nodes may be what the generator saw."""
-    inner = {"retrieve": ("retrieve", "tool"), "post": ("retrieve", "post", "tool"), "tool": ()}.get(span.kind)
-    if inner is None or span.given is None:
+    if span.given is None or span.kind not in _INNER:
         return False
-    around = span.around(inner)
+    around = span.around(_INNER[span.kind])
     return around is None or (around.kind == "tool" and around.given is None)
 
 
@@ -158,8 +163,7 @@ def split_textless(nodes: Sequence[Node]) -> tuple[tuple[Node, ...], tuple[Node,
     return texts, textless
 
 
-def _split(nodes: Sequence[Node], second: object) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    assert callable(second)  # noqa: S101
+def _split(nodes: Sequence[Node], second: Callable[[Node], bool]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     return tuple(node for node in nodes if not second(node)), tuple(node for node in nodes if second(node))
 
 

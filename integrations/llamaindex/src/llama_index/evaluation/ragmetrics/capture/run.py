@@ -17,6 +17,7 @@ from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.workflow import Event, StopEvent
+
 from ragmetrics_core import Turn
 
 Kind = Literal["query", "chat", "workflow", "retrieve", "post", "synth", "write", "tool"]

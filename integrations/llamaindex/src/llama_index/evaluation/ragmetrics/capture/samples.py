@@ -8,7 +8,6 @@ from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.base.response.schema import PydanticResponse, Response
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.workflow import StopEvent
-
 from llama_index.evaluation.ragmetrics.capture import rules
 from llama_index.evaluation.ragmetrics.capture.run import (
     Node,
@@ -20,6 +19,7 @@ from llama_index.evaluation.ragmetrics.capture.run import (
     streamed,
     tool_sources_of,
 )
+
 from ragmetrics_core import CaptureNotes, Context, Sample, SettingError
 from ragmetrics_core.capturing import Overrides
 
@@ -67,7 +67,7 @@ def samples_from(
             f"samples_from needs a run or a response of a query engine, chat engine, agent or workflow, got "
             f"{type(result_of(source)).__name__}"
         )
-    given = {"question": query, "reference": reference}
+    given: dict[str, object] = {"question": query, "reference": reference}
     update = {name: value for name, value in given.items() if value is not None}
     return [_with(sample, update) if update else sample]
 

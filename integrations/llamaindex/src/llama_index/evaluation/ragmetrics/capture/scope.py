@@ -11,6 +11,7 @@ from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER, Scope, 
 from llama_index.evaluation.ragmetrics.capture.run import Run
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
+
 from ragmetrics_core import Report, Sample
 from ragmetrics_core.capturing import Captured, Given, Overrides
 
