@@ -26,7 +26,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 
-class Broken(Exception):
+class Broken(ValueError):
     """What breaks in a test."""
 
 
@@ -156,7 +156,9 @@ class HashedWords(BaseEmbedding):
 class FixedRetriever(BaseRetriever):
     """Returns the same nodes for every question, or those that a function gives."""
 
-    def __init__(self, nodes: list[NodeWithScore] | Callable[[str], list[NodeWithScore]], *, fails: bool = False) -> None:
+    def __init__(
+        self, nodes: list[NodeWithScore] | Callable[[str], list[NodeWithScore]], *, fails: bool = False
+    ) -> None:
         self._nodes = nodes
         self._fails = fails
         super().__init__()

@@ -7,12 +7,12 @@ import pytest
 from llama_index.core import get_response_synthesizer
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.evaluation.ragmetrics import capture
+from llama_index.evaluation.ragmetrics.evaluators import native
+
 from ragmetrics_core import MetricResult, Sample
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GoldenTurn
-
-from llama_index.evaluation.ragmetrics import capture
-from llama_index.evaluation.ragmetrics.evaluators import native
 
 
 class TestContract(AdapterContract):

@@ -97,7 +97,7 @@ def _of_run(run: Run) -> Sample:
             warnings=rules.warnings(run, nodes, found),
             intermediate=contexts_of(written) + partial,
             other=contexts_of(other),
-            complete=run.complete,
+            complete=run.complete and not root.interrupted,
         ),
     )
 
