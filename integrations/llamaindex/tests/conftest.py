@@ -26,8 +26,12 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 
-class Broken(ValueError):
+class Broken(Exception):
     """What breaks in a test."""
+
+
+class BrokenStore(ValueError):
+    """What breaks where the framework goes on after a ``ValueError``."""
 
 
 class ScriptedLLM(CustomLLM):
@@ -165,7 +169,7 @@ class FixedRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         if self._fails:
-            raise Broken("the store is down")
+            raise BrokenStore("the store is down")
         return self._nodes(query_bundle.query_str) if callable(self._nodes) else list(self._nodes)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -6,8 +6,8 @@ Example:
     >>> report = captured.evaluate(["context_adherence"])  # doctest: +SKIP
 """
 
+from llama_index.evaluation.ragmetrics.capture.captured import capture as capture
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from as samples_from
-from llama_index.evaluation.ragmetrics.capture.scope import capture as capture
 from llama_index.evaluation.ragmetrics.datasets import evaluate_query_engine as evaluate_query_engine
 from llama_index.evaluation.ragmetrics.datasets import load_rag_dataset as load_rag_dataset
 from llama_index.evaluation.ragmetrics.evaluators import ContextAdherenceEvaluator as ContextAdherenceEvaluator

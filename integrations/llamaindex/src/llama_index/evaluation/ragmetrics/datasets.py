@@ -11,7 +11,7 @@ from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
-from llama_index.evaluation.ragmetrics.capture.scope import capture
+from llama_index.evaluation.ragmetrics.capture.captured import capture
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
 from ragmetrics_core import InputError, Report, Sample, evaluate

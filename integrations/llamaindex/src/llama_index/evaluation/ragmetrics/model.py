@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb,
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
-from llama_index.evaluation.ragmetrics.capture.recorder import pause_for_good
+from llama_index.evaluation.ragmetrics.capture.scopes import pause_for_good
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Judge, TokenAlternatives, Usage

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER, Scope, pause_for_good
+from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
 from llama_index.evaluation.ragmetrics.capture.run import Run
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from
+from llama_index.evaluation.ragmetrics.capture.scopes import Scope, pause_for_good
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
 from ragmetrics_core import Sample, SampleResult

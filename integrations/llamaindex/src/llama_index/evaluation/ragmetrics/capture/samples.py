@@ -9,9 +9,8 @@ from llama_index.core.base.response.schema import PydanticResponse, Response
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.workflow import StopEvent
 from llama_index.evaluation.ragmetrics.capture import rules
-from llama_index.evaluation.ragmetrics.capture.run import (
-    Node,
-    Run,
+from llama_index.evaluation.ragmetrics.capture.run import Node, Run
+from llama_index.evaluation.ragmetrics.capture.snapshot import (
     Streamed,
     answer_of,
     result_of,

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER, Scope, scoped
+from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
 from llama_index.evaluation.ragmetrics.capture.run import Run
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from
+from llama_index.evaluation.ragmetrics.capture.scopes import Scope, entered
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
 from ragmetrics_core import Report, Sample
@@ -79,5 +80,9 @@ def capture(
     given = Given(question=question, reference=reference, id=id, metadata=dict(metadata or {}))
     captured = CapturedRuns(partial(samples_from, overrides=overrides), given=given, max_samples=max_samples)
     captured.scope = Scope(captured, threads=threads, data=overrides != Overrides())
-    with scoped(captured.scope):
-        yield captured
+    RECORDER.open(captured.scope)
+    try:
+        with entered(captured.scope):
+            yield captured
+    finally:
+        RECORDER.close(captured.scope)
