@@ -51,6 +51,9 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from
+from pydantic import BaseModel
+
+from ragmetrics_core import Sample
 
 QUESTION = "What is the capital of France?"
 ANSWER = "The answer."
