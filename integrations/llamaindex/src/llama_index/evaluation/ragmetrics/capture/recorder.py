@@ -10,7 +10,7 @@ import inspect
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from threading import RLock
 from time import monotonic
@@ -18,6 +18,7 @@ from typing import Any
 
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install
 from llama_index.evaluation.ragmetrics.capture.kinds import ROOTS, judging, kind_of
 from llama_index.evaluation.ragmetrics.capture.run import MOST_SPANS, Kind, Run, Span
 from llama_index.evaluation.ragmetrics.capture.scopes import Scope, Scopes, SharedProblems, is_paused
@@ -30,10 +31,6 @@ from llama_index.evaluation.ragmetrics.capture.snapshot import (
     streamed,
 )
 from llama_index.evaluation.ragmetrics.capture.streams import observe
-from llama_index_instrumentation import get_dispatcher
-from llama_index_instrumentation.span.base import BaseSpan
-from llama_index_instrumentation.span_handlers import BaseSpanHandler
-from pydantic import PrivateAttr
 
 from ragmetrics_core.capturing import guarded
 
@@ -48,16 +45,12 @@ class Live:
     Args:
         run: What is kept of it.
         scopes: Who gets it.
-        waiting: Identity of the streamed chat response that is not yet written.
-        written: Steps that wrote streamed chat responses, by the response's identity.
         ended: True once over.
         since: When it ended, on the monotonic clock.
     """
 
     run: Run
     scopes: tuple[Scope, ...]
-    waiting: int | None = None
-    written: dict[int, Span] = field(default_factory=dict)
     ended: bool = False
     since: float = 0.0
 
@@ -93,16 +86,15 @@ class Recorder:
         self._places: dict[str, _Place] = {}
         self._pending: deque[Live] = deque()
         self._lock = RLock()
-        self._hooks = _Hooks(self)
+        self._written: dict[int, Span] = {}
+        self._waiting: dict[int, Live] = {}
+        self._spans, self._events = Spans(self), Events(self)
 
     def open(self, scope: Scope) -> None:
         """Hand runs to a scope from now on."""
         self.scopes.add(scope)
-        root = get_dispatcher()
         with self._lock:
-            # Handlers compare equal by value, so ours is looked for by identity; others may have removed it.
-            if not any(handler is self._hooks for handler in root.span_handlers):
-                root.add_span_handler(self._hooks)
+            install(self._spans, self._events)
 
     def close(self, scope: Scope) -> None:
         """Begin no further runs for a scope; those that go on still reach it."""
@@ -127,6 +119,8 @@ class Recorder:
         kind = kind_of(type(instance), id_)
         if around is _IGNORED:
             self._places[id_] = _IGNORED
+        elif kind == "write":  # it may run in a thread that knows nothing of its chat
+            self._places[id_] = _Place(None, Span(kind, id_))
         elif around is not None and around.live is not None:
             self._places[id_] = self._inside(id_, kind, bound.arguments, instance, around)
         else:
@@ -193,12 +187,12 @@ class Recorder:
     def exit(self, id_: str, instance: object, result: object) -> None:
         """A span ended with a result."""
         step, live = self._left(id_)
-        if step is None or live is None:
+        if step is None:
             return
         self._returned(step, instance, result)
         if step.kind == "write":
-            self._written(live, step, instance)
-        elif step is live.run.root:
+            self._wrote(step, instance)
+        elif live is not None and step is live.run.root:
             self._outputs(live, result)
             self._finish(live, result)
 
@@ -206,23 +200,30 @@ class Recorder:
     def drop(self, id_: str, instance: object, error: BaseException | None) -> None:
         """A span ended with an exception."""
         step, live = self._left(id_)
-        if step is None or live is None:
+        if step is None:
             return
         copy_error(step, error)
         if step.kind == "write":
-            self._written(live, step, instance)
-        elif step is live.run.root:
+            self._wrote(step, instance)
+        elif live is not None and step is live.run.root:
             self._end(live)
+
+    @guarded
+    def hear(self, id_: str | None, delta: str) -> None:
+        """A piece of a streamed chat answer was written."""
+        place = None if id_ is None else self._places.get(id_)
+        if place is not None and place.step is not None and place.step.id == id_:
+            place.step.heard.append(delta)
 
     def _left(self, id_: str) -> tuple[Span | None, Live | None]:
         """The step that a span is, if it is one; steps keep their place until their run ends."""
         place = self._places.get(id_)
         if place is None:
             return None, None
-        if place.step is None or place.step.id != id_:
+        step = place.step if place.step is not None and place.step.id == id_ else None
+        if step is None or step.kind == "write":
             self._places.pop(id_, None)
-            return None, None
-        return place.step, place.live
+        return step, place.live
 
     # Copies are guarded one by one: what cannot be copied is missing, and the run is still recorded.
 
@@ -257,26 +258,42 @@ class Recorder:
         if response is None or live.run.root.answer is not None:
             self._end(live)
         elif isinstance(response, StreamingAgentChatResponse) and response.is_writing_to_memory:
+            key = id(response)
             with self._lock:
-                live.waiting = id(response)
-                step = live.written.get(live.waiting)
-            weakref.finalize(response, self._streamed, live, "", GeneratorExit()).atexit = False
+                step = self._written.pop(key, None)
+                if step is None:
+                    self._waiting[key] = live
+                    weakref.finalize(response, self._forgotten, key).atexit = False
             if step is not None:
                 self._answered(live, step)
         else:
             observe(response, partial(self._streamed, live))
 
-    def _written(self, live: Live, step: Span, instance: object) -> None:
-        """A streamed chat answer was written; its chat may not have returned yet."""
+    def _wrote(self, step: Span, instance: object) -> None:
+        """A streamed chat answer was written; its chat may not have returned yet, or not be a run of its own."""
+        key = id(instance)
         with self._lock:
-            live.written[id(instance)] = step
-            waited = live.waiting == id(instance)
-        if waited:
+            live = self._waiting.pop(key, None)
+            if live is None:
+                self._written[key] = step
+                weakref.finalize(instance, self._forgotten, key).atexit = False
+        if live is not None:
             self._answered(live, step)
+
+    @guarded
+    def _forgotten(self, key: int) -> None:
+        """A streamed chat response is gone: what was not written by now never will be."""
+        with self._lock:
+            self._written.pop(key, None)
+            live = self._waiting.pop(key, None)
+        if live is not None:
+            self._streamed(live, "", GeneratorExit())
 
     def _answered(self, live: Live, written: Span) -> None:
         root = live.run.root
         root.answer, root.error, root.interrupted = written.answer, written.error, written.interrupted
+        if written.error is not None:
+            live.run.partial, live.run.complete = "".join(written.heard) or None, False
         self._end(live)
 
     @guarded
@@ -331,64 +348,6 @@ def covering(step: Span, pending: list[Live]) -> list[Live]:
         if not wanted:
             return found
     return []
-
-
-class _Hooks(BaseSpanHandler[BaseSpan]):
-    """The span handler that the framework calls."""
-
-    _recorder: Recorder = PrivateAttr()
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name of the handler."""
-        return "RagMetricsSpanHandler"
-
-    def span_enter(
-        self,
-        id_: str,
-        bound_args: inspect.BoundArguments,
-        instance: Any | None = None,
-        parent_id: str | None = None,
-        tags: dict[str, Any] | None = None,  # noqa: ARG002  # the framework's signature
-        **_: Any,
-    ) -> None:
-        """A span began."""
-        self._recorder.enter(id_, bound_args, instance, parent_id)
-
-    def span_exit(
-        self,
-        id_: str,
-        bound_args: inspect.BoundArguments,  # noqa: ARG002  # the framework's signature
-        instance: Any | None = None,
-        result: Any | None = None,
-        **_: Any,
-    ) -> None:
-        """A span ended with a result."""
-        self._recorder.exit(id_, instance, result)
-
-    def span_drop(
-        self,
-        id_: str,
-        bound_args: inspect.BoundArguments,  # noqa: ARG002  # the framework's signature
-        instance: Any | None = None,
-        err: BaseException | None = None,
-        **_: Any,
-    ) -> None:
-        """A span ended with an exception."""
-        self._recorder.drop(id_, instance, err)
-
-    def new_span(self, *_: Any, **__: Any) -> None:
-        """The framework's own bookkeeping is not used."""
-
-    def prepare_to_exit_span(self, *_: Any, **__: Any) -> None:
-        """The framework's own bookkeeping is not used."""
-
-    def prepare_to_drop_span(self, *_: Any, **__: Any) -> None:
-        """The framework's own bookkeeping is not used."""
 
 
 RECORDER = Recorder()

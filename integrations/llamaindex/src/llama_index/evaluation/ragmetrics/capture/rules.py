@@ -108,6 +108,8 @@ def _consumed(span: Span, later: Iterable[Span]) -> bool:
     ids = {node.id for node in span.given or ()}
     engine = span.around(ENTRIES)
     for step in later:
+        if span in step.path():
+            continue
         if step.kind == "post" and not step.within(("post",)) and _shares(ids, step.taken):
             return True
         if step.kind == "synth" and (_shares(ids, step.taken) or step.around(ENTRIES) is engine):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -47,6 +47,7 @@ class Span:
         taken: Nodes that it was given; None if it takes none.
         given: Nodes that it returned; None if it returned none, or has not returned.
         answer: What it answered.
+        heard: Pieces of a streamed chat answer while it is written.
         error: What it ended with, instead of returning.
         interrupted: True if it was cancelled, not failed.
     """
@@ -60,6 +61,7 @@ class Span:
     taken: tuple[Node, ...] | None = None
     given: tuple[Node, ...] | None = None
     answer: str | None = None
+    heard: list[str] = field(default_factory=list)
     error: str | None = None
     interrupted: bool = False
 
@@ -69,10 +71,14 @@ class Span:
 
     def around(self, kinds: Iterable[Kind]) -> Span | None:
         """The nearest step around this one that is of one of these kinds."""
+        return next((step for step in self.path() if step.kind in kinds), None)
+
+    def path(self) -> Iterator[Span]:
+        """The steps around this one, from the nearest outwards."""
         step = self.parent
-        while step is not None and step.kind not in kinds:
+        while step is not None:
+            yield step
             step = step.parent
-        return step
 
 
 @dataclass(slots=True, repr=False, eq=False)

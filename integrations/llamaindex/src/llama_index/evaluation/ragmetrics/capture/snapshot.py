@@ -55,7 +55,8 @@ def copy_result(step: Span, instance: object, result: object) -> None:
         listed = isinstance(output, list) and all(isinstance(item, NodeWithScore) for item in output)
         step.given = nodes_of(output) if listed else None
     elif step.kind == "write":
-        step.answer = instance.response if isinstance(instance, StreamingAgentChatResponse) else None
+        written = isinstance(instance, StreamingAgentChatResponse) and instance.response
+        step.answer = written or "".join(step.heard).strip()  # older cores leave the response to its reader
     else:
         step.answer, step.given = answer_of(result), sources_of(result)
 
@@ -140,7 +141,7 @@ def answer_of(result: object) -> str | None:
     if isinstance(found, (StreamingResponse, AsyncStreamingResponse)):
         return found.response_txt
     if isinstance(found, StreamingAgentChatResponse):
-        return found.response if found.is_done else None
+        return (found.response or None) if found.is_done else None
     if isinstance(found, AgentOutput):
         return found.response.content
     if isinstance(found, Mapping):
