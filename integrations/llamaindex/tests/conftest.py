@@ -200,3 +200,13 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(Settings, "_llm", ScriptedLLM())
     monkeypatch.setattr(Settings, "_embed_model", HashedWords())
     return Settings
+
+
+@pytest.fixture(autouse=True)
+def _loop() -> Any:
+    """A loop that is closed: the framework's sync calls would make one that never is."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()

@@ -151,8 +151,12 @@ def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
     parameters: type[BaseModel] = create_model(
         "Reply", __config__=ConfigDict(extra="allow", json_schema_extra=replaced)
     )
+
+    def reply(**fields: Any) -> dict[str, Any]:
+        return fields
+
     return FunctionTool.from_defaults(
-        fn=dict, name="reply", description="Give your reply through this function.", fn_schema=parameters
+        fn=reply, name="reply", description="Give your reply through this function.", fn_schema=parameters
     )
 
 

@@ -28,6 +28,7 @@ from llama_index.evaluation.ragmetrics.capture.snapshot import (
     copy_result,
     fields_of,
     plain,
+    result_of,
     streamed,
 )
 from llama_index.evaluation.ragmetrics.capture.streams import observe
@@ -243,8 +244,12 @@ class Recorder:
     @guarded
     def _outputs(self, live: Live, result: object) -> None:
         if live.wants_data:
-            given = plain(result)
-            live.run.outputs = {"result": given, **(given if isinstance(given, dict) else {})}
+            given = plain(result_of(result))
+            live.run.outputs = {
+                **plain(fields_of(result)),
+                "result": given,
+                **(given if isinstance(given, dict) else {}),
+            }
 
     @guarded
     def _model(self, live: Live, model: BaseLLM) -> None:

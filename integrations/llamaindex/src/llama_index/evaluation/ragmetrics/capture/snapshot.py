@@ -182,13 +182,12 @@ def plain(value: object, depth: int = 6) -> Any:
         return [plain(item, depth - 1) for item in value]
     if isinstance(value, Mapping):
         return {str(key): plain(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, Event):
-        kept = fields_of(value) | ({"result": value.result} if isinstance(value, StopEvent) else {})
-        return {name: plain(item, depth - 1) for name, item in kept.items()}
     if isinstance(value, (Response, PydanticResponse, AgentChatResponse, Streamed, AgentOutput)):
         return {
             "response": answer_of(value),
             "source_nodes": plain(getattr(value, "source_nodes", []), depth - 1),
             "metadata": plain(getattr(value, "metadata", None), depth - 1),
         }
+    if isinstance(value, Event):
+        return {name: plain(item, depth - 1) for name, item in fields_of(value).items()}
     return None
