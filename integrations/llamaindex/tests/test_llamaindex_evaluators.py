@@ -49,6 +49,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
     pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
     pytest.mark.filterwarnings("ignore:.*asyncio_module:DeprecationWarning"),
 ]
 

@@ -1,7 +1,6 @@
 """Every shape of application stands here once, with the sample that it must give."""
 
 import asyncio
-import gc
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -73,14 +72,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
     # Its chat memory never closes its database.
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _leave_no_memory_behind() -> Any:
-    """Let go of unclosed databases here, where the warning is expected, not in another test."""
-    yield
-    gc.collect()
 
 
 @dataclass

@@ -19,7 +19,7 @@ from ragmetrics_core.judging.lexical.sentences import split_sentences
 from ragmetrics_core.judging.lexical.text import content
 
 _DIMENSIONS = 512
-_START, _END = "<<<", ">>>"
+_RULE = "---------------------"  # around the contexts in the framework's prompts
 
 
 class WordEmbedding(BaseEmbedding):
@@ -53,9 +53,9 @@ class QuotingLLM(CustomLLM):
     def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
         """Quote."""
         del formatted
-        contexts, _, rest = prompt.partition("Query: ")
-        contexts = contexts.partition("---------------------")[2].partition("---------------------")[0]
-        wanted = set(content(rest.partition("\n")[0]))
+        before, found, after = prompt.partition("Query: ")
+        contexts = before.split(_RULE)[1] if found and _RULE in before else ""
+        wanted = set(content(after.partition("\n")[0]))
         sentences = [sentence for part in contexts.split("\n\n") for sentence in split_sentences(part)]
         best = max(sentences, key=lambda sentence: len(wanted & set(content(sentence))), default="I don't know.")
         return CompletionResponse(text=best.strip())
@@ -73,7 +73,7 @@ def engine() -> RetrieverQueryEngine:
     index = VectorStoreIndex(nodes, embed_model=WordEmbedding())
     return RetrieverQueryEngine(
         index.as_retriever(similarity_top_k=4),
-        response_synthesizer=get_response_synthesizer(llm=QuotingLLM(), response_mode="compact"),
+        response_synthesizer=get_response_synthesizer(llm=QuotingLLM()),
         node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.05)],
     )
 
