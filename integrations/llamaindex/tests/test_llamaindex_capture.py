@@ -199,6 +199,7 @@ def test_nothing_stays_behind(echo: RetrieverQueryEngine, kit: ModuleType) -> No
     assert not RECORDER._pending
     assert not RECORDER._waiting
     assert not RECORDER._written
+    assert not RECORDER._writing
     assert not RECORDER.scopes.open
     echo.query("after")
     assert len(captured.samples) == 3
@@ -292,6 +293,37 @@ def test_decorated_functions_and_parts_that_began_before(echo: RetrieverQueryEng
         many()
     assert [sample.question for sample in captured.samples] == ["first", "second"]
     assert [sample.question for sample in inside()] == ["inside"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_capture_within_a_run_that_others_follow(kit: ModuleType, streaming: bool) -> None:
+    inner_samples: list[Sample] = []
+    inner = RetrieverQueryEngine(
+        kit.FixedRetriever([kit.node("a", "a", 0.5)]),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM(), streaming=streaming),
+    )
+
+    class Outer(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            with capture(id="inner") as captured:
+                response = await inner.aquery("inner question")
+                said = str(response) if not streaming else "".join([t async for t in response.async_response_gen()])
+            inner_samples.extend(captured.samples)
+            return StopEvent(result=f"outer: {said}")
+
+    async def run() -> None:
+        await Outer().run(query="outer question")
+
+    watching = watch([], keep=True)
+    with capture(id="outer") as captured:
+        asyncio.run(run())
+    assert watching.stop(timeout=10)
+    assert [(s.id, s.question, s.answer) for s in inner_samples] == [("inner", "inner question", "The answer.")]
+    for (sample,) in (captured.samples, watching.samples):
+        assert (sample.question, sample.answer) == ("outer question", "outer: The answer.")
+        assert [context.id for context in sample.contexts] == ["a"]
+    assert not RECORDER._places
 
 
 def test_a_watch_that_begins_within_a_run(echo: RetrieverQueryEngine, kit: ModuleType) -> None:

@@ -658,6 +658,19 @@ def _(kit: Kit) -> None:
     asyncio.run(_run_agent(AgentWorkflow.from_tools_or_functions([kit.tool()], llm=llm)))
 
 
+@row("AgentWorkflow that hands over", Expected(answer="The agent's answer.", standalone="capital"))
+def _(kit: Kit) -> None:
+    first = FunctionAgent(
+        name="first",
+        description="first",
+        llm=kit.parts.ToolLLM(calls=[("handoff", {"to_agent": "second", "reason": "knows"})]),
+        can_handoff_to=["second"],
+    )
+    calls = [("", {}), ("store", {"input": "capital"})]  # the handoff is a tool's message already
+    second = FunctionAgent(name="second", description="second", tools=[kit.tool()], llm=kit.parts.ToolLLM(calls=calls))
+    asyncio.run(_run_agent(AgentWorkflow(agents=[first, second], root_agent="first")))
+
+
 async def _run_agent(agent: Any) -> None:
     output = await agent.run(user_msg=QUESTION)
     assert str(output) == "The agent's answer."
@@ -772,6 +785,13 @@ def _(kit: Kit) -> None:
     asyncio.run(run())
 
 
+@row("retriever and streaming synthesizer called separately", Expected(contexts=(PARIS,)))
+def _(kit: Kit) -> None:
+    nodes = kit.retriever().retrieve(QUESTION)
+    response = get_response_synthesizer(llm=kit.llm(), streaming=True).synthesize(QUESTION, nodes[:1])
+    assert str(response) == ANSWER
+
+
 @row("synthesizer alone", Expected(contexts=(PARIS, WINE), retrieved=None))
 def _(kit: Kit) -> None:
     get_response_synthesizer(llm=kit.llm()).synthesize(QUESTION, kit.nodes[:2])
@@ -826,6 +846,37 @@ def _(kit: Kit) -> None:
 @row("the stream is never read", Expected(answer=None, complete=False, warnings=1))
 def _(kit: Kit) -> None:
     kit.engine(streaming=True).query(QUESTION)
+
+
+@row(
+    "a streamed chat fails",
+    Expected(
+        answer=None, error="Broken: the stream broke", complete=False, intermediate=("The",), history=("Hello", "Hi")
+    ),
+)
+def _(kit: Kit) -> None:
+    engine = ContextChatEngine.from_defaults(retriever=kit.retriever(), llm=kit.llm(fails_after=1))
+
+    async def run() -> None:
+        response = await engine.astream_chat(QUESTION, chat_history=list(HISTORY))
+        with pytest.raises(kit.parts.Broken):
+            [token async for token in response.async_response_gen()]
+
+    asyncio.run(run())
+
+
+@row("a workflow fails", Expected(answer=None, error="BrokenStore: the store is down", contexts=(), retrieved=None))
+def _(kit: Kit) -> None:
+    class Failing(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            return StopEvent(result=kit.retriever(fails=True).retrieve(ev.get("query")))
+
+    async def run() -> None:
+        with pytest.raises(Exception, match="the store is down"):
+            await Failing().run(query=QUESTION)
+
+    asyncio.run(run())
 
 
 @row("a task is cancelled", Expected(answer=None, error="CancelledError", complete=False))

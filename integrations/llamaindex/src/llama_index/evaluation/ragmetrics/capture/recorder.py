@@ -7,6 +7,7 @@ run of its own, and a synthesizer joins what was retrieved for it before. Nothin
 from __future__ import annotations
 
 import inspect
+import os
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -61,12 +62,15 @@ class Live:
         return any(scope.data for scope in self.scopes)
 
 
+Track = tuple[Live, Span]
+"""A run and the step of it that a span stands in."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """Where an open span stands: in which run, under which step; neither for spans outside of all runs."""
+    """Where an open span stands: in one run, in several if a capture was opened within a run, or in none."""
 
-    live: Live | None = None
-    step: Span | None = None
+    tracks: tuple[Track, ...] = ()
     in_model: bool = False
 
 
@@ -87,8 +91,9 @@ class Recorder:
         self._places: dict[str, _Place] = {}
         self._pending: deque[Live] = deque()
         self._lock = RLock()
-        self._written: dict[int, Span] = {}
-        self._waiting: dict[int, Live] = {}
+        self._writing: dict[str, Span] = {}  # by the span's id
+        self._written: dict[int, Span] = {}  # by the identity of the response, like the next
+        self._waiting: dict[int, list[Live]] = {}
         self._spans, self._events = Spans(self), Events(self)
 
     def open(self, scope: Scope) -> None:
@@ -111,6 +116,12 @@ class Recorder:
         for live in found:
             _hand_over(live)
 
+    def forget(self) -> None:
+        """In a forked child: what was going on goes on in the parent, and its locks may be held for ever."""
+        self._lock = RLock()
+        self._places, self._pending = {}, deque()
+        self._writing, self._written, self._waiting = {}, {}, {}
+
     @guarded
     def enter(self, id_: str, bound: inspect.BoundArguments, instance: object, parent_id: str | None) -> None:
         """A span began."""
@@ -118,33 +129,56 @@ class Recorder:
             return
         around = None if parent_id is None else self._places.get(parent_id)
         kind = kind_of(type(instance), id_)
-        if around is _IGNORED:
+        if kind == "write":  # it may run in a thread that knows nothing of its chat
+            self._writing[id_] = Span(kind, id_)
+            return
+        tracks = () if around is None else around.tracks
+        taken = tuple(scope for live, _ in tracks for scope in live.scopes)
+        fresh = self.scopes.wanted(parent_id, taken, outermost=parent_id is None or around is not None)
+        if around is _IGNORED or ((tracks or fresh) and (is_paused() or (kind in ROOTS and judging()))):
             self._places[id_] = _IGNORED
-        elif kind == "write":  # it may run in a thread that knows nothing of its chat
-            self._places[id_] = _Place(None, Span(kind, id_))
-        elif around is not None and around.live is not None:
-            self._places[id_] = self._inside(id_, kind, bound.arguments, instance, around)
-        else:
-            scopes = self.scopes.wanted(parent_id, outermost=parent_id is None or around is not None)
-            if scopes:
-                self._places[id_] = self._outside(id_, kind, bound.arguments, scopes)
+        elif isinstance(instance, BaseLLM):
+            self._places[id_] = self._in_model(instance, around)
+        elif tracks or fresh:
+            if kind is not None:
+                tracks = tuple(self._step(kind, id_, bound.arguments, *track) for track in tracks)
+                tracks += self._begun(kind, id_, bound.arguments, fresh)
+            self._places[id_] = _Place(tracks, in_model=around is not None and around.in_model)
 
-    def _outside(self, id_: str, kind: Kind | None, arguments: Mapping[str, Any], scopes: tuple[Scope, ...]) -> _Place:
-        """A span outside of all runs: it begins one, goes on with one, or stands around runs to come."""
-        if is_paused() or (kind in ROOTS and judging()):
-            return _IGNORED
-        if kind is None or kind not in ROOTS | {"post"}:
-            return _OUTSIDE
+    def _step(self, kind: Kind, id_: str, arguments: Mapping[str, Any], live: Live, around: Span) -> Track:
+        if len(live.run.spans) >= MOST_SPANS:
+            live.run.cut = True
+            return live, around
+        step = Span(kind, id_, around)
+        live.run.spans.append(step)
+        self._given(step, arguments)
+        return live, step
+
+    def _begun(
+        self, kind: Kind, id_: str, arguments: Mapping[str, Any], scopes: tuple[Scope, ...]
+    ) -> tuple[Track, ...]:
+        """A run that begins with a span, or one that goes on with it, if anyone wants it."""
+        if not scopes or kind not in ROOTS | {"post"}:
+            return ()
         step = Span(kind, id_)
         self._given(step, arguments)
         live = self._joined(step, scopes)
+        if live is None and kind == "post":
+            return ()
         if live is None:
-            if kind == "post":
-                return _OUTSIDE
             live = Live(Run(step), scopes)
             self._inputs(live, arguments)
         live.run.spans.append(step)
-        return _Place(live, step)
+        return ((live, step),)
+
+    def _in_model(self, model: BaseLLM, around: _Place | None) -> _Place:
+        """A call of a model; the calls that it makes of itself are not looked at."""
+        if around is None:
+            return _OUTSIDE
+        for live, step in () if around.in_model else around.tracks:
+            if step.kind != "post":
+                self._model(live, model)
+        return _Place(around.tracks, in_model=True)
 
     def _joined(self, step: Span, scopes: tuple[Scope, ...]) -> Live | None:
         """The earlier retrievals that a postprocessor or synthesizer outside of all engines goes on with."""
@@ -163,68 +197,45 @@ class Recorder:
                 first.run.root, first.ended = step, False
             return first
 
-    def _inside(
-        self, id_: str, kind: Kind | None, arguments: Mapping[str, Any], instance: object, around: _Place
-    ) -> _Place:
-        """A span inside of a run: a step of it, or something to look through."""
-        live = around.live
-        if live is None or (kind == "query" and judging()):
-            return _IGNORED
-        if kind is None:
-            if not isinstance(instance, BaseLLM):
-                return around
-            if not around.in_model and around.step is not None and around.step.kind != "post":
-                self._model(live, instance)
-            return _Place(live, around.step, in_model=True)
-        if len(live.run.spans) >= MOST_SPANS:
-            live.run.cut = True
-            return _Place(live, around.step)
-        step = Span(kind, id_, around.step)
-        live.run.spans.append(step)
-        self._given(step, arguments)
-        return _Place(live, step)
-
     @guarded
     def exit(self, id_: str, instance: object, result: object) -> None:
         """A span ended with a result."""
-        step, live = self._left(id_)
-        if step is None:
-            return
-        self._returned(step, instance, result)
-        if step.kind == "write":
-            self._wrote(step, instance)
-        elif live is not None and step is live.run.root:
-            self._outputs(live, result)
-            self._finish(live, result)
+        writing = self._writing.pop(id_, None)
+        if writing is not None:
+            self._returned(writing, instance, result)
+            self._wrote(writing, instance)
+        for live, step in self._left(id_):
+            self._returned(step, instance, result)
+            if step is live.run.root:
+                self._outputs(live, result)
+                self._finish(live, result)
 
     @guarded
     def drop(self, id_: str, instance: object, error: BaseException | None) -> None:
         """A span ended with an exception."""
-        step, live = self._left(id_)
-        if step is None:
-            return
-        copy_error(step, error)
-        if step.kind == "write":
-            self._wrote(step, instance)
-        elif live is not None and step is live.run.root:
-            self._end(live)
+        writing = self._writing.pop(id_, None)
+        if writing is not None:
+            copy_error(writing, error)
+            self._wrote(writing, instance)
+        for live, step in self._left(id_):
+            copy_error(step, error)
+            if step is live.run.root:
+                self._end(live)
 
     @guarded
     def hear(self, id_: str | None, delta: str) -> None:
         """A piece of a streamed chat answer was written."""
-        place = None if id_ is None else self._places.get(id_)
-        if place is not None and place.step is not None and place.step.id == id_:
-            place.step.heard.append(delta)
+        writing = None if id_ is None else self._writing.get(id_)
+        if writing is not None:
+            writing.heard.append(delta)
 
-    def _left(self, id_: str) -> tuple[Span | None, Live | None]:
-        """The step that a span is, if it is one; steps keep their place until their run ends."""
-        place = self._places.get(id_)
-        if place is None:
-            return None, None
-        step = place.step if place.step is not None and place.step.id == id_ else None
-        if step is None or step.kind == "write":
+    def _left(self, id_: str) -> list[Track]:
+        """The steps that a span is, if it is any; they keep their place until their run ends, for what comes late."""
+        place = self._places.get(id_, _OUTSIDE)
+        own = [(live, step) for live, step in place.tracks if step.id == id_]
+        if not own:
             self._places.pop(id_, None)
-        return step, place.live
+        return own
 
     # Copies are guarded one by one: what cannot be copied is missing, and the run is still recorded.
 
@@ -265,9 +276,9 @@ class Recorder:
         elif isinstance(response, StreamingAgentChatResponse) and response.is_writing_to_memory:
             key = id(response)
             with self._lock:
-                step = self._written.pop(key, None)
+                step = self._written.get(key)
                 if step is None:
-                    self._waiting[key] = live
+                    self._waiting.setdefault(key, []).append(live)
                     weakref.finalize(response, self._forgotten, key).atexit = False
             if step is not None:
                 self._answered(live, step)
@@ -278,11 +289,10 @@ class Recorder:
         """A streamed chat answer was written; its chat may not have returned yet, or not be a run of its own."""
         key = id(instance)
         with self._lock:
-            live = self._waiting.pop(key, None)
-            if live is None:
-                self._written[key] = step
-                weakref.finalize(instance, self._forgotten, key).atexit = False
-        if live is not None:
+            waiting = self._waiting.pop(key, [])
+            self._written[key] = step
+        weakref.finalize(instance, self._forgotten, key).atexit = False
+        for live in waiting:
             self._answered(live, step)
 
     @guarded
@@ -290,8 +300,8 @@ class Recorder:
         """A streamed chat response is gone: what was not written by now never will be."""
         with self._lock:
             self._written.pop(key, None)
-            live = self._waiting.pop(key, None)
-        if live is not None:
+            waiting = self._waiting.pop(key, [])
+        for live in waiting:
             self._streamed(live, "", GeneratorExit())
 
     def _answered(self, live: Live, written: Span) -> None:
@@ -320,13 +330,19 @@ class Recorder:
                 return
             live.ended, live.since = True, monotonic()
             for step in live.run.spans:
-                self._places.pop(step.id, None)
+                self._leave(step, live)
             over = [live]
             if live.run.root.kind == "retrieve" and live.run.root.error is None:
                 self._pending.append(live)
                 over = list(self._stale(live.since))
         for one in over:
             _hand_over(one)
+
+    def _leave(self, step: Span, live: Live) -> None:
+        place = self._places.pop(step.id, _OUTSIDE)
+        others = tuple(track for track in place.tracks if track[0] is not live)
+        if others:
+            self._places[step.id] = _Place(others)
 
     def _stale(self, now: float) -> Iterator[Live]:
         """Retrievals that no synthesizer goes on with any more."""
@@ -356,3 +372,5 @@ def covering(step: Span, pending: list[Live]) -> list[Live]:
 
 
 RECORDER = Recorder()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=RECORDER.forget)

@@ -65,15 +65,18 @@ class Scopes:
         with self._lock:
             self.open = tuple(other for other in self.open if other is not scope)
 
-    def wanted(self, parent_id: str | None, *, outermost: bool) -> tuple[Scope, ...]:
-        """The scopes that a run belongs to which begins here.
+    def wanted(self, parent_id: str | None, taken: tuple[Scope, ...], *, outermost: bool) -> tuple[Scope, ...]:
+        """The scopes for which a run begins here.
 
         Args:
             parent_id: The framework's span around it.
-            outermost: False if that span is unknown: then the run is a part of something that began before
+            taken: Scopes for which this is inside of a run; another scope wants it only if it was opened in there.
+            outermost: False if the span around it is unknown: then this is a part of something that began before
                 capturing did, unless the scope itself was opened in that span.
         """
         entered = _entered.get()
+        if taken:
+            return tuple(scope for scope in entered if scope not in taken and scope in self.open)
         here = [scope for scope in self.open if scope.everywhere or scope in entered]
         found = [scope for scope in here if outermost or parent_id == scope.under]
         if not entered and outermost:
