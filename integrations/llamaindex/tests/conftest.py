@@ -25,6 +25,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from pydantic import Field
 
 
 class Broken(Exception):
@@ -38,7 +39,7 @@ class BrokenStore(ValueError):
 class ScriptedLLM(CustomLLM):
     """Replies by the first pattern that its prompt holds; the default is ``The answer.``"""
 
-    script: dict[str, str] = {}
+    script: dict[str, str] = Field(default_factory=dict)
     fails: bool = False
     fails_after: int | None = None
     delay: float = 0.0
@@ -77,7 +78,7 @@ class ScriptedLLM(CustomLLM):
 class ToolLLM(FunctionCallingLLM):
     """Calls tools as told, one per turn, then says its last line."""
 
-    calls: list[tuple[str, dict[str, Any]]] = []
+    calls: list[tuple[str, dict[str, Any]]] = Field(default_factory=list)
     last: str = "The agent's answer."
 
     @property

@@ -14,6 +14,7 @@ from llama_index.core.llms.llm import ToolSelection
 from llama_index.evaluation.ragmetrics import ContextAdherenceEvaluator, LlamaIndexModel, RetrievalAccuracyEvaluator
 from llama_index.evaluation.ragmetrics.capture.scopes import is_paused
 from llama_index.evaluation.ragmetrics.model import aligned, capabilities_of
+from pydantic import Field
 
 from ragmetrics_core import Capabilities, ChatReply, ChatRequest, Message
 from ragmetrics_core.model.errors import AuthenticationFailed, ConnectionFailed, JudgeTimeout, RateLimited
@@ -32,9 +33,9 @@ class Full(CustomLLM):
     reply: str = '{"covered": 1}'
     positions: list[list[LogProb]] | None = None
     raw: Any = None
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, Any] = Field(default_factory=dict)
     error: Any = None
-    seen: list[Any] = []
+    seen: list[Any] = Field(default_factory=list)
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -104,7 +105,7 @@ def test_what_is_asked(judge_async: bool) -> None:
 
 
 def test_a_function_calling_llm_replies_through_a_function(kit: ModuleType) -> None:
-    seen: list[Any] = []
+    seen: list[Any] = Field(default_factory=list)
 
     class Calling(kit.ToolLLM):
         def chat_with_tools(self, tools: Any, **settings: Any) -> ChatResponse:

@@ -85,6 +85,6 @@ def demo() -> Report:
         The report, one sample per question.
     """
     paragraphs = len(corpus())
-    print(f"LlamaIndex: {len(QUESTIONS)} questions to a vector index of {paragraphs} paragraphs of our documentation.")  # noqa: T201  # a demo says what it runs
+    print(f"LlamaIndex: {len(QUESTIONS)} questions to a vector index of {paragraphs} paragraphs of our documentation.")
     questions = [Sample(question=question, reference=reference) for question, reference in QUESTIONS]
     return evaluate_query_engine(engine(), questions, judge=LexicalJudge(), progress=False)
