@@ -105,7 +105,7 @@ def test_what_is_asked(judge_async: bool) -> None:
 
 
 def test_a_function_calling_llm_replies_through_a_function(kit: ModuleType) -> None:
-    seen: list[Any] = Field(default_factory=list)
+    seen: list[Any] = []
 
     class Calling(kit.ToolLLM):
         def chat_with_tools(self, tools: Any, **settings: Any) -> ChatResponse:

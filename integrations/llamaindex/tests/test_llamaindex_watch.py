@@ -1,5 +1,6 @@
 """Watching in the background, labelled datasets, and running an engine over questions."""
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -74,6 +75,14 @@ def test_a_judge_that_queries_is_not_watched(engine: RetrieverQueryEngine) -> No
     engine.query("of the user")
     assert watching.stop(timeout=10)
     assert [sample.question for sample in watching.samples] == ["of the user"]
+    with capture() as captured:
+        engine.query("of the user")
+        for report in (
+            captured.evaluate([ContextAdherence()], judge=Asking(), progress=False),
+            asyncio.run(captured.aevaluate([ContextAdherence()], judge=Asking())),
+        ):
+            assert report.scores("context_adherence") == [1.0]
+    assert len(captured.samples) == 1
 
 
 EXAMPLES = [

@@ -12,6 +12,7 @@ from typing import Any
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.evaluation.ragmetrics.capture.captured import capture
+from llama_index.evaluation.ragmetrics.capture.scopes import paused
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
 from ragmetrics_core import InputError, Report, Sample, evaluate
@@ -97,7 +98,8 @@ def evaluate_query_engine(
         for number, wanted in enumerate(asked):
             samples.append(_run(query_engine, wanted))
             display.add(SampleResult(index=number, sample=samples[-1]))
-    return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
+    with paused():
+        return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
 
 
 def _questions(questions: Any) -> Iterable[Sample]:

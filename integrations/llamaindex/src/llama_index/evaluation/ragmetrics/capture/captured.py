@@ -10,7 +10,7 @@ from typing import Any
 from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
 from llama_index.evaluation.ragmetrics.capture.run import Run
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from
-from llama_index.evaluation.ragmetrics.capture.scopes import Scope, entered
+from llama_index.evaluation.ragmetrics.capture.scopes import Scope, entered, paused
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
 from ragmetrics_core import Report, Sample
@@ -33,11 +33,13 @@ class CapturedRuns(Captured[Run]):
 
     def evaluate(self, metrics: Any = None, *, judge: JudgeOrLLM = None, **settings: Any) -> Report:
         """Score what was captured; ``judge`` may be a LlamaIndex LLM too. See ``ragmetrics_core.evaluate``."""
-        return super().evaluate(metrics, judge=as_judge(judge), **settings)
+        with paused():
+            return super().evaluate(metrics, judge=as_judge(judge), **settings)
 
     async def aevaluate(self, metrics: Any = None, *, judge: JudgeOrLLM = None, **settings: Any) -> Report:
         """Score what was captured, without blocking the event loop."""
-        return await super().aevaluate(metrics, judge=as_judge(judge), **settings)
+        with paused():
+            return await super().aevaluate(metrics, judge=as_judge(judge), **settings)
 
 
 @contextmanager

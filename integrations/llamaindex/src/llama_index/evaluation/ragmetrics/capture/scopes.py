@@ -97,7 +97,9 @@ class SharedProblems(Problems):
         self._scopes = scopes
 
     def record(self, hook: str, error: BaseException) -> None:
-        """Count an error in all open scopes."""
+        """Count an error in all open scopes; without any it is only logged."""
+        if not self._scopes.open:
+            super().record(hook, error)
         for scope in self._scopes.open:
             scope.sink.problems.record(hook, error)
 
