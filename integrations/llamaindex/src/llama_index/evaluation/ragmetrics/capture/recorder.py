@@ -30,6 +30,7 @@ from llama_index.evaluation.ragmetrics.capture.snapshot import (
     fields_of,
     plain,
     result_of,
+    start_fields,
     streamed,
 )
 from llama_index.evaluation.ragmetrics.capture.streams import observe
@@ -250,7 +251,7 @@ class Recorder:
     @guarded
     def _inputs(self, live: Live, arguments: Mapping[str, Any]) -> None:
         if live.wants_data:
-            live.run.inputs = plain({**arguments, **fields_of(arguments.get("start_event"))})
+            live.run.inputs = plain({**arguments, **start_fields(arguments)})
 
     @guarded
     def _outputs(self, live: Live, result: object) -> None:

@@ -40,8 +40,7 @@ def copy_arguments(step: Span, arguments: Mapping[str, Any]) -> None:
         query = arguments.get("query_bundle") or arguments.get("query_str")
         step.question, step.taken = question_of(query), nodes_of(arguments.get("nodes"))
     elif step.kind == "workflow":
-        loose = arguments.get("kwargs")
-        fields = (loose if isinstance(loose, dict) else {}) | fields_of(arguments.get("start_event"))
+        fields = start_fields(arguments)
         step.history = turns_of(fields.get("chat_history"))
         step.fields = {name: text for name, value in fields.items() if (text := question_of(value))}
 
@@ -113,6 +112,12 @@ def fields_of(event: object) -> dict[str, Any]:
         return {}
     declared = {name: getattr(event, name) for name in type(event).model_fields}
     return {**dict(event.items()), **declared}
+
+
+def start_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What a workflow was started with: its start event's fields, in older workflows loose keywords."""
+    loose = arguments.get("kwargs")
+    return (loose if isinstance(loose, dict) else {}) | fields_of(arguments.get("start_event"))
 
 
 def result_of(result: object) -> object:
