@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
+from ragmetrics_core.reporting.calibrated import Scores, calibrated_mean
 from ragmetrics_core.reporting.clusters import cluster_interval
 from ragmetrics_core.reporting.paired import detectable, difference_interval, permutation
 from ragmetrics_core.reporting.statistics import Interval, mean_interval
@@ -161,6 +162,32 @@ def clustered_test(runs: int) -> Iterator[Measured]:
         yield Measured(f"false alarms: {count} clusters that change together", rejected / runs, TYPE_ONE, runs, False)
 
 
+def calibrated(runs: int, counts: Sequence[int] = (30, 50, 100, 200)) -> Iterator[Measured]:
+    """Coverage of calibrated means: good, bad and constant judges, alone and in clusters of two."""
+    for size in (1, 2):
+        for judge in ("good", "bad", "constant"):
+            for mean in (0.5, 0.8, 0.9, 0.95):
+                for count in counts:
+                    draw = random.Random(f"{size} {judge} {mean} {count}")
+                    held = sum(_calibration(draw, judge, mean, count, size) for _ in range(runs))
+                    name = f"calibrated, {judge} judge, {count} labels, true mean {mean}, clusters of {size}"
+                    yield Measured(name, held / runs, COVERAGE, runs)
+
+
+def _calibration(draw: random.Random, judge: str, mean: float, count: int, size: int) -> bool:
+    labels, scores, keys = [], [], []
+    for key in range((count + 500) // size):
+        chance = draw.betavariate(4 * mean, 4 * (1 - mean))
+        for _ in range(size):
+            label = draw.random() < chance
+            good = min(1.0, max(0.0, 0.8 * label + 0.1 + draw.gauss(0, 0.1)))
+            scores.append({"good": good, "bad": draw.random(), "constant": 0.7}[judge])
+            labels.append(label)
+            keys.append(key if size > 1 else -1)
+    own, rest = Scores(scores[:count], keys[:count]), Scores(scores[count:], keys[count:])
+    return holds(calibrated_mean(labels[:count], own, rest).interval, mean)
+
+
 def planted(runs: int) -> Iterator[Measured]:
     """How often a planted difference of the size called detectable is found."""
     for count in (50, 200):
@@ -180,7 +207,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=300, help="simulated data sets per setting (300)")
     runs = parser.parse_args().runs
     broken = 0
-    for section in (means, clustered, paired, clustered_test, planted):
+    for section in (means, clustered, paired, clustered_test, planted, calibrated):
         for measured in section(runs):
             print(measured, flush=True)
             broken += not measured.kept

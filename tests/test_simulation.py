@@ -43,6 +43,10 @@ def test_a_planted_difference_is_found(bench: ModuleType) -> None:
     assert [str(one) for one in bench.planted(60) if not one.kept] == []
 
 
+def test_calibrated_means_keep_their_bound(bench: ModuleType) -> None:
+    assert [str(one) for one in bench.calibrated(40, counts=(30, 100)) if not one.kept] == []
+
+
 def test_a_broken_bound_is_noticed(bench: ModuleType) -> None:
     assert not bench.Measured("coverage", 0.81, 0.92, 300).kept
     assert not bench.Measured("false alarms", 0.12, 0.05, 300, at_least=False).kept

@@ -10,7 +10,9 @@ from typing import Any
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.metrics.registry import full_name
 from ragmetrics_core.model.errors import SettingError
+from ragmetrics_core.reporting.calibrated import Calibrated
 from ragmetrics_core.reporting.calibration import curve
+from ragmetrics_core.reporting.drawing import calibrate
 from ragmetrics_core.reporting.labels import (
     Labelled,
     Measured,
@@ -38,6 +40,10 @@ def add_to(commands: Any) -> None:
         help="scores from T on are a yes (0.5); fix it on other data than these",
     )  # fmt: skip
     parser.add_argument("--against", type=Path, metavar="OTHER.jsonl", help="results of another judge, to compare")
+    parser.add_argument(
+        "--calibrate", action="store_true", help="also the mean that people would give, from labels drawn at random"
+    )
+    parser.add_argument("--assume-random", action="store_true", help="labels that no draw recorded are a random sample")
     parser.add_argument("--draws", type=int, default=500, metavar="N", help="bootstrap resamples (500)")
     parser.set_defaults(run=run)
 
@@ -46,8 +52,9 @@ def run(options: argparse.Namespace) -> int:
     """Measure and print."""
     report = Report.from_jsonl(options.results)
     rival = Report.from_jsonl(options.against) if options.against else None
-    metric = _metric(report, options.metric)
-    rows = matched(report, metric, read_labels(options.labels, column=options.label), rival)
+    metric = metric_of(report, options.metric)
+    labels = read_labels(options.labels, column=options.label)
+    rows = matched(report, metric, labels, rival)
     found = measure_all(rows, measures(options.threshold), draws=options.draws)
     lines = [
         f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}: {len(rows)} labelled scores; 95 % "
@@ -59,11 +66,23 @@ def run(options: argparse.Namespace) -> int:
         judges = ", ".join(rival.run.judges) or "the other judge"
         lines += [f"Minus {judges}, on the same rows:"]
         lines += _table(measure_all(rows, rival_measures(options.threshold), draws=options.draws))
+    if options.calibrate:
+        lines.append(_calibrated(calibrate(report, metric, labels, assume_random=options.assume_random)))
     show("\n".join(lines))
     return 0
 
 
-def _metric(report: Report, name: str | None) -> str:
+def _calibrated(found: Calibrated) -> str:
+    low, high = found.interval.low, found.interval.high
+    weight = "" if found.weight is None else f", weight of the judge {found.weight:.2f}"
+    return (
+        f"People would say yes to {found.mean:.3f} [{low:.3f}, {high:.3f}] of the {found.labelled + found.unlabelled} "
+        f"scored samples ({found.interval.method}; {found.labelled} labels{weight})"
+    )
+
+
+def metric_of(report: Report, name: str | None) -> str:
+    """The metric that is meant: by its name or short name, or the run's only one."""
     if name is not None:
         return name if name in report.metrics else full_name(name)
     if len(report.metrics) != 1:

@@ -101,18 +101,16 @@ def cluster_interval(
     Source:
         Linearised variance of a ratio mean: Cochran (1977), Sampling Techniques, 3rd ed., section 9A.2.
     """
-    sums, sizes = grouped(values, keys)
-    centre, error, _ = _ratio(sums, sizes)
-    typical = len(values) / len(sizes)
-    more = [end * typical for end in ends for _ in range(added)]
-    middle, wide, freedom = _ratio([*sums, *more], [*sizes, *[typical] * len(more)])
+    centre, error, _ = ratio_mean(values, keys)
+    count = len(grouped(values, keys)[0])
+    middle, wide, freedom = ratio_mean(values, keys, added=[end for end in ends for _ in range(added)])
     half = t_quantile(0.5 + level / 2, freedom) * wide
     alone = (sd(values) or 0.0) / sqrt(len(values))
-    name = f"t over {len(sums)} clusters, {added} added at {ends[0]:g} and {added} at {ends[1]:g}"
+    name = f"t over {count} clusters, {added} added at {ends[0]:g} and {added} at {ends[1]:g}"
     interval = Interval(
         max(ends[0], min(centre, middle - half)), min(ends[1], max(centre, middle + half)), name
     )  # fmt: skip
-    return Clustered(interval, len(sums), (error / alone) ** 2 if alone > 0 else None, error)
+    return Clustered(interval, count, (error / alone) ** 2 if alone > 0 else None, error)
 
 
 def grouped(values: Sequence[float], keys: Sequence[int]) -> tuple[list[float], list[float]]:
@@ -123,8 +121,19 @@ def grouped(values: Sequence[float], keys: Sequence[int]) -> tuple[list[float], 
     return [fsum(own) for own in found.values()], [float(len(own)) for own in found.values()]
 
 
-def _ratio(sums: Sequence[float], sizes: Sequence[float]) -> tuple[float, float, int]:
-    """Mean over all values, its standard error over clusters (0 for one cluster), degrees of freedom."""
+def ratio_mean(
+    values: Sequence[float], keys: Sequence[int], *, added: Sequence[float] = ()
+) -> tuple[float, float, int]:  # fmt: skip
+    """Mean over all values, its standard error over clusters (0 for one cluster), degrees of freedom.
+
+    Args:
+        values: The values.
+        keys: Number of each value's cluster, negative for one of its own.
+        added: Values of clusters to add, each of average size.
+    """
+    sums, sizes = grouped(values, keys)
+    typical = len(values) / len(sizes)
+    sums, sizes = [*sums, *(value * typical for value in added)], [*sizes, *[typical] * len(added)]
     count, total = len(sums), fsum(sizes)
     centre = fsum(sums) / total
     squares = fsum((own - centre * size) ** 2 for own, size in zip(sums, sizes, strict=True))

@@ -37,13 +37,15 @@ class Label:
 
     Args:
         id: The sample's id.
-        votes: One vote per annotator; a graded label from 0.5 on is a yes.
+        votes: One vote per annotator; a graded label from 0.5 on is a yes. Empty if it was drawn and not labelled.
         source: Where the sample comes from.
+        probability: Probability with which it was drawn; None if no draw recorded one.
     """
 
     id: str
     votes: tuple[bool, ...]
     source: str
+    probability: float | None = None
 
     @property
     def yes(self) -> bool:
@@ -92,10 +94,16 @@ def _label(line: str, place: str, column: str) -> Label:
     value: Any = row
     for name in column.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
-    votes = value if isinstance(value, list) else [value]
-    if not votes or not all(isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes):
+    given: Any = row.get("probability")
+    probability = float(given) if isinstance(given, (int, float)) and 0 < given <= 1 else None
+    drawn = probability is not None
+    votes = value if isinstance(value, list) else [] if drawn and value is None else [value]
+    if not (votes or (drawn and value is None)) or not all(
+        isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes
+    ):
         raise RowError(f"{place}: {column!r} must be a number from 0 to 1, true or false, or a list of these")
-    return Label(str(row["id"]), tuple(float(vote) >= _HALF for vote in votes), str(row.get("source") or "all"))
+    yes = tuple(float(vote) >= _HALF for vote in votes)
+    return Label(str(row["id"]), yes, str(row.get("source") or "all"), probability)
 
 
 def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None) -> list[Labelled]:
@@ -109,7 +117,7 @@ def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report 
     found = [
         Labelled(scores[label.id], label, others.get(label.id))
         for label in labels
-        if label.id in scores and (rival is None or label.id in others)
+        if label.votes and label.id in scores and (rival is None or label.id in others)
     ]
     if not found:
         raise InputError(f"no scored sample of {metric} has a label; labels and samples are matched by id")

@@ -1,0 +1,130 @@
+"""Calibrated means and the draw of labels: by hand, by simulation in the benchmark, and on the command line."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from ragmetrics_core import Report, Sample, SampleResult, Scored
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.model.errors import InputError, SettingError
+from ragmetrics_core.model.intervals import wilson
+from ragmetrics_core.reporting.calibrated import Scores, calibrated_mean
+from ragmetrics_core.reporting.drawing import calibrate, draw
+from ragmetrics_core.reporting.labels import Label
+from ragmetrics_core.reporting.run_facts import RunFacts
+
+
+def alone(*values: float) -> Scores:
+    return Scores(values, [-1] * len(values))
+
+
+def report_of(*scores: float) -> Report:
+    rows = [
+        SampleResult(
+            index=index,
+            sample=Sample(id=f"s{index}", question="q", answer="a", contexts=["c"]),
+            results={"m": Scored(metric="m", value=score, reason="r")},
+        )
+        for index, score in enumerate(scores)
+    ]
+    return Report(rows, RunFacts(metrics={"m": "m|v1"}))
+
+
+def test_a_constant_judge_leaves_the_labels() -> None:
+    labels = [True] * 12 + [False] * 8
+    found = calibrated_mean(labels, alone(*[0.7] * 20), alone(*[0.7] * 100))
+    assert found.weight == 0
+    assert found.mean == pytest.approx(0.6)
+    padded = [*map(float, labels), 0.0, 1.0]
+    # scipy.stats.t.interval over the labels, one of 0 and one of 1
+    expected = stats.t.interval(0.95, 21, sum(padded) / 22, stats.sem(padded))
+    assert (found.interval.low, found.interval.high) == pytest.approx(expected)
+
+
+def test_a_perfect_judge_gives_the_mean_of_all_scores() -> None:
+    labels = [True, False] * 50
+    scores = [float(label) for label in labels]
+    others = [1.0] * 700 + [0.0] * 300
+    found = calibrated_mean(labels, alone(*scores), alone(*others))
+    # weight = cov / ((1 + n/N) var), nearly 1 / 1.1; the estimate moves from the labels' .5 towards the scores' .7
+    assert found.weight == pytest.approx(1 / 1.1, rel=0.25)
+    assert found.mean == pytest.approx(0.5 + (found.weight or 0) * 0.2, abs=0.005)
+    narrow = found.interval.high - found.interval.low
+    low, high = wilson(50, 100)
+    assert narrow < high - low
+
+
+def test_few_of_a_class_use_the_labels_alone() -> None:
+    labels = [True] * 26 + [False] * 4
+    found = calibrated_mean(labels, alone(*[0.5] * 30), alone(0.1, 0.9))
+    assert found.weight is None
+    assert (found.interval.low, found.interval.high) == pytest.approx(wilson(26, 30))
+    clustered = calibrated_mean(labels, Scores([0.5] * 30, [n // 2 for n in range(30)]), alone(0.1, 0.9))
+    assert clustered.interval.method.startswith("t over 15 clusters")
+    with pytest.raises(InputError, match="needs labels"):
+        calibrated_mean([], alone(), alone(0.5))
+
+
+@pytest.mark.parametrize("by_score", [False, True])
+def test_every_sample_has_the_same_chance(by_score: bool) -> None:
+    report = report_of(*[index / 20 for index in range(20)])
+    counts = Counter(row["id"] for seed in range(600) for row in draw(report, "m", 5, seed=seed, by_score=by_score))
+    # Each is binomial with 600 draws and p = 1/4: mean 150, sd 10.6.
+    assert all(abs(counts[f"s{index}"] - 150) < 45 for index in range(20))
+    first = draw(report, "m", 5, seed=1, by_score=by_score)
+    assert first == draw(report, "m", 5, seed=1, by_score=by_score)
+    assert {row["probability"] for row in first} == {0.25}
+    assert "score" not in first[0]
+    if by_score:
+        places = sorted(int(row["id"][1:]) for row in first)
+        assert [place // 4 for place in places] == [0, 1, 2, 3, 4]  # one of every fifth of the range
+
+
+def test_what_cannot_be_drawn() -> None:
+    with pytest.raises(SettingError, match="1 to 2 can be drawn; asked for 3"):
+        draw(report_of(0.1, 0.2), "m", 3, seed=0)
+    twins = Report([row.model_copy(update={"sample": Sample(id="same")}) for row in report_of(0.1, 0.2).results])
+    with pytest.raises(InputError, match="an id of its own"):
+        draw(twins, "m", 1, seed=0)
+
+
+def test_labels_must_be_a_random_sample() -> None:
+    report = report_of(*[0.5] * 20)
+    labels = [Label(f"s{index}", (index % 2 == 0,), "all") for index in range(10)]
+    with pytest.raises(InputError, match="drawn at random"):
+        calibrate(report, "m", labels)
+    assert calibrate(report, "m", labels, assume_random=True).labelled == 10
+    drawn = [Label(label.id, label.votes, "all", 0.5) for label in labels]
+    found = calibrate(report, "m", drawn)
+    assert (found.labelled, found.unlabelled, found.mean) == (10, 10, 0.5)
+    with pytest.raises(InputError, match="1 of 11 drawn samples have no label"):
+        calibrate(report, "m", [*drawn, Label("s15", (), "all", 0.5)])
+
+
+def test_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chance = random.Random(3)
+    truth = {f"s{index}": chance.random() < 0.6 for index in range(80)}
+    report_of(*[0.9 if yes else 0.2 for yes in truth.values()]).to_jsonl("r.jsonl")
+    arguments = ["label", "draw", "r.jsonl", "--n", "40", "--seed", "7", "--out", "drawn.jsonl"]
+    assert main(arguments) == 0
+    assert "--metric m --calibrate" in capsys.readouterr().out
+    assert main(arguments) == 2
+    assert "may hold labels" in capsys.readouterr().err
+    rows = [json.loads(line) for line in Path("drawn.jsonl").read_text().splitlines()]
+    assert main(["agreement", "r.jsonl", "drawn.jsonl", "--calibrate"]) == 2  # not labelled yet
+    capsys.readouterr()
+    Path("drawn.jsonl").write_text("\n".join(json.dumps({**row, "label": int(truth[row["id"]])}) for row in rows))
+    assert main(["agreement", "r.jsonl", "drawn.jsonl", "--calibrate", "--draws", "10"]) == 0
+    shown = capsys.readouterr().out.splitlines()[-1]
+    assert shown.startswith("People would say yes to 0.")
+    assert "of the 80 scored samples (PPI++" in shown
+    assert "40 labels, weight of the judge 0." in shown
