@@ -10,4 +10,6 @@ from ragmetrics_core.capturing.captured import Captured as Captured
 from ragmetrics_core.capturing.captured import Given as Given
 from ragmetrics_core.capturing.guarded import Problems as Problems
 from ragmetrics_core.capturing.guarded import guarded as guarded
+from ragmetrics_core.capturing.judge_work import as_judge_work as as_judge_work
+from ragmetrics_core.capturing.judge_work import is_judge_work as is_judge_work
 from ragmetrics_core.capturing.overrides import Overrides as Overrides

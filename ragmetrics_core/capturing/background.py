@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.guarded import Problems, guarded
+from ragmetrics_core.capturing.judge_work import as_judge_work
 from ragmetrics_core.engine.evaluation import JudgeLike, Metrics
 from ragmetrics_core.engine.evaluation import Run as EvaluationRun
 from ragmetrics_core.model.errors import SettingError
@@ -144,7 +145,7 @@ class BackgroundEvaluator(Generic[Run]):
             self._queue.append(run)
             self._unjudged += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="ragmetrics-background", daemon=True)
+                self._thread = threading.Thread(target=self._work_marked, name="ragmetrics-background", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
@@ -192,6 +193,10 @@ class BackgroundEvaluator(Generic[Run]):
     def samples(self) -> tuple[Sample, ...]:
         """Samples of the kept results."""
         return tuple(result.sample for result in self.report().results if result.sample is not None)
+
+    def _work_marked(self) -> None:
+        with as_judge_work():
+            self._work()
 
     def _work(self) -> None:
         """Body of the background thread: bounded work in flight, in order of arrival."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.guarded import Problems, guarded
+from ragmetrics_core.capturing.judge_work import as_judge_work
 from ragmetrics_core.engine.evaluation import JudgeLike, Metrics, aevaluate, evaluate
 from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.report import Report
@@ -112,8 +113,12 @@ class Captured(Generic[Run]):
 
     def evaluate(self, metrics: Metrics = None, *, judge: JudgeLike = None, **settings: Any) -> Report:
         """Score what was captured; see ``ragmetrics_core.evaluate``."""
-        return evaluate(self.samples, metrics, judge=judge, **settings)
+        samples = self.samples
+        with as_judge_work():
+            return evaluate(samples, metrics, judge=judge, **settings)
 
     async def aevaluate(self, metrics: Metrics = None, *, judge: JudgeLike = None, **settings: Any) -> Report:
         """Score what was captured, without blocking the event loop."""
-        return await aevaluate(self.samples, metrics, judge=judge, **settings)
+        samples = self.samples
+        with as_judge_work():
+            return await aevaluate(samples, metrics, judge=judge, **settings)
