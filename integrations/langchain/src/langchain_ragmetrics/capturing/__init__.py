@@ -1,0 +1,1 @@
+"""From LangChain's runs to samples: ``recorder`` copies, ``rules`` find, ``samples`` assembles."""

@@ -1,0 +1,7 @@
+"""placeholder"""
+
+from typing import Any
+
+
+class LangChainModel:
+    def __init__(self, model: Any) -> None: ...
