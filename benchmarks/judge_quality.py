@@ -25,7 +25,7 @@ from agreement import (
     mean_error,
 )
 from labelled import Row, rows_by_source, sample_of, shown
-from perturbations import perturbed
+from perturbations import KINDS, perturbed
 
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.judging.judge import Judge
@@ -119,7 +119,7 @@ def adherence(bench: Bench) -> None:
 
 def catch_rates(bench: Bench, accepted: Mapping[str, Sequence[Row]]) -> None:
     """Share of accepted answers that are rejected after a small edit has made them wrong."""
-    for kind in ("number changed", '"not" inserted', "name swapped"):
+    for kind in KINDS:
         caught: dict[str, list[bool]] = {}
         for source, rows in accepted.items():
             samples = [sample_of(row, answer=answer) for row in rows if (answer := perturbed(kind, row)) is not None]

@@ -6,22 +6,25 @@ import random
 import re
 from typing import Any
 
-_NUMBER = re.compile(r"(?<![\d.,\[])\d{2,}(?![\d\]]|[.,]\d)")
+KINDS = ("any number changed", "number of two or more digits changed", '"not" inserted', "name swapped")
+
+_NUMBER = re.compile(r"(?<![\w.,\[])\d+(?![\w\]]|[.,]\d|[.)]\s)")
 _VERB = re.compile(r"\b(is|are|was|were|has|have|had|can|could|will|would|may|does|did)\b(?! not|n't)")
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]{2,}(?: [A-Z][a-z]+)*")
 
 
-def changed_number(answer: str, generator: random.Random) -> str | None:
-    """The answer with one number of two or more digits made another of as many digits.
+def changed_number(answer: str, generator: random.Random, *, digits: int) -> str | None:
+    """The answer with one of its numbers made another of as many digits.
 
     Args:
         answer: The answer.
         generator: Source of chance.
+        digits: Fewest digits of the number.
 
     Returns:
         The edited answer; None if there is no such number.
     """
-    found = list(_NUMBER.finditer(answer))
+    found = [number for number in _NUMBER.finditer(answer) if len(number[0]) >= digits]
     if not found:
         return None
     number = generator.choice(found)
@@ -70,7 +73,7 @@ def perturbed(kind: str, row: dict[str, Any]) -> str | None:
     """The answer of a row after one edit, the same at every call.
 
     Args:
-        kind: ``number changed``, ``"not" inserted`` or ``name swapped``.
+        kind: One of ``KINDS``.
         row: A row with ``id``, ``answer`` and ``contexts``.
 
     Returns:
@@ -78,8 +81,8 @@ def perturbed(kind: str, row: dict[str, Any]) -> str | None:
     """
     generator = random.Random(f"{kind} {row['id']}")
     answer: str = row["answer"]
-    if kind == "number changed":
-        return changed_number(answer, generator)
+    if "number" in kind:
+        return changed_number(answer, generator, digits=2 if "two" in kind else 1)
     if kind == "name swapped":
         return swapped_name(answer, tuple(context["text"] for context in row["contexts"]), generator)
     return negated(answer, generator)

@@ -17,7 +17,7 @@ FENCE = re.compile(r"(?P<label>[\w ]+) <(?P<digest>\d{39})>\n(?P<text>.*?)\n</(?
 
 def useful(template: str, **fields: object) -> Useful:
     return Useful(
-        **{"instructions": Instructions(template), "chunks": ("the chunk",), "answer": "the answer", **fields}  # type: ignore[arg-type]  # fields of Useful
+        **{"instructions": Instructions(template), "chunks": ("the chunk",), "answer": "the answer", **fields}
     )
 
 

@@ -10,8 +10,10 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from ragmetrics_core.cli import demo, evaluate, metrics
+from ragmetrics_core.cli.output import discard, tolerant
 from ragmetrics_core.model.errors import RagMetricsError
 
 
@@ -24,11 +26,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    tolerant()
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
     except RagMetricsError as error:
         print(f"ragmetrics: {error}", file=sys.stderr)
         return 2
@@ -36,14 +40,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("ragmetrics: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
+        discard()
         return 0
+    return code
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        print(f"ragmetrics {version('ragmetrics-core')}")
+        parser.exit()
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ragmetrics", description="Evaluate retrieval and answers of RAG applications.", allow_abbrev=False
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (evaluate, demo, metrics):
         command.add_to(commands)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.engine.tables import each_sample
 from ragmetrics_core.model.errors import InputError, MissingDependency, RowError
+from ragmetrics_core.model.rows import sample_from_row
 from ragmetrics_core.model.sample import Sample
 
 Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""
 
-_LISTS = ("data", "samples", "rows", "examples", "records", "results")
+_LISTS = ("data", "samples", "rows", "examples", "records", "results", "testCases", "test_cases")
 
 
 def read_samples(path: Path, columns: Mapping[str, Any], limit: int | None = None) -> Iterator[Sample | RowError]:
@@ -38,25 +40,56 @@ def read_samples(path: Path, columns: Mapping[str, Any], limit: int | None = Non
             yield RowError(f"{place}: {item}") if isinstance(item, RowError) else item
 
 
-def _rows(path: Path) -> Iterator[Located]:
-    reader = _READERS.get(path.suffix.casefold())
-    if reader is None:
-        raise InputError(f"{path}: unknown kind of file {path.suffix or 'without suffix'!r}; use {', '.join(_READERS)}")
+def check_readable(path: Path) -> None:
+    """Refuse what is no file of a known kind, before anything is judged.
+
+    Raises:
+        InputError: If there is no such file, it is a folder, or its name has an unknown suffix.
+    """
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the files in it")
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if path.suffix.casefold() not in _READERS:
+        kind = f"unknown kind of file {path.suffix!r}" if path.suffix else "its name has no suffix that tells its kind"
+        raise InputError(f"{path}: {kind}; use {', '.join(_READERS)}")
+
+
+def _rows(path: Path) -> Iterator[Located]:
+    check_readable(path)
     try:
-        yield from reader(path)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+        yield from _READERS[path.suffix.casefold()](path)
+    except UnicodeDecodeError:
+        raise InputError(f"{path}, line {_undecodable(path)}: not UTF-8; save the file as UTF-8") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or 'cannot be read'}") from None
 
 
+def _undecodable(path: Path) -> int:
+    """Number of the first line that is not UTF-8."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1
+
+
 def _jsonl(path: Path) -> Iterator[Located]:
+    report = False
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield f"{path}, line {number}", _parsed(line)
+            if not line.strip():
+                continue
+            row = _parsed(line)
+            if isinstance(row, Mapping) and "ragmetrics_report" in row:
+                report = True
+            elif not report:
+                yield f"{path}, line {number}", row
+            elif isinstance(row, Mapping) and "sample" in row:  # results of an earlier run, judged once more
+                bad = RowError("was no sample in the run that wrote this file")
+                yield f"{path}, line {number}", row["sample"] or bad
 
 
 def _parsed(line: str) -> Any:
@@ -72,11 +105,20 @@ def _json(path: Path) -> Iterator[Located]:
         raise InputError(f"{path}: {data}")
     if isinstance(data, Mapping):
         lists = [name for name in _LISTS if isinstance(data.get(name), list)]
-        data = data[lists[0]] if lists else [data]
+        data = data[lists[0]] if lists and not _is_sample(data) else [data]
     if not isinstance(data, list):
         raise InputError(f"{path}: needs a list of objects, found {type(data).__name__}")
     for number, row in enumerate(data, start=1):
         yield f"{path}, item {number}", row
+
+
+def _is_sample(data: Mapping[str, Any]) -> bool:
+    """Whether an object is one sample rather than the frame around a list of them."""
+    try:
+        sample = sample_from_row(data, {})
+    except RowError:
+        return False
+    return sample.question is not None and sample.answer is not None
 
 
 def _csv(path: Path) -> Iterator[Located]:
@@ -84,6 +126,9 @@ def _csv(path: Path) -> Iterator[Located]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, delimiter="\t" if path.suffix.casefold() == ".tsv" else ",")
         try:
+            doubled = [name for name, count in Counter(reader.fieldnames or ()).items() if name and count > 1]
+            if doubled:
+                raise InputError(f"{path}: several columns are named {', '.join(doubled)}; rename all but one")
             for number, row in enumerate(reader, start=1):
                 if None in row:
                     yield f"{path}, row {number}", RowError("more cells than the header has columns")

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from itertools import chain, islice
 from typing import Any
 
 from ragmetrics_core.engine.carrying import Seat, carry_out
@@ -82,14 +83,11 @@ class Run:
     def start(self, items: Iterable[Sample | RowError]) -> Iterator[Future[SampleResult]]:
         """Start samples as they are consumed; each future gives one sample's results."""
         iterator = iter(items)
-        pool: list[Sample | RowError] = [item for item, _ in zip(iterator, range(_POOL), strict=False)]
+        pool = list(islice(iterator, _POOL))
         samples = [item for item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(samples) for metric in self.metrics]
-        index = 0
-        for part in (pool, iterator):
-            for item in part:
-                yield self.submit(index, item)
-                index += 1
+        for index, item in enumerate(chain(pool, iterator)):
+            yield self.submit(index, item)
 
     def submit(self, index: int, item: Sample | RowError) -> Future[SampleResult]:
         """Start judging one sample; the future gives its results."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from ragmetrics_core.model.errors import RowError, SettingError
@@ -17,14 +18,19 @@ def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample
     """Iterate over samples, lazily; a row that is no sample comes as its error.
 
     Args:
-        samples: Samples, mappings, a data frame (has ``itertuples`` and ``columns``), or any other iterable.
+        samples: Samples, mappings, a data frame (pandas, Polars), an Arrow table, or any other iterable.
         columns: Per field of the sample where rows have it; found by itself if not given.
 
     Raises:
-        SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated.
+        SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated, or columns
+            share a name.
     """
     if isinstance(samples, (Sample, Mapping, str, bytes)) or not isinstance(samples, Iterable):
-        raise SettingError(f"samples must be several: a list of Sample or rows, got one {type(samples).__name__}")
+        hint = "; choose one of its splits" if isinstance(samples, Mapping) and "train" in samples else ""
+        if isinstance(samples, (str, PurePath)):
+            hint = "; read the file first, or use the command: ragmetrics evaluate FILE"
+        found = type(samples).__name__
+        raise SettingError(f"samples must be several: a list of Sample or rows, got one {found}{hint}")
     for row in _rows(samples):
         if isinstance(row, (Sample, RowError)):
             yield row
@@ -36,9 +42,16 @@ def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample
 
 
 def _rows(samples: Any) -> Iterator[Any]:
-    if hasattr(samples, "itertuples") and hasattr(samples, "columns"):
+    if hasattr(samples, "itertuples") and hasattr(samples, "columns"):  # pandas
         names = [str(name) for name in samples.columns]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise SettingError(f"several columns of the data frame are named {', '.join(doubled)}; rename all but one")
         for values in samples.itertuples(index=False, name=None):
             yield dict(zip(names, values, strict=True))
+    elif hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars
+        yield from samples.iter_rows(named=True)
+    elif hasattr(samples, "to_pylist"):  # Arrow
+        yield from samples.to_pylist()
     else:
         yield from samples

@@ -33,11 +33,9 @@ _REASONING_FACTOR = 16
 
 async def gathered(tasks: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run all to their end, then return their results or raise the first error."""
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results  # type: ignore[return-value]  # no exception is left among the results
+    running = [asyncio.ensure_future(task) for task in tasks]
+    await asyncio.gather(*running, return_exceptions=True)
+    return [task.result() for task in running]
 
 
 class Learned:

@@ -90,7 +90,9 @@ async def adherent(asking: Asking[Poll], question: Adherent) -> Polls:
         asking.request, n=question.polls, first_poll=question.first_poll, temperature=question.temperature
     )
     answers, errors = split(await asking.conversation.ask(request))
-    return Polls(question.polls, tuple(outcome.value for outcome in answers), tuple(errors))
+    usage = asking.conversation.usage
+    batched = usage.calls + usage.stored - usage.repairs - usage.faults < question.polls
+    return Polls(question.polls, tuple(outcome.value for outcome in answers), tuple(errors), batched=batched)
 
 
 async def useful(asking: Asking[tuple[ChunkVerdict, ...]], question: Useful) -> tuple[ChunkVerdict, ...]:

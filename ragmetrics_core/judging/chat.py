@@ -129,6 +129,10 @@ class ChatModel(Protocol):
         """Load what ``capabilities`` and the first call need, e.g. a slow import, without blocking the loop."""
         return
 
+    def prices(self) -> tuple[float, float] | None:
+        """US dollars per prompt token and per reply token; None if unknown. Known after ``prepare``."""
+        return None
+
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request.
 

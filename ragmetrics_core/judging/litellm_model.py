@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib
 import json
 import logging
 import os
@@ -70,7 +69,9 @@ _OPENAI = frozenset({"openai", "azure"})
 def _litellm() -> Any:
     """LiteLLM, imported with the price list of the package and without console output."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    litellm: Any = importlib.import_module("litellm")
+    import litellm as module  # takes seconds
+
+    litellm: Any = module
     litellm.suppress_debug_info = True
     if "LITELLM_LOG" not in os.environ:
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
@@ -142,6 +143,14 @@ class LiteLLMModel(ChatModel):
             if self._stated is None:
                 self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
             self._litellm = litellm
+
+    def prices(self) -> tuple[float, float] | None:
+        """US dollars per prompt and reply token from LiteLLM's table; None for models it does not list."""
+        if self._litellm is None or self.api_base is not None:
+            return None
+        entry = self._litellm.model_cost.get(self.model) or self._litellm.model_cost.get(self.model.partition("/")[2])
+        sent, received = ((entry or {}).get(f"{side}_cost_per_token") for side in ("input", "output"))
+        return (float(sent), float(received)) if sent is not None and received is not None else None
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request.

@@ -131,7 +131,7 @@ class _Tolerance:
     def parse(self, text: str) -> dict[str, Any] | None:
         """Parse one object; None if it is not well-formed."""
         try:
-            value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
+            value = json.loads(text, strict=False, object_pairs_hook=_distinct, parse_constant=_no_constant)
         except _NotJsonError:
             return None
         except (ValueError, RecursionError):

@@ -20,9 +20,9 @@ from ragmetrics_core.judging.parsing import value_offsets
 
 MASS_FLOOR = 0.9
 _LABELS = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
-_AROUND = " \t\r\n\"'`,:;{}[]\u2581\u0120\u010a"  # the last three: how some endpoints write space and line break
+_AROUND = " \t\r\n\"'`,:;{}[]"
 _NARROW = {0xFF10: "0", 0xFF11: "1"}
-_DIGIT = re.compile(r"([01])[\s\"'`,:;}\]]*(?![\w.+-])")  # a token may run on into the next field
+_DIGIT = re.compile(r"([01])[\s\"'`,:;}\]]*+(?![\w.+-])")  # a token may run on into the next field
 _ROUNDING = 1e-3
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 Outcome = Scored | Undefined | Failed
 Plan = Generator[Batch, Replies, Outcome]
 
-_PHRASES = {"contexts": "no contexts", "retrieved": "nothing was retrieved"}
-
 
 class Metric(Frozen, ABC):
     """Base of all metrics: immutable settings that validate, serialise and can be compared.
@@ -77,7 +75,8 @@ class Metric(Frozen, ABC):
             return self.undefined("the application's run ended with an error, so there is nothing to score", "other")
         for group in self.needs:
             if all(sample.missing(field) for field in group):
-                return self.undefined(" and ".join(_PHRASES.get(field, f"no {field}") for field in group))
+                # Where retrieved chunks would do as well, their absence adds nothing to "no contexts".
+                return self.undefined(" and ".join(f"no {field}" for field in group if field != "retrieved"))
         return None
 
     def prepare(self, samples: Sequence[Sample]) -> Self:

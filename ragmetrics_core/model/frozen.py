@@ -8,7 +8,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 # Fields that hold symbols of ours or the caller's ids; every other text is private and shown by its size.
 _SYMBOLS = frozenset(
-    {"band", "cause", "code", "formula", "generator", "id", "judge", "message", "kind", "metric", "mode", "name", "role", "sample_id"}
+    {
+        "band",
+        "cause",
+        "code",
+        "formula",
+        "generator",
+        "id",
+        "judge",
+        "message",
+        "kind",
+        "metric",
+        "mode",
+        "name",
+        "role",
+        "sample_id",
+    }
     | {"scale", "signature", "status", "type", "verdict", "version"}
 )
 

@@ -2,55 +2,48 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
+from ragmetrics_core.model.cells import follow as follow
+from ragmetrics_core.model.cells import plain_data, present, structured
+from ragmetrics_core.model.columns import USUAL_NAMES, plain_name
 from ragmetrics_core.model.errors import RowError, SettingError
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.shapes import context, fact, items, turns
 
 Column = str | Callable[[Mapping[str, Any]], Any]
 
-# Per field of the sample, the column names in use; the first that the row has, wins. Compared without case,
-# spaces, hyphens and underscores.
-USUAL_NAMES: dict[str, tuple[str, ...]] = {
-    "question": (
-        *("question", "query", "user_input", "user_query", "user_question", "input", "inputs.question", "inputs.query"),
-        *("inputs.input", "prompt", "instruction"),
-    ),
-    "contexts": (
-        *("contexts", "context", "retrieved_contexts", "retrieval_context", "context_texts", "retrieved_context"),
-        *("source_documents", "source_nodes", "documents", "docs", "chunks", "passages", "outputs.contexts"),
-        *("outputs.context", "outputs.documents"),
-    ),
-    "answer": (
-        *("answer", "response", "output", "actual_output", "prediction", "predicted_answer", "generated_answer"),
-        *("model_answer", "completion", "generation", "result", "outputs.answer", "outputs.output", "outputs.response"),
-        "answers",
-    ),
-    "reference": (
-        *("reference", "references", "ground_truth", "ground_truths", "ground_truth_answers", "expected_output"),
-        *("expected_answer", "expected_response", "expected", "reference_answer", "reference_answers"),
-        *("reference_output", "golden_answer", "gold_answer", "golden_response", "correct_answer", "ideal", "target"),
-        *("reference_outputs.answer", "reference_outputs.output"),
-    ),
-    "retrieved": ("retrieved", "retrieved_documents", "retrieved_nodes"),
-    "facts": ("facts", "reference_facts"),
-    "standalone_question": ("standalone_question", "rewritten_question", "rewritten_query"),
-    "history": ("history", "chat_history", "conversation"),
-    "generator": ("generator", "answer_model", "generator_model"),
-    "error": ("error",),
-    "id": ("id", "sample_id", "question_id", "query_id", "example_id"),
-    "metadata": ("metadata",),
+# Fields that are texts: an object in such a column is searched for the names above and for these.
+_INSIDE = {"question": (), "answer": ("content", "text"), "reference": ("answer", "output", "response", "text")}
+_SEVERAL = ("answers", "responses", "predictedanswers", "replies")
+_EXPORTED = ("inputs", "outputs", "referenceoutputs")  # LangSmith's, which may hold objects as JSON
+_NEEDED = {
+    "contexts": "a text, or a list of texts or of objects with a text",
+    "retrieved": "a text, or a list of texts or of objects with a text",
+    "reference": "a text or a list of texts",
+    "facts": "a list of texts",
+    "history": "a list of texts or of messages with a content",
 }
 
-_TEXT_KEYS = ("text", "page_content", "content", "chunk", "passage", "document", "node.text")
-_ID_KEYS = ("id", "id_", "node_id", "doc_id", "document_id", "chunk_id", "node.id_")
-_SCORE_KEYS = ("score", "relevance_score", "similarity")
+
+@dataclass
+class _Found:
+    """Values of the sample's fields, with the columns that they came from.
+
+    Args:
+        values: Per field.
+        places: Per field the column or path.
+        used: Columns that hold a field's value, or part of them does.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
 
 
 def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list[Sample]:
@@ -69,16 +62,17 @@ def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list
     """
     if not isinstance(row, Mapping):
         raise RowError(f"a row must be an object with named fields, got {type(row).__name__}")
-    found, used = _find(row, columns)
-    answers = _structured(found.get("answer"))
-    if not (isinstance(answers, (list, tuple)) and answers and all(isinstance(one, str) for one in answers)):
-        return [_sample(row, found, used)]
-    if len(answers) == 1:
-        return [_sample(row, {**found, "answer": answers[0]}, used)]
-    name = found.get("id")
+    row = _unwrapped(row)
+    found = _find(row, columns)
+    answers = _answers(found)
+    if len(answers) < 2:
+        values = {**found.values, "answer": answers[0]} if answers else found.values
+        return [_sample(row, values, found)]
+    name = found.values.get("id")
+    ids = [f"{name}#{number}" if present(name) else None for number in range(len(answers))]
     return [
-        _sample(row, {**found, "answer": answer, "id": None if name is None else f"{name}#{number}"}, used)
-        for number, answer in enumerate(answers)
+        _sample(row, {**found.values, "answer": answer, "id": own}, found)
+        for answer, own in zip(answers, ids, strict=True)
     ]
 
 
@@ -90,181 +84,140 @@ def sample_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> Sampl
     return samples[0]
 
 
-def _find(row: Mapping[str, Any], columns: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Values of the sample's fields, and the top-level columns that they came from."""
+def _unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row itself, or what Haystack's ``GeneratedAnswer.to_dict`` wraps."""
+    inner = row.get("init_parameters")
+    if not (isinstance(inner, Mapping) and set(row) == {"type", "init_parameters"}):
+        return row
+    return {"answer" if name == "data" else name: value for name, value in inner.items()}
+
+
+def _answers(found: _Found) -> list[Any]:
+    """Several answers, or the one in its list; [] where the answer is no list.
+
+    An answer may itself be JSON: it is read as a list only in a column that is named for several.
+    """
+    value = found.values.get("answer")
+    several = plain_name(found.places.get("answer", "")) in _SEVERAL
+    data = structured(value) if several else plain_data(value)
+    if isinstance(data, (list, tuple)) and all(isinstance(one, str) for one in data):
+        return list(data) or [None]
+    return []
+
+
+def _find(row: Mapping[str, Any], columns: Mapping[str, Any]) -> _Found:
     unknown = set(columns) - set(USUAL_NAMES)
     if unknown:
         raise SettingError(f"no such field of a sample: {', '.join(sorted(unknown))}; known: {', '.join(USUAL_NAMES)}")
-    plain = {_plain(str(name)): str(name) for name in reversed(list(row))}
-    found: dict[str, Any] = {}
-    used: set[str] = set()
-    for field, names in USUAL_NAMES.items():
-        column = columns.get(field)
-        if callable(column):
-            found[field] = column(row)
-        elif column is not None:
-            found[field] = _named(row, field, column)
-            used.add(column if column in row else column.split(".")[0])
-        else:
-            for name, value in _usual(row, names, plain, used):
-                found[field] = value
-                used.add(name)
-                break
-    return found, used
+    plain = {plain_name(name): name for name in reversed(list(row)) if isinstance(name, str)}
+    found = _Found()
+    for name, column in columns.items():  # named columns first: what they hold serves no other field
+        if column is not None:
+            found.values[name] = _called(row, name, column) if callable(column) else _named(row, name, column)
+            found.places[name] = "" if callable(column) else column
+            if not callable(column):
+                found.used.add(column if column in row else column.split(".")[0])
+    for name in USUAL_NAMES:
+        if name not in found.values:
+            _search(row, name, plain, found)
+    return found
 
 
-def _named(row: Mapping[str, Any], field: str, column: str) -> Any:
+def _called(row: Mapping[str, Any], name: str, column: Callable[[Mapping[str, Any]], Any]) -> Any:
+    try:
+        return column(row)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RowError(f"the function for {name} raised {type(error).__name__} on this row") from error
+
+
+def _named(row: Mapping[str, Any], name: str, column: str) -> Any:
     if column in row:
         return row[column]
     there, value = follow(row, column.split("."))
     if not there:
-        raise RowError(f"no column {column!r} for {field}; the row has: {', '.join(map(str, row)) or 'no columns'}")
+        raise RowError(f"no column {column!r} for {name}; the row has: {', '.join(map(str, row)) or 'no columns'}")
     return value
 
 
-def _usual(
-    row: Mapping[str, Any], names: tuple[str, ...], plain: Mapping[str, str], used: set[str]
-) -> Iterator[tuple[str, Any]]:
-    for name in names:
-        head, _, rest = name.partition(".")
-        column = plain.get(_plain(head))
-        if column is None or (column in used and not rest) or not _present(row[column]):
-            continue
-        if not rest:
-            yield column, row[column]
-            continue
-        there, value = follow(row[column], [rest])
-        if there and _present(value):
-            yield column, value
-
-
-def follow(value: Any, path: list[str]) -> tuple[bool, Any]:
-    """Follow a path through dicts, JSON strings and list indices.
-
-    Args:
-        value: Where the path starts.
-        path: Keys of mappings and indices of lists.
-
-    Returns:
-        Whether something is there, and what.
-    """
-    for part in path:
-        value = _structured(value)
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, (list, tuple)) and part.isdigit() and int(part) < len(value):
-            value = value[int(part)]
+def _search(row: Mapping[str, Any], name: str, plain: Mapping[str, str], found: _Found) -> None:
+    """Find a field by its usual names; an object without any known name is kept if there is nothing better."""
+    for usual in USUAL_NAMES[name]:
+        column = usual if usual in row else plain.get(plain_name(usual))
+        if column is not None:
+            there, value = _inside(row[column], name, plain_name(column)) if column not in found.used else (False, None)
         else:
-            return False, None
-    return True, value
+            head, _, rest = usual.partition(".")
+            column = head if head in row else plain.get(plain_name(head))
+            there, value = follow(row[column], rest.split(".")) if column is not None and rest else (False, None)
+        if column is None or not present(value) or not (there or name not in found.values):
+            continue
+        found.values[name], found.places[name] = value, column
+        if there:
+            found.used.add(column)
+            return
+    if name in found.places:
+        found.used.add(found.places[name])
 
 
-def _plain(name: str) -> str:
-    return "".join(character for character in name.casefold() if character not in "_- ")
+def _inside(value: Any, name: str, column: str) -> tuple[bool, Any]:
+    """The value itself, or for a text the value in the object; False if the object has none."""
+    data = structured(value) if column in _EXPORTED else value
+    if name not in _INSIDE or not isinstance(data, Mapping):
+        return True, value
+    if name == "answer" and column in _SEVERAL:  # as in SQuAD, where these are the expected ones
+        return False, None
+    for usual in (*USUAL_NAMES[name], *_INSIDE[name]):
+        if present(data.get(usual)) and not isinstance(data[usual], Mapping):
+            return True, data[usual]
+    return False, value
 
 
-def _present(value: Any) -> bool:
-    """False for None, NaN and blank texts; an empty list is a value: nothing was retrieved."""
-    if isinstance(value, str):
-        return bool(value.strip())
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which is not imported here
-        return False
-    return not (isinstance(value, float) and math.isnan(value))
-
-
-def _structured(value: Any) -> Any:
-    """Lists and objects written as text (JSON, or Python as data frames write it) and arrays become data."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if not (isinstance(value, str) and value.strip()[:1] in ("[", "{")):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        try:
-            return ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return value
-
-
-def _sample(row: Mapping[str, Any], found: Mapping[str, Any], used: set[str]) -> Sample:
-    values = {field: value for field, value in found.items() if _present(value)}
-    for field in ("contexts", "retrieved"):
-        if field in values:
-            values[field] = [_context(item, field) for item in _items(values[field])]
+def _sample(row: Mapping[str, Any], found_values: Mapping[str, Any], found: _Found) -> Sample:
+    values = {name: plain_data(value) for name, value in found_values.items() if present(value)}
+    for name in ("contexts", "retrieved"):
+        if name in values:
+            values[name] = [context(item, name, rank) for rank, item in enumerate(items(values[name]), start=1)]
     if "facts" in values:
-        values["facts"] = [_fact(item) for item in _items(values["facts"])] or None
+        values["facts"] = [fact(item) for item in items(values["facts"])] or None
     if "history" in values:
-        values["history"] = _history(values["history"])
+        values["history"] = turns(values["history"])
     if "reference" in values:
-        values["reference"] = _items(values["reference"])
+        values["reference"] = [item for item in _texts(values["reference"]) if present(item)]
     if "id" in values:
         values["id"] = str(values["id"])
-    own = values.pop("metadata", {})
-    rest = {str(name): value for name, value in row.items() if str(name) not in used and _present(value)}
-    values["metadata"] = {**rest, **own} if isinstance(own, Mapping) else {**rest, "metadata": own}
+    if "error" in values:
+        values["error"] = _problem(values["error"])
+    own = structured(values.pop("metadata", {}))
+    rest = {str(name): value for name, value in row.items() if name not in found.used and present(value)}
+    own = {str(key): value for key, value in own.items()} if isinstance(own, Mapping) else {"metadata": own}
     try:
-        return Sample(**values)
+        return Sample(**values, metadata={**rest, **own})
     except ValidationError as error:
         raise RowError(_explain(error, found)) from None
 
 
-def _explain(error: ValidationError, found: Mapping[str, Any]) -> str:
-    first = error.errors(include_input=False, include_url=False)[0]
-    field = str(first["loc"][0]) if first["loc"] else "row"
-    place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg'].lower()}; found {type(found.get(field)).__name__}"
-
-
-def _items(value: Any) -> list[Any]:
-    value = _structured(value)
-    if isinstance(value, (list, tuple)):
-        return list(value)
+def _texts(value: Any) -> Sequence[Any]:
+    """Reference texts; a text that holds a list of texts is that list."""
+    data = structured(value)
+    if isinstance(data, (list, tuple)) and (not isinstance(value, str) or all(isinstance(one, str) for one in data)):
+        return data
     return [value]
 
 
-def _first(item: Any, keys: tuple[str, ...]) -> Any:
-    for key in keys:
-        there, value = follow(item, key.split("."))
-        if there and value is not None:
-            return value
-    return None
+def _problem(value: Any) -> str | None:
+    """The application's error as a text; False and empty objects say that there was none."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, default=str, ensure_ascii=False) if value else None
 
 
-def _context(item: Any, field: str) -> Any:
-    """A context from a text or from the usual shapes of documents, nodes and passages."""
-    item = _structured(item) if not isinstance(item, str) else item
-    if not isinstance(item, Mapping):
-        if isinstance(item, str):
-            return {"text": item}
-        raise RowError(f"{field}: each must be a text or an object with a text, found {type(item).__name__}")
-    text = _first(item, _TEXT_KEYS)
-    if not isinstance(text, str):
-        keys = ", ".join(map(str, item)) or "nothing"
-        raise RowError(f"{field}: an object without a text (one of {', '.join(_TEXT_KEYS)}); it has: {keys}")
-    name, score = _first(item, _ID_KEYS), _first(item, _SCORE_KEYS)
-    metadata = item.get("metadata") or item.get("meta") or {}
-    numeric = isinstance(score, (int, float)) and not isinstance(score, bool)
-    return {
-        "text": text,
-        "id": None if name is None else str(name),
-        "score": score if numeric else None,
-        "metadata": dict(metadata) if isinstance(metadata, Mapping) else {"metadata": metadata},
-    }
-
-
-def _fact(item: Any) -> Any:
-    if isinstance(item, Mapping):
-        return {key: item[key] for key in ("text", "weight", "vital") if item.get(key) is not None}
-    return {"text": item}
-
-
-def _history(value: Any) -> Any:
-    turns = _items(value)
-    speakers = ("user", "assistant")
-    return [
-        {"role": str(turn.get("role") or turn.get("speaker") or "user"), "content": _first(turn, ("content", "text"))}
-        if isinstance(turn, Mapping)
-        else {"role": speakers[number % 2], "content": turn}
-        for number, turn in enumerate(turns)
-    ]
+def _explain(error: ValidationError, found: _Found) -> str:
+    """Which field needs what, and what was found: its type, never its text."""
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else "row"
+    number = next((f" number {part + 1}" for part in first["loc"][1:] if isinstance(part, int)), "")
+    column = found.places.get(name)
+    place = f"{name}{number} (column {column!r})" if column and column != name else f"{name}{number}"
+    if not first["type"].endswith("_type"):
+        return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    return f"{place}: needs {_NEEDED.get(name, 'a text')}, found {type(first['input']).__name__}"

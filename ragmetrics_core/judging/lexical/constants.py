@@ -24,9 +24,9 @@ class Weights:
 
 
 # fitted: begin
-ADHERENT = Weights(intercept=-3.4264, slopes=(3.8134, 0.0411, 1.6812))
+ADHERENT = Weights(intercept=-3.4281, slopes=(3.8153, 0.0399, 1.6822))
 USEFUL = Weights(intercept=-2.5961, slopes=(3.4653, 2.7285, 2.1585))
-FACT = Weights(intercept=-2.9915, slopes=(2.2609, 1.586, 1.2172))
+FACT = Weights(intercept=-2.7118, slopes=(2.1541, 1.2423, 1.1331))
 # fitted: end
 
 UNCERTAIN = 0.1

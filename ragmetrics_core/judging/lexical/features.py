@@ -130,14 +130,13 @@ def presence(fact: Passage, context: Passage) -> Features:
 
     Returns:
         Share of the fact's terms that the context holds, itself or another word that begins with the same four
-        letters; share in the best sentence; one over one plus the logarithm of one plus the terms missing.
+        letters; share in the best sentence; share in the context, the terms themselves only.
     """
     if not fact.terms:
         return 0.0, 0.0, 0.0
-    missing = len(absent(fact, context))
     best = max((len(fact.terms.intersection(sentence.terms)) for sentence in context.sentences), default=0)
-    found = len(fact.terms) - missing
-    return found / len(fact.terms), best / len(fact.terms), 1 / (1 + math.log1p(missing))
+    alike = 1 - len(absent(fact, context)) / len(fact.terms)
+    return alike, best / len(fact.terms), share(fact.terms, context.terms)
 
 
 def absent(fact: Passage, context: Passage) -> frozenset[str]:

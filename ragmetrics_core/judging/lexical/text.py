@@ -42,6 +42,10 @@ _PIECE = re.compile(rf"\d+|[{_DENSE}]+|[^\d{_DENSE}]+")
 
 _TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NUMERALS = {
+    **{word: str(value) for value, word in enumerate(_TEENS.split(), 10)},
+    **{word: str(10 * value) for value, word in enumerate(_TENS.split(), 2)},
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,7 +101,7 @@ def _read(text: str) -> Passage:
     for sentence in sentences:
         terms.update(sentence.terms)
         bigrams.update(pairwise(sentence.terms))
-    spelt = {_NUMERALS[term] for term in terms & _NUMERALS.keys()}
+    spelt = {term for term in terms if term[0].isdecimal()}
     beginnings = frozenset(beginning(term) for term in terms if not term[0].isdecimal())
     return Passage(sentences, frozenset(terms), frozenset(bigrams), beginnings, numbers(text) | spelt)
 
@@ -200,7 +204,9 @@ def fold(text: str) -> str:
 
 
 def _stem_english(word: str) -> str:
-    """Strip plural, tense and adverb endings, so that forms of one word meet."""
+    """Strip plural, tense and adverb endings, so that forms of one word meet; a numeral becomes its digits."""
+    if word in _NUMERALS:
+        return _NUMERALS[word]
     if len(word) < 4 or not word.isalpha():
         return word
     if word.endswith("ies"):
@@ -222,9 +228,3 @@ def _stem_other(word: str) -> str:
         return word
     stem = re.sub("[аеиоуыэюяьйіїє]{1,3}$|[αεηιουω]{1,3}[σν]?$", "", word)
     return stem if len(stem) >= 3 else word
-
-
-_NUMERALS = {
-    **{_stem_english(word): str(value) for value, word in enumerate(_TEENS.split(), 10)},
-    **{_stem_english(word): str(10 * value) for value, word in enumerate(_TENS.split(), 2)},
-}

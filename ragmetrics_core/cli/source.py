@@ -1,0 +1,101 @@
+"""The samples of all files of a command, with what is wrong with each file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ragmetrics_core.cli.reading import check_readable, read_samples
+from ragmetrics_core.model.errors import InputError, RowError
+from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.model.sample import Sample
+
+COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
+_SHOWN_PROBLEMS = 5
+_SHOWN_COLUMNS = 12
+
+
+class Source:
+    """The samples of all files.
+
+    Args:
+        options: The command's options.
+
+    Attributes:
+        files: The files.
+        undefined: Per metric why it was undefined, the first time that it was.
+        failed: Per metric why it failed, the first time that it did.
+
+    Raises:
+        InputError: If a file is none that can be read, or is the one to be written; while iterating, if a file
+            cannot be read, or with ``--strict`` a row is no sample.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.files: list[Path] = options.files
+        for path in self.files:
+            check_readable(path)
+            if options.out and options.out.exists() and options.out.samefile(path):
+                raise InputError(f"--out {options.out} would overwrite the input; name another file")
+        self._limit, self._strict = options.limit, options.strict
+        self._columns = _columns(options)
+        self._ends: list[int] = []
+        self._applied: set[int] = set()
+        self._spare: dict[int, list[str]] = {}
+        self._bad: dict[int, int] = {}
+        self.undefined: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[Sample | RowError]:
+        self._ends, self._bad = [], {}
+        count = 0
+        for number, path in enumerate(self.files):
+            for item in read_samples(path, self._columns, self._limit):
+                if isinstance(item, RowError):
+                    self._report(item, number)
+                count += 1
+                yield item
+            self._ends.append(count)
+
+    def _report(self, error: RowError, number: int) -> None:
+        if self._strict:
+            raise error
+        self._bad[number] = self._bad.get(number, 0) + 1
+        if self._bad[number] <= _SHOWN_PROBLEMS:
+            print(f"ragmetrics: {error}", file=sys.stderr)
+        elif self._bad[number] == _SHOWN_PROBLEMS + 1:
+            print(f"ragmetrics: {self.files[number]}: further bad rows are only counted", file=sys.stderr)
+
+    def saw(self, result: SampleResult) -> None:
+        """Note whether any metric applied to the result's file, and why others did not."""
+        number = sum(end <= result.index for end in self._ends)
+        if result.sample is not None:
+            self._spare.setdefault(number, list(result.sample.metadata))
+        for name, outcome in result.results.items():
+            if outcome.status == "undefined":
+                self.undefined.setdefault(name, outcome.reason)
+            else:
+                self._applied.add(number)
+            if outcome.status == "failed":
+                self.failed.setdefault(name, outcome.reason)
+
+    def idle(self) -> list[str]:
+        """For each file to no row of which any metric applied, why; call it at the end."""
+        return [self._why(number) for number in range(len(self.files)) if number not in self._applied]
+
+    def _why(self, number: int) -> str:
+        path, bad, spare = self.files[number], self._bad.get(number, 0), self._spare.get(number)
+        if spare is None:
+            return f"{path} has no rows" if not bad else f"{path}: none of its {bad} rows is a sample"
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in self.undefined.items())
+        found = ", ".join(spare[:_SHOWN_COLUMNS]) + (", …" if len(spare) > _SHOWN_COLUMNS else "")
+        unused = f"; columns that were not recognised: {found}; name them with --question-column etc." if spare else ""
+        return f"no metric applies to {path} ({reasons}){unused}"
+
+
+def _columns(options: argparse.Namespace) -> Mapping[str, Any]:
+    named = {name: getattr(options, f"{name}_column") for name in COLUMNS}
+    return {name: column for name, column in named.items() if column is not None}

@@ -1,0 +1,353 @@
+"""Capturing, tested with a toy framework: nothing that goes wrong inside ever reaches the application."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import tracemalloc
+from contextlib import contextmanager
+from typing import ClassVar
+
+import pytest
+
+from ragmetrics_core import Adherent, Answer, Poll, Polls, Sample, ScriptedJudge, SettingError, Usage
+from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Given, Overrides, Problems, guarded
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing.golden import GOLDEN_TURNS
+
+YES = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "fine"),))})
+
+
+class ToyApp:
+    """A framework in ten lines: it retrieves, answers, and tells its listeners when a run has ended."""
+
+    listeners: ClassVar[list] = []
+
+    def __init__(self, turn, fail=False):
+        self.turn, self.fail = turn, fail
+
+    def run(self):
+        run = {
+            "inputs": {"query": self.turn.question},
+            "documents": list(self.turn.contexts),
+            "output": None,
+            "error": None,
+        }
+        try:
+            if self.fail:
+                raise RuntimeError("generator is down")
+            run["output"] = self.turn.answer
+            return run["output"]
+        except RuntimeError as error:
+            run["error"] = repr(error)
+            raise
+        finally:
+            for listener in list(self.listeners):
+                listener.ended(run)
+
+    async def arun(self):
+        await asyncio.sleep(0)
+        return self.run()
+
+
+class Recorder:
+    """The toy adapter's hooks."""
+
+    def __init__(self, sink):
+        self.problems, self._sink = sink.problems, sink
+
+    @guarded
+    def ended(self, run):
+        self._sink.record({**run, "documents": tuple(run["documents"])})
+
+
+def samples_from(run):
+    return [
+        Sample(question=run["inputs"]["query"], contexts=run["documents"], answer=run["output"], error=run["error"])
+    ]
+
+
+@contextmanager
+def capture(**given):
+    captured = Captured(samples_from, given=Given(**given))
+    recorder = Recorder(captured)
+    ToyApp.listeners.append(recorder)
+    try:
+        yield captured
+    finally:
+        ToyApp.listeners.remove(recorder)
+
+
+class TestToyContract(AdapterContract):
+    module = "json"
+    framework = "toy"
+
+    def play(self, turn):
+        with capture() as captured:
+            output = ToyApp(turn).run()
+        return list(captured.samples), output
+
+    def play_uncaptured(self, turn):
+        return ToyApp(turn).run()
+
+    def play_streamed(self, turn):
+        return self.play(turn)[0]
+
+    async def play_async(self, turn):
+        with capture() as captured:
+            await ToyApp(turn).arun()
+        return list(captured.samples)
+
+    def play_unanswered(self, turn):
+        with capture() as captured, pytest.raises(RuntimeError):
+            ToyApp(turn, fail=True).run()
+        return list(captured.samples)
+
+    def to_native_and_back(self, result):
+        native = {"score": result.value, "comment": result.reason}
+        return native["score"], native["comment"]
+
+
+def test_the_contract_notices_a_wrong_adapter():
+    class Doubling(TestToyContract):
+        def play(self, turn):
+            samples, output = super().play(turn)
+            return samples * 2, output
+
+    with pytest.raises(AssertionError, match="2 samples"):
+        Doubling().test_golden_turns()
+
+
+def test_given_values_are_applied():
+    with capture(question="as given", reference="expected", id="run", metadata={"tag": 1}) as captured:
+        ToyApp(GOLDEN_TURNS[0]).run()
+        ToyApp(GOLDEN_TURNS[1]).run()
+    assert [sample.id for sample in captured.samples] == ["run", "run#1"]
+    assert {(s.question, s.reference, s.metadata["tag"]) for s in captured.samples} == {("as given", ("expected",), 1)}
+    assert captured.samples[0].contexts == GOLDEN_TURNS[0].contexts
+
+
+def test_captured_is_evaluated_in_both_forms():
+    with capture() as captured:
+        ToyApp(GOLDEN_TURNS[0]).run()
+    report = captured.evaluate(["adherence"], judge=YES)
+    assert report.scores("context_adherence") == [1.0]
+    assert asyncio.run(captured.aevaluate(["adherence"], judge=YES)).results == report.results
+
+
+def test_samples_grow_and_max_samples_bounds_them(caplog):
+    captured = Captured(samples_from, max_samples=2)
+    run = {"inputs": {"query": "q"}, "documents": (), "output": "a", "error": None}
+    captured.record(run)
+    assert len(captured.samples) == 1
+    for _ in range(3):
+        captured.record(run)
+    assert (len(captured.samples), captured.dropped) == (2, 2)
+    assert caplog.text.count("max_samples=2") == 1
+
+
+def test_an_error_while_assembling_is_counted_and_the_rest_goes_on(caplog):
+    def build(run):
+        if run == "bad":
+            raise ValueError("SECRET")
+        return [Sample(question=run)]
+
+    captured = Captured(build)
+    for run in ("one", "bad", "two", "bad"):
+        captured.record(run)
+    assert [sample.question for sample in captured.samples] == ["one", "two"]
+    assert captured.problems.counts == {"Captured._assemble: ValueError": 2}
+    assert caplog.text.count("the application is not affected") == 1
+    assert "SECRET" not in caplog.text
+
+
+def test_guarded_hooks_return_none_and_let_interrupts_pass():
+    class Hooks:
+        problems = Problems()
+
+        @guarded
+        def fine(self, value):
+            return value + 1
+
+        @guarded
+        def broken(self):
+            raise KeyError("x")
+
+        @guarded
+        async def abroken(self):
+            raise KeyError("x")
+
+        @guarded
+        async def cancelled(self):
+            raise asyncio.CancelledError
+
+        @guarded
+        def interrupted(self):
+            raise KeyboardInterrupt
+
+    hooks = Hooks()
+    assert (hooks.fine(1), hooks.broken()) == (2, None)
+    assert asyncio.run(hooks.abroken()) is None
+    with pytest.raises(KeyboardInterrupt):
+        hooks.interrupted()
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(hooks.cancelled())
+    assert len(hooks.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [("query", "q"), ("inputs.query", "q"), (lambda run: run["output"], "a"), (None, None), ("nowhere", None)],
+)
+def test_overrides_are_keys_paths_and_callables(source, expected):
+    run = {"inputs": {"query": "q"}, "output": "a"}
+    found, value = Overrides(question_from=source).find("question", run, run["inputs"], run)
+    assert (found, value) == (expected is not None, expected)
+
+
+def test_an_override_of_a_wrong_type_is_an_error():
+    with pytest.raises(SettingError, match="question_from"):
+        Overrides(question_from=3).find("question", {}, {})
+
+
+class Hanging(Judge):
+    """Never answers until released."""
+
+    name = "hanging"
+
+    def __init__(self):
+        self.released = threading.Event()
+
+    async def answer(self, question):
+        await asyncio.to_thread(self.released.wait)
+        return Answer(Polls(1, (Poll("yes"),)), Usage(calls=1))
+
+
+def evaluator(judge=YES, **settings):
+    return BackgroundEvaluator(samples_from, ["adherence"], judge, **settings)
+
+
+def run_of(number=0):
+    return {"inputs": {"query": f"q{number}"}, "documents": ("c",), "output": f"a{number}", "error": None}
+
+
+def test_background_report_holds_everything_in_order():
+    background = evaluator(keep=True)
+    for number in range(100):
+        background.record(run_of(number))
+    report = background.report()
+    assert [result.sample.question for result in report.results] == [f"q{n}" for n in range(100)]
+    assert background.aggregates["context_adherence"].mean == 1.0
+    assert background.aggregates["context_adherence"].scored == 100
+
+
+def test_a_hanging_judge_blocks_nobody_and_overflow_is_counted(caplog):
+    judge = Hanging()
+    background = evaluator(judge, max_queue=5, concurrency=1)
+    for number in range(50):
+        background.record(run_of(number))
+    assert not background.flush(timeout=0.05)
+    assert background.dropped > 0
+    assert background.dropped + background.pending == 50
+    assert caplog.text.count("slower than the application") == 1
+    judge.released.set()
+    assert background.flush(timeout=30)
+    assert background.aggregates["context_adherence"].scored == 50 - background.dropped
+
+
+def test_threads_record_at_once_and_nothing_is_lost_or_doubled():
+    background = evaluator(keep=True, max_queue=None)
+
+    def work(base):
+        for number in range(40):
+            background.record(run_of(base + number))
+
+    threads = [threading.Thread(target=work, args=(base * 1000,)) for base in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    questions = [sample.question for sample in background.samples]
+    assert len(questions) == len(set(questions)) == 400
+
+
+def test_sample_rate_is_seeded_and_proportional():
+    background = evaluator(sample_rate=0.25, seed=7, max_queue=None)
+    for number in range(400):
+        background.record(run_of(number))
+    assert background.flush(timeout=30)
+    assert 60 <= background.aggregates["context_adherence"].scored <= 140
+    with pytest.raises(SettingError, match="sample_rate"):
+        evaluator(sample_rate=0)
+
+
+def test_on_result_may_fail_and_broken_runs_are_counted():
+    def hook(result):
+        raise RuntimeError("the user's own")
+
+    background = evaluator(on_result=hook)
+    background.record(run_of())
+    background.record({"nonsense": 1})
+    assert background.flush(timeout=30)
+    assert background.problems.counts == {
+        "BackgroundEvaluator._finish: RuntimeError": 1,
+        "BackgroundEvaluator._start: KeyError": 1,
+    }
+    with pytest.raises(SettingError, match="keep"):
+        background.report()
+
+
+def test_stop_finishes_and_accepts_no_more():
+    background = evaluator()
+    background.record(run_of())
+    assert background.stop(timeout=30)
+    background.record(run_of())
+    assert background.pending == 0
+    assert background.aggregates["context_adherence"].scored == 1
+
+
+def test_memory_stays_flat_without_keeping():
+    background = evaluator(max_queue=None, judge=_quiet())
+
+    def rounds(count):
+        for number in range(count):
+            background.record(run_of(number))
+        assert background.flush(timeout=60)
+        gc.collect()
+
+    rounds(300)
+    tracemalloc.start()
+    rounds(300)
+    first, _ = tracemalloc.get_traced_memory()
+    rounds(1500)
+    second, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert second - first < 200_000, f"{second - first} bytes more after 1,500 further runs"
+
+
+def _quiet():
+    class Quiet(Judge):
+        name = "quiet"
+
+        async def answer(self, question):
+            return Answer(Polls(1, (Poll("yes", "fine"),)))
+
+    return Quiet()
+
+
+def test_running_figures_equal_those_of_all_scores():
+    from statistics import mean, stdev
+
+    from ragmetrics_core.capturing import Aggregate
+
+    values = [0.1, 0.9, 0.5, 0.5, 1.0]
+    figures = Aggregate()
+    for value in values:
+        figures.add("scored", value)
+    figures.add("undefined", None)
+    figures.add("failed", None)
+    assert (figures.scored, figures.undefined, figures.failed, figures.low, figures.high) == (5, 1, 1, 0.1, 1.0)
+    assert figures.mean == pytest.approx(mean(values))
+    assert figures.sd == pytest.approx(stdev(values))

@@ -1,0 +1,236 @@
+"""Context Adherence: share of polls, explanations, abstention, missing polls, early stopping, causes."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import comb
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import (
+    Adherent,
+    ContextAdherence,
+    JudgeError,
+    LexicalJudge,
+    NotAnswered,
+    Poll,
+    Polls,
+    ScriptedJudge,
+    SettingError,
+    Sufficiency,
+    Sufficient,
+)
+from ragmetrics_core.metrics.context_adherence import stopped_estimate
+from ragmetrics_core.model.errors import RateLimited
+
+
+def polls(*verdicts, asked=None, failures=()):
+    answers = tuple(Poll(v, f"{v} {i}", (f"claim {i}",) if v == "no" else ()) for i, v in enumerate(verdicts))
+    return Polls(asked if asked is not None else len(verdicts), answers, failures)
+
+
+def score(reply, *, sufficiency=None, question="q?", **settings):
+    script = {Adherent: reply}
+    if sufficiency is not None:
+        script[Sufficient] = sufficiency
+    judge = ScriptedJudge(script)
+    metric = ContextAdherence(**settings)
+    return metric.score(question=question, contexts=["c"], answer="a", judge=judge), judge
+
+
+def test_share_of_yes():
+    result, judge = score(polls("yes", "no", "yes", "yes", "yes"))
+    assert result.value == 0.8
+    assert (judge.asked[0].polls, judge.asked[0].temperature) == (5, 1.0)
+    # Wilson interval for 4 of 5, from statsmodels 0.14 proportion_confint(4, 5, method="wilson").
+    assert result.evidence.repeatability == pytest.approx((0.3755346, 0.9637758), abs=1e-6)
+
+
+def test_explanation_from_the_majority_and_strongest_dissent():
+    result, _ = score(polls("yes", "no", "no", "yes", "no"), cause=False)
+    assert result.value == 0.4
+    assert result.evidence.explanation.startswith("no")
+    assert result.evidence.dissent.startswith("yes")
+    assert result.reason == result.evidence.explanation
+    assert result.evidence.unsupported == ("claim 1", "claim 2", "claim 4")
+
+
+def test_tie_surfaces_the_no_side_and_says_so():
+    result, _ = score(polls("yes", "no", "no", "yes"), polls=4)
+    assert result.value == 0.5
+    assert result.reason.startswith("The polls are tied; the side against the answer says: no")
+
+
+def test_strongest_dissent_names_most_unsupported_claims():
+    answers = (Poll("yes", "fine"),) * 3 + (Poll("no", "one", ("a",)), Poll("no", "two", ("a", "b")))
+    result, _ = score(Polls(5, answers))
+    assert result.evidence.dissent == "two"
+
+
+def test_abstaining_answers_are_undefined_and_counted():
+    result, _ = score(polls("abstains", "abstains", "abstains", "yes", "no"))
+    assert (result.status, result.code, result.evidence.abstained) == ("undefined", "abstained", 3)
+    few, _ = score(polls("abstains", "yes", "yes", "no", "yes"))
+    assert few.value == 0.75
+    only, _ = score(polls("abstains", asked=1), polls=1)
+    assert only.code == "abstained"
+
+
+def test_missing_polls_are_scored_with_bounds_if_a_majority_answered():
+    result, _ = score(polls("yes", "yes", "no", asked=5, failures=(RateLimited("slow"),) * 2))
+    assert result.value == pytest.approx(2 / 3)
+    assert result.evidence.bounds == (2 / 5, 4 / 5)
+    assert result.evidence.missing == 2
+
+
+def test_too_few_polls_fail_with_what_happened():
+    result, _ = score(polls("yes", "no", asked=5, failures=(RateLimited("slow"),) * 3))
+    assert (result.status, result.error.type) == ("failed", "TooFewPolls")
+    assert "2 of 5" in result.reason
+    assert "RateLimited" in result.reason
+    assert len(result.evidence.polls) == 2
+    none, _ = score(Polls(5, (), (RateLimited("slow down"),) * 5))
+    assert none.error.type == "RateLimited"
+
+
+@pytest.mark.parametrize(
+    ("sufficient", "on_question", "cause"),
+    [
+        (False, True, "insufficient_context"),
+        (True, True, "reasoning_error"),
+        (True, False, "misread_question"),
+        (False, False, "misread_question"),
+    ],
+)
+def test_cause_of_a_low_score_is_a_question_of_its_own(sufficient, on_question, cause):
+    reply = Sufficiency(sufficient=sufficient, on_question=on_question, reason="because")
+    result, judge = score(polls("no", "no", "yes"), sufficiency=reply, polls=3)
+    assert (result.evidence.cause, result.evidence.cause_note) == (cause, "because")
+    assert result.evidence.remedy
+    assert [type(question) for question in judge.asked] == [Adherent, Sufficient]
+
+
+def test_no_cause_is_looked_for_at_one_half_or_without_a_question():
+    _, judge = score(polls("yes", "no"), polls=2)
+    assert len(judge.asked) == 1
+    result, judge = score(polls("no"), polls=1, question=None)
+    assert len(judge.asked) == 1
+    assert "without the question" in result.evidence.cause_note
+
+
+def test_a_failed_search_for_the_cause_leaves_the_score():
+    result, _ = score(polls("no"), polls=1, sufficiency=JudgeError("cannot tell"))
+    assert (result.status, result.value, result.evidence.cause) == ("scored", 0.0, None)
+    assert "cannot tell" in result.evidence.cause_note
+
+
+def test_a_deterministic_judge_is_polled_once_and_does_not_pretend():
+    reply = Polls(1, (Poll("yes", "covered", probability=0.83),))
+    for settings in ({}, {"early_stop": True}):
+        result, judge = score(reply, **settings)
+        assert result.value == 0.83
+        assert (result.evidence.asked, result.evidence.probability, result.evidence.repeatability) == (1, 0.83, None)
+        assert len(judge.asked) == 1
+
+
+def test_the_embedded_judge_names_the_judge_to_use_for_the_cause():
+    result = ContextAdherence().score(
+        question="When?", contexts=["It was built in 1856."], answer="Kayaks are rented out.", judge=LexicalJudge()
+    )
+    assert result.value < 0.5
+    assert result.evidence.cause is None
+    assert "lexical" in result.evidence.cause_note
+    assert result.evidence.sentences[0].coverage < 0.5
+
+
+def sequence_judge(verdicts):
+    """A judge whose polls give a fixed sequence of verdicts."""
+
+    def reply(question):
+        part = verdicts[question.first_poll : question.first_poll + question.polls]
+        return Polls(question.polls, tuple(Poll(verdict, verdict) for verdict in part))
+
+    return ScriptedJudge({Adherent: reply})
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "asked", "value"),
+    [
+        (["yes"] * 5, 3, 1.0),
+        (["no"] * 5, 3, 0.0),
+        (["yes", "no", "yes", "yes", "no"], 4, 2 / 3),
+        (["yes", "no", "yes", "no", "yes"], 5, 2 / 4),
+        (["no", "yes", "no", "yes", "no"], 5, 2 / 4),
+    ],
+)
+def test_early_stop_never_overshoots_and_estimates_without_bias(verdicts, asked, value):
+    judge = sequence_judge(verdicts)
+    metric = ContextAdherence(early_stop=True, cause=False)
+    result = metric.score(contexts=["c"], answer="a", judge=judge)
+    assert result.value == pytest.approx(value)
+    assert result.evidence.asked == asked
+    assert result.evidence.early_stopped
+    indices = [poll for q in judge.asked for poll in range(q.first_poll, q.first_poll + q.polls)]
+    assert indices == list(range(asked))
+
+
+@pytest.mark.parametrize("polls_", range(3, 16, 2))
+@pytest.mark.parametrize("p", [0.05, 0.2, 0.5, 0.8, 0.97])
+def test_estimate_is_unbiased_by_enumeration(polls_, p):
+    """Expectation over every path to a decided majority, each with its probability."""
+    needed, expected = polls_ // 2 + 1, 0.0
+    for others in range(needed):
+        k = needed + others
+        paths = comb(k - 1, others)
+        yes_path = [True] * needed + [False] * others
+        no_path = [False] * needed + [True] * others
+        expected += paths * p**needed * (1 - p) ** others * stopped_estimate(yes_path, polls_)
+        expected += paths * (1 - p) ** needed * p**others * stopped_estimate(no_path, polls_)
+    assert expected == pytest.approx(p, abs=1e-12)
+
+
+def test_early_stop_uses_all_polls_where_one_request_gives_several():
+    def reply(question):
+        return Polls(question.polls, (Poll("yes"),) * question.polls, batched=question.polls > 1)
+
+    judge = ScriptedJudge({Adherent: reply})
+    result = ContextAdherence(early_stop=True).score(contexts=["c"], answer="a", judge=judge)
+    assert (result.value, result.evidence.asked, result.evidence.early_stopped) == (1.0, 5, False)
+
+
+def test_a_failed_later_round_counts_as_missing_polls():
+    def reply(question):
+        if question.first_poll:
+            return NotAnswered(RateLimited("slow"))
+        return Polls(3, (Poll("yes"), Poll("no"), Poll("yes")))
+
+    result = ContextAdherence(early_stop=True).score(contexts=["c"], answer="a", judge=ScriptedJudge({Adherent: reply}))
+    assert result.status == "scored"
+    assert result.evidence.missing >= 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_early_stop_needs_an_odd_number_of_polls(count):
+    with pytest.raises(SettingError, match="odd number"):
+        ContextAdherence(early_stop=True, polls=count)
+
+
+@given(st.lists(st.sampled_from(["yes", "no", "abstains"]), min_size=1, max_size=7))
+def test_every_sequence_ends_scored_or_abstained(verdicts):
+    result, _ = score(polls(*verdicts), polls=len(verdicts), cause=False)
+    yes, no = verdicts.count("yes"), verdicts.count("no")
+    if 2 * verdicts.count("abstains") > len(verdicts) or not yes + no:
+        assert (result.status, result.code) == ("undefined", "abstained")
+    else:
+        assert result.value == pytest.approx(yes / (yes + no))
+
+
+def test_order_of_polls_does_not_matter():
+    values = {
+        score(polls(*order), cause=False)[0].value
+        for order in set(product(["yes", "no"], repeat=3))
+        if order.count("yes") == 2
+    }
+    assert values == {2 / 3}

@@ -1,0 +1,129 @@
+"""Context Recall: bands without gaps, several references, examples and templates of the user's own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import (
+    ContextRecall,
+    JudgeError,
+    LexicalJudge,
+    RateRecall,
+    RecallExample,
+    RecallRating,
+    ScriptedJudge,
+    SettingError,
+)
+from ragmetrics_core.metrics.context_recall import BANDS, EXAMPLES, band_of
+
+
+def score(reply, metric=None, **fields):
+    judge = ScriptedJudge({RateRecall: reply})
+    given_ = {"question": "q", "answer": "a", "reference": "r", "contexts": ["c"]} | fields
+    return (metric or ContextRecall()).score(judge=judge, **given_), judge
+
+
+@pytest.mark.parametrize(
+    ("value", "band"),
+    [
+        (0.0, "none"),
+        (0.01, "minimal"),
+        (0.1, "minimal"),
+        (0.3, "minimal"),
+        (0.34, "minimal"),
+        (0.35, "partial"),
+        (0.4, "partial"),
+        (0.6, "partial"),
+        (0.64, "partial"),
+        (0.65, "mostly"),
+        (0.7, "mostly"),
+        (0.95, "mostly"),
+        (1.0, "perfect"),
+    ],
+)
+def test_bands_close_the_published_gaps(value, band):
+    assert band_of(value) == band
+    result, _ = score(RecallRating(value, "why"))
+    assert (result.value, result.evidence.band, result.reason) == (value, band, "why")
+
+
+@given(st.floats(0, 1))
+def test_every_score_lies_in_exactly_one_band(value):
+    assert sum(low <= value <= high for _, low, high in BANDS) == 1
+
+
+def test_shipped_examples_lie_inside_their_bands_and_are_shown():
+    _, judge = score(RecallRating(0.5))
+    shown = judge.asked[0].instructions.examples
+    for example in EXAMPLES:
+        reply = json.loads(example.written().rpartition("reply ")[2])
+        assert reply["band"] == band_of(example.score)
+        assert example.reason in shown
+    assert judge.asked[0].bands == BANDS
+
+
+def test_best_of_several_references_counts():
+    ratings = {"r1": RecallRating(0.2, "far"), "r2": RecallRating(0.9, "near"), "r3": RecallRating(0.0, "off")}
+    result, judge = score(lambda q: ratings[q.reference], reference=["r1", "r2", "r3", "r1"])
+    assert (result.value, result.reason, result.evidence.best) == (0.9, "near", 1)
+    assert len(judge.asked) == 3
+    assert [rating.score for rating in result.evidence.ratings] == [0.2, 0.9, 0.0]
+
+
+def test_one_unrated_reference_fails_because_the_best_is_unknown():
+    reply = lambda q: JudgeError("no") if q.reference == "r2" else RecallRating(0.2)  # noqa: E731
+    result, _ = score(reply, reference=["r1", "r2"])
+    assert result.status == "failed"
+    assert [rating.score for rating in result.evidence.ratings] == [0.2, None]
+
+
+def test_without_contexts_it_says_so():
+    result, judge = score(RecallRating(0.5, "half."), contexts=[])
+    assert result.reason == "half. Rated against the reference alone, without contexts."
+    assert not result.evidence.with_contexts
+    assert judge.asked[0].contexts == ()
+
+
+def test_published_spelling_of_the_fields():
+    judge = ScriptedJudge({RateRecall: RecallRating(1.0, "same")})
+    result = ContextRecall().score(input="q", output="a", expected_output="r", context=["c"], judge=judge)
+    assert result.value == 1.0
+    asked = judge.asked[0]
+    assert (asked.question, asked.answer, asked.reference, asked.contexts) == ("q", "a", "r", ("c",))
+
+
+def test_own_examples_and_template_change_the_signature():
+    mine = RecallExample(question="q", reference="r", answer="a", score=0.4, reason="mine", contexts=("ctx",))
+    extended = ContextRecall(examples=(*EXAMPLES, mine))
+    replaced = ContextRecall(template='Rate {answer} against {reference}. {"json": 1}')
+    signatures = {metric.signature for metric in (ContextRecall(), extended, replaced, ContextRecall(examples=()))}
+    assert len(signatures) == 4
+    _, judge = score(RecallRating(0.5), extended)
+    assert "mine" in judge.asked[0].instructions.examples
+    _, judge = score(RecallRating(0.5), replaced)
+    assert judge.asked[0].bands == ()
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [("Rate {answer}.", "reference"), ("{answer} {reference} {chunk}", "chunk")],
+)
+def test_templates_are_checked_at_construction(template, message):
+    with pytest.raises(SettingError, match=message):
+        ContextRecall(template=template)
+
+
+def test_literal_braces_are_no_placeholders():
+    assert ContextRecall(template="{answer} {reference} {score: 1} {{}} {nothing}").template
+
+
+def test_embedded_judge_equal_and_unrelated():
+    metric = ContextRecall()
+    same = metric.score(answer="Paris is the capital.", reference="Paris is the capital.", judge=LexicalJudge())
+    other = metric.score(answer="Kayaks float.", reference="Paris is the capital.", judge=LexicalJudge())
+    assert (same.value, same.evidence.band) == (1.0, "perfect")
+    assert (other.value, other.evidence.band) == (0.0, "none")

@@ -1,0 +1,261 @@
+"""Context Utilization: worked numbers, laws, and what the evidence says."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import permutations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import (
+    ChunkVerdict,
+    Context,
+    ContextUtilization,
+    JudgeError,
+    LexicalJudge,
+    Sample,
+    ScriptedJudge,
+    SettingError,
+    Useful,
+)
+from ragmetrics_core.metrics.average_precision import (
+    average_precision,
+    expected_average_precision,
+    generalised_average_precision,
+    ndcg,
+    random_order,
+)
+from ragmetrics_core.testing.golden import FRANCE_ANSWER, FRANCE_PARIS, FRANCE_QUESTION, FRANCE_WINE
+
+verdict_lists = st.lists(st.booleans(), min_size=1, max_size=12)
+probability_lists = st.lists(st.floats(0, 1), min_size=1, max_size=7)
+
+
+def judged(verdicts, **settings):
+    """Score chunks c0, c1, … whose verdicts are given by position."""
+    texts = [f"chunk {index}" for index in range(len(verdicts))]
+    replies = dict(zip(texts, verdicts, strict=True))
+    judge = ScriptedJudge({Useful: lambda q: tuple(_verdict(replies[text]) for text in q.chunks)})
+    sample = Sample(question="q?", answer="a", contexts=texts)
+    return ContextUtilization(**settings).score(sample, judge=judge), judge
+
+
+def _verdict(value):
+    if isinstance(value, bool):
+        return ChunkVerdict(value, reason=f"because {value}")
+    if isinstance(value, int):
+        return ChunkVerdict(value > 0, grade=value)
+    return ChunkVerdict(value > 0.5, probability=value)
+
+
+# Worked by hand: mean of the precision at the ranks of useful chunks.
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ([0, 1], 0.5),
+        ([1, 0], 1.0),
+        ([1, 0, 1], 5 / 6),
+        ([1], 1.0),
+        ([0, 0], 0.0),
+        ([0, 0, 1, 1], (1 / 3 + 2 / 4) / 2),
+        ([1] * 7, 1.0),
+    ],
+)
+def test_worked_numbers(verdicts, expected):
+    result, _ = judged([bool(verdict) for verdict in verdicts])
+    assert result.value == pytest.approx(expected, abs=1e-15)
+
+
+def test_nothing_useful_is_zero_with_that_as_the_reason():
+    result, _ = judged([False, False])
+    assert (result.status, result.value) == ("scored", 0.0)
+    assert result.reason == "None of the 2 chunks is useful to arrive at the answer."
+    assert (result.evidence.useful, result.evidence.noise_share) == (0, 1.0)
+
+
+@pytest.mark.parametrize("contexts", [(), ("",), ("  ", "\n")])
+def test_no_contexts_is_undefined_without_a_call(contexts):
+    judge = ScriptedJudge({})
+    result = ContextUtilization().score(question="q", answer="a", contexts=contexts, judge=judge)
+    assert (result.status, result.reason, judge.asked) == ("undefined", "no contexts", [])
+
+
+@pytest.mark.parametrize(
+    ("contexts", "expected", "useful"),
+    [((FRANCE_WINE, FRANCE_PARIS), 0.5, [False, True]), ((FRANCE_PARIS, FRANCE_WINE), 1.0, [True, False])],
+)
+@pytest.mark.parametrize(
+    "judge", [LexicalJudge(), ScriptedJudge({Useful: lambda q: (ChunkVerdict("Paris" in q.chunks[0]),)})]
+)
+def test_france_low_and_high(contexts, expected, useful, judge):
+    result = ContextUtilization().score(question=FRANCE_QUESTION, answer=FRANCE_ANSWER, contexts=contexts, judge=judge)
+    assert result.value == expected
+    assert [chunk.useful for chunk in result.evidence.chunks] == useful
+
+
+def test_evidence_names_rank_id_verdict_precision_and_reason():
+    judge = ScriptedJudge({Useful: lambda q: (ChunkVerdict(q.chunks[0] != "b", 0.75, reason=f"saw {q.chunks[0]}"),)})
+    contexts = [Context(text="a", id="A"), Context(text="b"), Context(text="c", id="C")]
+    evidence = ContextUtilization().score(question="q", answer="x", contexts=contexts, judge=judge).evidence
+    assert [(c.rank, c.id, c.useful, c.probability, c.precision, c.reason) for c in evidence.chunks] == [
+        (1, "A", True, 0.75, 1.0, "saw a"),
+        (2, None, False, 0.75, 0.5, "saw b"),
+        (3, "C", True, 0.75, 2 / 3, "saw c"),
+    ]
+    assert "P@k" in evidence.formula
+    assert evidence.noise_share == pytest.approx(1 / 3)
+    assert evidence.lift == pytest.approx(5 / 6 - evidence.random_order)
+
+
+def test_identical_chunks_are_judged_once_and_blank_ones_never():
+    judge = ScriptedJudge({Useful: lambda q: (ChunkVerdict(q.chunks[0] == "same"),)})
+    result = ContextUtilization().score(question="q", answer="a", contexts=["same", " ", "other", "same"], judge=judge)
+    assert [question.chunks for question in judge.asked] == [("same",), ("other",)]
+    assert [chunk.useful for chunk in result.evidence.chunks] == [True, False, False, True]
+    assert [chunk.duplicate_of for chunk in result.evidence.chunks] == [None, None, None, 1]
+    assert result.evidence.duplicates == 1
+    assert result.value == pytest.approx((1 + 2 / 4) / 2)
+
+
+def test_k_judges_only_the_first_chunks():
+    result, judge = judged([False, True, True], k=2)
+    assert len(judge.asked) == 2
+    assert result.value == 0.5
+
+
+def test_against_the_reference_shows_the_reference():
+    judge = ScriptedJudge({Useful: (ChunkVerdict(True),)})
+    metric = ContextUtilization(against="reference")
+    result = metric.score(question="q", reference="expected", contexts=["c"], judge=judge)
+    assert result.value == 1.0
+    assert judge.asked[0].answer == "expected"
+    assert metric.score(question="q", answer="given", contexts=["c"], judge=judge).reason == "no reference"
+
+
+def test_one_unanswered_chunk_fails_and_keeps_the_evidence():
+    def reply(question):
+        return JudgeError("no") if question.chunks[0] == "chunk 1" else (ChunkVerdict(True, reason="yes"),)
+
+    judge = ScriptedJudge({Useful: reply})
+    result = ContextUtilization().score(question="q", answer="a", contexts=["chunk 0", "chunk 1"], judge=judge)
+    assert (result.status, result.error.type) == ("failed", "JudgeError")
+    assert [chunk.useful for chunk in result.evidence.chunks] == [True, None]
+
+
+@pytest.mark.parametrize("relevance", ["probability", "graded"])
+def test_a_judge_without_probabilities_or_grades_fails_with_advice(relevance):
+    result, _ = judged([True, False], relevance=relevance)
+    assert result.status == "failed"
+    assert "relevance='binary'" in result.reason
+
+
+# Worked by hand: sum over k of v_k / k · E[(1 + S_<k) / (1 + S_<k + S_>k)].
+@pytest.mark.parametrize(("values", "expected"), [([0.5, 0.5], 0.625), ([1.0, 0.5], 1.0), ([0.1], 0.1), ([0.0], 0.0)])
+def test_probability_gives_the_expectation(values, expected):
+    result, _ = judged(values, relevance="probability")
+    assert result.value == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("grades", "expected"), [([3, 0], 1.0), ([0, 3], 0.5), ([3, 2], (1 + (5 / 3) / 2 * (2 / 3)) / (5 / 3)), ([0, 0], 0)]
+)
+def test_grades_give_generalised_average_precision(grades, expected):
+    result, _ = judged(grades, relevance="graded")
+    assert result.value == pytest.approx(expected, abs=1e-12)
+    assert 0 <= result.value <= result.evidence.ideal + 1e-12
+    assert 0 <= result.evidence.ndcg <= 1
+
+
+@given(verdict_lists)
+def test_average_precision_laws(verdicts):
+    value = average_precision(verdicts)
+    assert 0 <= value <= 1
+    assert (value == 0) == (not any(verdicts))
+    if all(verdicts):
+        assert value == 1
+    assert average_precision(sorted(verdicts, reverse=True)) == float(any(verdicts))
+    assert value == pytest.approx(_from_the_definition(verdicts), abs=1e-12)
+
+
+def _from_the_definition(verdicts):
+    """AP as recall steps times precision, another way to write the definition down."""
+    total, found, value = sum(verdicts), 0, Fraction(0)
+    for rank, verdict in enumerate(verdicts, start=1):
+        found += verdict
+        value += Fraction(found, rank) * Fraction(int(verdict), total or 1)
+    return float(value)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6))
+def test_random_order_is_the_mean_over_all_orders(verdicts):
+    values = [average_precision(order) for order in permutations(verdicts)]
+    assert random_order(len(verdicts), sum(verdicts)) == pytest.approx(sum(values) / len(values), abs=1e-12)
+
+
+def test_random_order_of_one_in_five():
+    assert random_order(5, 1) == pytest.approx(0.457, abs=5e-4)
+
+
+@given(probability_lists)
+def test_expectation_equals_enumeration(probabilities):
+    expected = 0.0
+    for verdicts in product([False, True], repeat=len(probabilities)):
+        weight = 1.0
+        for verdict, probability in zip(verdicts, probabilities, strict=True):
+            weight *= probability if verdict else 1 - probability
+        expected += weight * average_precision(verdicts)
+    assert expected_average_precision(probabilities) == pytest.approx(expected, abs=1e-9)
+
+
+@given(verdict_lists)
+def test_all_forms_reduce_to_the_binary_score(verdicts):
+    gains = [float(verdict) for verdict in verdicts]
+    assert expected_average_precision(gains) == pytest.approx(average_precision(verdicts), abs=1e-12)
+    assert generalised_average_precision(gains) == pytest.approx(average_precision(verdicts), abs=1e-12)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_generalised_and_ndcg_stay_in_range(gains):
+    assert 0 <= generalised_average_precision(gains) <= 1
+    assert 0 <= ndcg(gains) <= 1
+    assert ndcg(sorted(gains, reverse=True)) in (0.0, pytest.approx(1.0))
+
+
+@given(st.permutations(list("abcde")))
+def test_listwise_prompts_do_not_leak_the_order(order):
+    """Permuting the contexts permutes the verdicts: the judge sees the same list whatever the ranks."""
+    judge = ScriptedJudge({Useful: lambda q: tuple(ChunkVerdict(i == 0) for i in range(len(q.chunks)))})
+    metric = ContextUtilization(judging="listwise")
+    result = metric.score(question="q", answer="a", contexts=order, judge=judge)
+    straight = metric.score(question="q", answer="a", contexts=list("abcde"), judge=judge)
+    assert judge.asked[0].chunks == judge.asked[1].chunks
+    by_text = dict(zip(order, (chunk.useful for chunk in result.evidence.chunks), strict=True))
+    assert [by_text[text] for text in "abcde"] == [chunk.useful for chunk in straight.evidence.chunks]
+
+
+def test_two_orders_average_and_count_changed_verdicts():
+    """A judge that always takes the first it sees: both orders disagree on two of three chunks."""
+    judge = ScriptedJudge({Useful: lambda q: tuple(ChunkVerdict(i == 0) for i in range(len(q.chunks)))})
+    metric = ContextUtilization(judging="listwise", orders=2)
+    result = metric.score(question="q", answer="a", contexts=["x", "y", "z"], judge=judge)
+    first, second = judge.asked
+    assert first.chunks == second.chunks[::-1]
+    ranks = [["x", "y", "z"].index(text) + 1 for text in (first.chunks[0], second.chunks[0])]
+    assert result.value == pytest.approx((1 / ranks[0] + 1 / ranks[1]) / 2)
+    assert result.evidence.changed_verdicts == pytest.approx(2 / 3)
+
+
+def test_no_prompt_holds_rank_or_score():
+    judge = ScriptedJudge({Useful: (ChunkVerdict(True),)})
+    contexts = [Context(text="text", score=0.123456, metadata={"rank": 7})]
+    ContextUtilization().score(question="q", answer="a", contexts=contexts, judge=judge)
+    asked = judge.asked[0]
+    assert asked.chunks == ("text",)
+    assert "0.123456" not in str(vars(asked))
+
+
+def test_two_orders_need_a_list():
+    with pytest.raises(SettingError, match="listwise"):
+        ContextUtilization(orders=2)

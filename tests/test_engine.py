@@ -1,0 +1,343 @@
+"""The engine: order, completeness, failure, interruption, and the same results in every form."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import threading
+
+import pytest
+
+from ragmetrics_core import (
+    Adherent,
+    Answer,
+    ChunkVerdict,
+    ContextAdherence,
+    ContextUtilization,
+    JudgeUnavailable,
+    LexicalJudge,
+    Metric,
+    Poll,
+    Polls,
+    Question,
+    Sample,
+    ScriptedJudge,
+    SettingError,
+    Usage,
+    Useful,
+    aevaluate,
+    ask,
+    evaluate,
+    iter_results,
+)
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.model.errors import AuthenticationFailed
+
+ROWS = [
+    {
+        "question": f"Who wrote book {n}?",
+        "contexts": [f"Author {n} wrote book {n}.", "Rain fell."],
+        "answer": f"Author {n}.",
+    }
+    for n in range(150)
+]
+
+
+class SlowJudge(Judge):
+    """Answers yes after a random pause, and notes how many questions were in flight."""
+
+    name = "slow"
+
+    def __init__(self, seed=0):
+        self.flying = self.most = self.count = 0
+        self._random = random.Random(seed)
+
+    async def answer(self, question: Question):
+        self.flying += 1
+        self.count += 1
+        self.most = max(self.most, self.flying)
+        await asyncio.sleep(self._random.random() / 1000)
+        self.flying -= 1
+        reply = Polls(1, (Poll("yes", question.answer),)) if isinstance(question, Adherent) else (ChunkVerdict(True),)
+        return Answer(reply, Usage(calls=1))
+
+
+def test_no_sample_is_lost_and_order_is_that_of_the_input():
+    report = evaluate(ROWS, [ContextAdherence(polls=1)], judge=SlowJudge(), progress=False)
+    assert [result.index for result in report.results] == list(range(150))
+    reasons = [result.results["context_adherence"].reason for result in report.results]
+    assert reasons == [row["answer"] for row in ROWS]
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 66, 129])
+def test_every_length_is_complete(count):
+    samples = (Sample(answer=str(n), contexts=["c"]) for n in range(count))
+    results = list(iter_results(samples, "adherence", judge=SlowJudge(), concurrency=4))
+    assert [result.sample.answer for result in results] == [str(n) for n in range(count)]
+
+
+def test_sync_async_and_streaming_agree():
+    metrics = ["context_utilization", "context_adherence"]
+    sync = evaluate(ROWS[:70], metrics, judge=LexicalJudge(), progress=False)
+    streamed = list(iter_results(ROWS[:70], metrics, judge=LexicalJudge()))
+    other = asyncio.run(aevaluate(ROWS[:70], metrics, judge=LexicalJudge()))
+    assert list(sync.results) == streamed == list(other.results)
+
+
+def test_equal_runs_are_equal_whatever_the_timing():
+    one = evaluate(ROWS, "adherence", judge=SlowJudge(1), progress=False, concurrency=3)
+    two = evaluate(ROWS, "adherence", judge=SlowJudge(2), progress=False, concurrency=30)
+    assert one.results == two.results
+
+
+def test_streaming_reads_only_a_bounded_number_ahead():
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        while True:
+            taken += 1
+            yield Sample(contexts=["c"], answer="a")
+
+    stream = iter_results(endless(), "adherence", judge=SlowJudge(), concurrency=4)
+    for _ in range(200):
+        next(stream)
+    stream.close()
+    assert taken <= 200 + 64 + 2 * 4 + 1
+
+
+def test_bad_rows_are_reported_and_the_rest_goes_on():
+    report = evaluate(
+        [ROWS[0], 7, {"contexts": [3], "answer": "a"}, ROWS[1]], "adherence", judge="lexical", progress=False
+    )
+    assert [bool(result.problem) for result in report.results] == [False, True, True, False]
+    summary = report.summary()
+    assert (summary.rows, summary.judged, summary.bad_rows) == (4, 2, 2)
+
+
+def test_one_row_with_several_answers_gives_one_sample_each():
+    row = {"id": "x", "question": "q", "reference": "r", "answers": ["one", "two"]}
+    report = evaluate([row], "context_recall", judge="lexical", progress=False)
+    assert [(r.sample.id, r.sample.answer) for r in report.results] == [("x#0", "one"), ("x#1", "two")]
+
+
+class Unavailable(Judge):
+    """Refuses every key, from the question with the given number on."""
+
+    name = "unavailable"
+
+    def __init__(self, after=0):
+        self.after, self.count = after, 0
+
+    async def answer(self, question: Question):
+        self.count += 1
+        if self.count > self.after:
+            raise AuthenticationFailed("the key was refused; set EXAMPLE_KEY")
+        return Answer(Polls(1, (Poll("yes", "fine"),)), Usage(calls=1))
+
+
+def test_a_wrong_key_ends_the_run_with_one_sentence():
+    with pytest.raises(JudgeUnavailable, match="set EXAMPLE_KEY"):
+        evaluate(ROWS, "adherence", judge=Unavailable(), progress=False)
+    with pytest.raises(JudgeUnavailable):
+        asyncio.run(aevaluate(ROWS, "adherence", judge=Unavailable()))
+    with pytest.raises(JudgeUnavailable):
+        ContextAdherence().score(contexts=["c"], answer="a", judge=Unavailable())
+
+
+def test_a_key_that_expires_on_the_way_leaves_what_is_done():
+    report = evaluate(ROWS[:20], "adherence", judge=Unavailable(after=5), progress=False, concurrency=1)
+    outcomes = [result.results["context_adherence"] for result in report.results]
+    assert [outcome.status for outcome in outcomes].count("scored") == 5
+    assert {outcome.error.type for outcome in outcomes if outcome.status == "failed"} == {"AuthenticationFailed"}
+
+
+class Crashing(Metric):
+    name: str = "crashing"
+
+    def plan(self, sample):
+        yield from ask([])
+        raise ZeroDivisionError(sample.answer)
+
+
+class Wrong(Metric):
+    name: str = "wrong"
+
+    def plan(self, sample):
+        yield from ask([])
+        return 0.5
+
+
+def test_a_crashing_metric_fails_alone_and_leaks_no_text(caplog):
+    samples = [Sample(answer="SECRET", contexts=["c"])]
+    report = evaluate(samples, [Crashing(), Wrong(), "adherence"], judge="lexical", progress=False)
+    results = report.results[0].results
+    assert [results[name].status for name in ("crashing", "wrong", "context_adherence")] == [
+        "failed",
+        "failed",
+        "scored",
+    ]
+    assert results["crashing"].error.type == "MetricCrashed"
+    assert "ZeroDivisionError" in results["crashing"].reason
+    assert "SECRET" in results["crashing"].error.raw
+    assert "SECRET" not in results["crashing"].reason + caplog.text + repr(results)
+
+
+class CrashingJudge(Judge):
+    name = "crashing"
+
+    async def answer(self, question):
+        raise KeyError("SECRET")
+
+
+def test_a_crashing_judge_fails_the_sample_only():
+    report = evaluate(ROWS[:3], ["utilization", "adherence"], judge=CrashingJudge(), progress=False)
+    assert {o.status for r in report.results for o in r.results.values()} == {"failed"}
+
+
+def test_metrics_that_never_apply_are_left_out_with_a_line():
+    report = evaluate(ROWS[:2], judge="lexical", progress=False)
+    assert set(report.metrics) == {"context_utilization", "context_adherence"}
+    assert "context_recall left out: no reference on every row" in report.run.notes
+    asked = evaluate(ROWS[:2], ["context_recall"], judge="lexical", progress=False)
+    assert asked.results[0].results["context_recall"].status == "undefined"
+
+
+def test_each_metric_may_have_its_own_judge(monkeypatch):
+    monkeypatch.setenv("RAGMETRICS_JUDGE", "lexical")
+    metrics = [ContextAdherence(name="a"), ContextUtilization(name="u", model="lexical")]
+    report = evaluate(ROWS[:1], metrics, progress=False)
+    assert report.run.judges == ("lexical",)
+    assert all("judge:lexical" in outcome.signature for outcome in report.results[0].results.values())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: evaluate(ROWS, ["adherence", "adherence"]), "context_adherence"),
+        (lambda: evaluate(ROWS, ["truth"]), "truth"),
+        (lambda: evaluate(ROWS, [3]), "int"),
+        (lambda: evaluate(ROWS[0]), "several"),
+        (lambda: evaluate("text"), "several"),
+        (lambda: evaluate(ROWS, concurrency=0), "at least 1"),
+        (lambda: evaluate(ROWS, answers="x"), "answers"),
+        (lambda: evaluate(ROWS, colour_column="x"), "colour"),
+        (lambda: evaluate(ROWS, judge=3), "Judge"),
+        (lambda: ContextAdherence().score(Sample(), answer="x"), "not both"),
+        (lambda: ContextAdherence().score(anwser="x", contexts=["c"]), "anwser"),
+    ],
+)
+def test_wrong_settings_say_what_is_wrong(call, message):
+    with pytest.raises(SettingError, match=message):
+        call()
+
+
+def test_results_name_judge_signature_sample_and_usage():
+    result = ContextAdherence().score(Sample(id="s1", contexts=["c"], answer="a"), judge=SlowJudge())
+    assert (result.judge, result.sample_id, result.usage.calls) == ("slow", "s1", 1)
+    assert result.signature.startswith("context_adherence|v1|polls:5|T:1.0|prompt:")
+    assert result.signature.endswith("|judge:slow")
+
+
+def test_score_inside_a_running_loop_and_from_threads():
+    async def inside():
+        return ContextAdherence().score(contexts=["c"], answer="c", judge=LexicalJudge())
+
+    assert asyncio.run(inside()).status == "scored"
+    found = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(ContextAdherence().score(contexts=["c"], answer="c", judge="lexical"))
+        )
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({outcome.value for outcome in found}) == 1
+    assert len(found) == 8
+
+
+class Nested(Judge):
+    """A judge that calls the sync API on the judges' own loop, where it would wait for itself."""
+
+    name = "nested"
+
+    async def answer(self, question):
+        ContextUtilization().score(question="q", contexts=["c"], answer="a", judge="lexical")
+        raise AssertionError("never reached")
+
+
+def test_the_sync_api_on_the_judges_loop_is_an_error_not_a_deadlock():
+    result = ContextAdherence().score(contexts=["c"], answer="a", judge=Nested())
+    assert result.status == "failed"
+    assert "SettingError" in result.reason
+
+
+def test_a_forked_child_makes_its_own_loop():
+    ContextAdherence().score(contexts=["c"], answer="c", judge="lexical")
+    reader, writer = os.pipe()
+    child = os.fork() if threading.active_count() else 0
+    if child == 0:
+        value = ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").value
+        os.write(writer, str(value).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    assert float(text) == ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").value
+
+
+def test_an_interrupt_ends_with_what_is_done():
+    class Interrupting(SlowJudge):
+        async def answer(self, question: Question):
+            if self.count == 40:
+                os.kill(os.getpid(), signal.SIGINT)
+            return await super().answer(question)
+
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        report = evaluate(ROWS, "adherence", judge=Interrupting(), progress=False, concurrency=2)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert report.run.interrupted
+    assert 0 < len(report.results) < len(ROWS)
+    assert all(result.results["context_adherence"].status == "scored" for result in report.results)
+
+
+def test_the_embedded_judge_opens_no_socket(monkeypatch):
+    ContextAdherence().score(contexts=["c"], answer="c", judge="lexical")  # the judges' loop has its own pair
+
+    def forbidden(*args, **kwargs):
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", forbidden)
+    monkeypatch.setattr(socket, "create_connection", forbidden)
+    monkeypatch.setattr(socket, "getaddrinfo", forbidden)
+    report = evaluate([row | {"reference": "Author 1."} for row in ROWS[:5]], judge="lexical", progress=False)
+    assert {o.status for r in report.results for o in r.results.values()} == {"scored"}
+
+
+def test_progress_counts_every_sample():
+    seen = []
+    judge = ScriptedJudge({Adherent: Polls(1, (Poll("yes"),)), Useful: (ChunkVerdict(True),)})
+    evaluate(
+        ROWS[:5], ["utilization", "adherence"], judge=judge, progress=lambda p: seen.append((p.done, p.calls, p.total))
+    )
+    assert seen == [(n, 3 * n, 5) for n in range(1, 6)]
+
+
+def test_data_frames_and_datasets_are_rows():
+    import pandas as pd
+
+    frame = pd.DataFrame(ROWS[:3])
+    report = evaluate(frame, "adherence", judge="lexical", progress=False)
+    assert [r.sample.question for r in report.results] == [row["question"] for row in ROWS[:3]]
+    renamed = frame.rename(columns={"answer": "what it said"})
+    named = evaluate(renamed, "adherence", judge="lexical", progress=False, answer_column="what it said")
+    assert [r.results for r in named.results] == [r.results for r in report.results]

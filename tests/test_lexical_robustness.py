@@ -1,0 +1,176 @@
+"""The embedded judge under load and chance: other scripts, huge texts, arbitrary texts, no network."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ragmetrics_core.judging.lexical import LexicalJudge
+from ragmetrics_core.judging.lexical.sentences import split_sentences
+from ragmetrics_core.judging.lexical.text import content
+from ragmetrics_core.model.questions import (
+    Adherent,
+    ChunkVerdict,
+    ExtractFacts,
+    FactInContext,
+    Instructions,
+    NotAnswered,
+    Poll,
+    Question,
+    R,
+    RateRecall,
+    RecallRating,
+    Useful,
+)
+
+NONE = Instructions(template="")
+
+texts = st.text(max_size=120)
+wordy = st.lists(
+    st.sampled_from(
+        ["Paris", "Lyon", "river", "1998", "42", "capital", "the", "not", "東京都", "Париж", "🎉", ".", "!", "\n"]
+    ),
+    max_size=25,
+)
+sentences = st.one_of(texts, wordy.map(" ".join))
+
+
+def ask(question: Question[R]) -> R:
+    reply = asyncio.run(LexicalJudge().answer(question)).reply
+    assert not isinstance(reply, NotAnswered)
+    return reply
+
+
+def adherent(answer: str, *contexts: str) -> Poll:
+    return ask(Adherent(instructions=NONE, answer=answer, contexts=contexts)).answers[0]
+
+
+def useful(*chunks: str, answer: str, question: str | None = None) -> tuple[ChunkVerdict, ...]:
+    return ask(Useful(instructions=NONE, question=question, answer=answer, chunks=chunks))
+
+
+def fact(text: str, context: str) -> float:
+    return ask(FactInContext(instructions=NONE, context=context, facts=(text,)))[0].probability
+
+
+def recall(answer: str, reference: str) -> RecallRating:
+    return ask(RateRecall(instructions=NONE, contexts=(), answer=answer, reference=reference))
+
+
+SCRIPTS = [
+    ("東京は日本の首都です。", "日本の首都は東京です。人口は多いです。", "バナナは黄色い果物です。"),
+    ("北京是中国的首都。", "中国的首都是北京,人口众多。", "香蕉是一种黄色的水果。"),
+    ("กรุงเทพเป็นเมืองหลวง", "เมืองหลวงคือกรุงเทพ กรุงเทพเป็นเมืองหลวงของไทย", "กล้วยมีสีเหลือง"),
+    ("서울은 한국의 수도이다.", "한국의 수도는 서울이다.", "바나나는 노란 과일이다."),
+    ("Москва — столица России.", "Столицей России является Москва.", "Бананы растут в тропиках."),
+    ("Η Αθήνα είναι πρωτεύουσα της Ελλάδας.", "Πρωτεύουσα της Ελλάδας είναι η ΑΘΗΝΑ.", "Οι μπανάνες είναι κίτρινες."),
+    ("दिल्ली भारत की राजधानी है।", "भारत की राजधानी दिल्ली है।", "केला पीला फल है।"),
+    ("القاهرة عاصمة مصر", "عاصمة مصر هي القاهرة.", "الموز أصفر."),
+]
+
+
+@pytest.mark.parametrize(("answer", "context", "other"), SCRIPTS)
+def test_other_scripts(answer: str, context: str, other: str) -> None:
+    assert adherent(answer, context).verdict == "yes"
+    assert adherent(answer, other).verdict == "no"
+    assert [verdict.useful for verdict in useful(other, context, answer=answer)] == [False, True]
+    assert fact(answer, context) > 0.5 > fact(answer, other)
+    assert recall(answer, context).score > 0.3 > recall(answer, other).score
+
+
+def test_scripts_are_folded() -> None:
+    assert content("Ποταμός ΠΟΤΑΜΟΣ") == content("ποταμός ποταμός")
+    assert content("Café ﬁne") == content("cafe\u0301 fine")
+    assert content("東京都") == ("東京", "京都")
+
+
+def test_reprs_hold_no_text() -> None:
+    polls = ask(Adherent(instructions=NONE, answer="Xylophone", contexts=("Zeppelin",)))
+    assert "Xylophone" not in repr(polls) + repr(polls.answers[0]) + repr(polls.answers[0].support)
+
+
+def test_free_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = Adherent(instructions=NONE, answer="a", contexts=("b",))
+    loop = asyncio.new_event_loop()  # its self-pipe is a socket
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    answer = loop.run_until_complete(LexicalJudge().answer(question))
+    monkeypatch.undo()
+    loop.close()
+    assert (answer.usage.calls, answer.usage.cost) == (0, 0.0)
+    assert LexicalJudge().name == "lexical"
+
+
+MEGABYTE = 1_000_000
+HUGE = {
+    "prose": "The quick fox number 77 jumps over Paris. " * (MEGABYTE // 42),
+    "many words": " ".join(f"word{index}" for index in range(MEGABYTE // 9)),
+    "one word": "a" * MEGABYTE,
+    "no spaces": "漢字仮名" * (MEGABYTE // 4),
+    "points": "." * MEGABYTE,
+    "digits": "1," * (MEGABYTE // 2),
+    "brackets": "[1," * (MEGABYTE // 3),
+    "quotes": '."' * (MEGABYTE // 2),
+    "blank": " \n" * (MEGABYTE // 2),
+    "NUL": "\0" * MEGABYTE,
+    "surrogates": "\ud800x " * (MEGABYTE // 3),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_megabyte_is_survived(name: str) -> None:
+    text, started = HUGE[name], time.monotonic()
+    adherent(text, text)
+    useful(text, answer="Paris", question=text)
+    fact("Paris", text)
+    recall(text, text)
+    ask(ExtractFacts(instructions=NONE, reference=text))
+    assert time.monotonic() - started < 60  # a quadratic step would take hours
+
+
+@given(answer=sentences, contexts=st.lists(sentences, max_size=4), question=sentences)
+@settings(deadline=None, max_examples=150)
+def test_probabilities_and_determinism(answer: str, contexts: list[str], question: str) -> None:
+    poll = adherent(answer, *contexts)
+    assert poll.probability is not None
+    assert 0 <= poll.probability <= 1
+    assert (poll.verdict == "yes") == (poll.probability >= 0.5)
+    assert all(0 <= support.coverage <= 1 for support in poll.support)
+    assert poll == adherent(answer, *contexts)
+    for text in contexts:
+        assert 0 <= fact(answer, text) <= 1
+        assert 0 <= recall(answer, text).score <= 1
+    for verdict in useful(*contexts, answer=answer, question=question):
+        assert verdict.probability is not None
+        assert 0 <= verdict.probability <= 1
+        assert verdict.useful == (verdict.probability >= 0.5)
+
+
+@given(answer=sentences, contexts=st.permutations(["Paris 1998", "the river", "東京都 Lyon", "", "not Paris"]))
+@settings(deadline=None, max_examples=50)
+def test_permuting_chunks_permutes_verdicts(answer: str, contexts: list[str]) -> None:
+    verdicts = dict(zip(sorted(contexts), useful(*sorted(contexts), answer=answer), strict=True))
+    assert useful(*contexts, answer=answer) == tuple(verdicts[text] for text in contexts)
+    assert adherent(answer, *contexts).probability == pytest.approx(adherent(answer, *sorted(contexts)).probability)
+
+
+@given(answer=sentences, contexts=st.lists(sentences, max_size=3))
+@settings(deadline=None, max_examples=150)
+def test_a_context_that_holds_the_answer_makes_it_adherent(answer: str, contexts: list[str]) -> None:
+    assume(answer.strip())
+    assert adherent(answer, *contexts, f"Preface.\n{answer}\nPostscript.").verdict == "yes"
+    assert recall(answer, answer).score == 1.0
+    assert fact(answer, answer) > 0.5
+
+
+@given(texts)
+def test_sentences_lose_no_word(text: str) -> None:
+    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())

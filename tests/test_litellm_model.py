@@ -1,0 +1,411 @@
+"""LiteLLM against a server on this machine: replies, capabilities, faults, silence. The one file that imports it."""
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragmetrics_core.judging import resolve
+from ragmetrics_core.judging.chat import Capabilities, ChatRequest, Message
+from ragmetrics_core.judging.endpoint_errors import seconds
+from ragmetrics_core.judging.litellm_model import EXCEPTIONS, LiteLLMModel
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.model import errors
+from ragmetrics_core.model.questions import Adherent, Answer, FactInContext, Instructions, NotAnswered, Polls, Useful
+from ragmetrics_core.testing.server import Fault, LoopbackServer
+
+KEY = "sk-secret-key"
+TEXT = "a secret text"
+REQUEST = ChatRequest(
+    (Message("system", "Rules."), Message("user", TEXT)),
+    schema={"type": "object", "properties": {"useful": {"type": "integer"}}},
+    n=2,
+    temperature=1.0,
+    top_logprobs=5,
+    max_tokens=50,
+)
+
+
+RUNNER = asyncio.Runner()
+"""One loop for all tests, as in a run: LiteLLM keeps its connections open as long as their loop lives."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _connections() -> Iterator[None]:
+    yield
+    import litellm
+
+    RUNNER.run(litellm.close_litellm_async_clients())
+    litellm.in_memory_llm_clients_cache.flush_cache()
+    RUNNER.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "RAGMETRICS_JUDGE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def model_of(server: LoopbackServer, **settings: Any) -> LiteLLMModel:
+    return LiteLLMModel("openai/test", **{"api_base": server.base_url, "api_key": KEY, **settings})
+
+
+def useful() -> Useful:
+    template = Instructions('Reply {"useful": 0|1}.\n---\n{question}\n{answer}\n{chunk}')
+    return Useful(instructions=template, question="q", answer="a", chunks=(TEXT,))
+
+
+def judged(server: LoopbackServer, **settings: Any) -> Answer[Any]:
+    return RUNNER.run(LLMJudge(model_of(server, **settings), attempts=2).answer(useful()))
+
+
+def raised(model: LiteLLMModel) -> errors.JudgeError:
+    with pytest.raises(errors.JudgeError) as caught:
+        RUNNER.run(model.complete(REQUEST))
+    return caught.value
+
+
+def test_a_request_and_its_reply() -> None:
+    with LoopbackServer(lambda body: ['{"useful": 1}', '{"useful": 0}']) as server:
+        reply = RUNNER.run(model_of(server, extra={"seed": 3}).complete(REQUEST))
+    (recorded,) = server.requests
+    assert recorded.path == "/v1/chat/completions"
+    assert recorded.headers["authorization"] == f"Bearer {KEY}"
+    assert recorded.body["model"] == "test"
+    assert recorded.body["messages"] == [{"role": "system", "content": "Rules."}, {"role": "user", "content": TEXT}]
+    sent = {
+        name: recorded.body[name] for name in ("n", "temperature", "top_logprobs", "logprobs", "max_tokens", "seed")
+    }
+    assert sent == {"n": 2, "temperature": 1.0, "top_logprobs": 5, "logprobs": True, "max_tokens": 50, "seed": 3}
+    assert recorded.body["response_format"]["json_schema"]["strict"] is True
+    assert [choice.text for choice in reply.choices] == ['{"useful": 1}', '{"useful": 0}']
+    assert "".join(token.token for token in reply.choices[0].tokens) == '{"useful": 1}'
+    assert reply.usage.prompt_tokens > 0
+    assert reply.usage.cost is None  # nobody knows the price of openai/test
+    assert reply.usage.models == ("test",)
+
+
+def test_a_bare_request_sends_no_options() -> None:
+    with LoopbackServer() as server:
+        RUNNER.run(model_of(server).complete(ChatRequest(REQUEST.messages, temperature=None)))
+    assert set(server.requests[0].body) <= {"model", "messages", "extra_body"}
+
+
+def test_a_known_model_has_a_price() -> None:
+    with LoopbackServer() as server:
+        model = LiteLLMModel("openai/gpt-4o-mini", api_base=server.base_url, api_key=KEY)
+        assert (RUNNER.run(model.complete(REQUEST)).usage.cost or 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("choice", "finish", "text"),
+    [
+        ({"message": {"content": "x"}, "finish_reason": "length"}, "length", "x"),
+        ({"message": {"content": "x"}, "finish_reason": "content_filter"}, "refused", "x"),
+        ({"message": {"content": None, "refusal": "I cannot"}, "finish_reason": "stop"}, "refused", "I cannot"),
+        ({"message": {"content": None}, "finish_reason": "stop"}, "stop", ""),
+        ({"message": {"content": "x", "reasoning_content": "hm"}, "finish_reason": "stop"}, "stop", "x"),
+    ],
+)
+def test_how_replies_end(choice: dict[str, Any], finish: str, text: str) -> None:
+    with LoopbackServer(lambda body: choice) as server:
+        reply = RUNNER.run(model_of(server).complete(ChatRequest(REQUEST.messages)))
+    assert (reply.choices[0].finish, reply.choices[0].text) == (finish, text)
+
+
+@pytest.mark.parametrize("n", [True, "ignore", "reject"])
+@pytest.mark.parametrize("logprobs", [True, "ignore", "reject"])
+@pytest.mark.parametrize("json_schema", [True, "ignore", "reject"])
+def test_what_an_endpoint_cannot_do_is_replaced(n: Any, logprobs: Any, json_schema: Any) -> None:
+    fact = FactInContext(
+        instructions=Instructions('Reply {"covered": 0|1}.\n---\n{context}\n{fact}'), context=TEXT, facts=("f",)
+    )
+    polled = Adherent(
+        instructions=Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}'),
+        contexts=("c",),
+        answer="a",
+        polls=5,
+    )
+
+    async def run(server: LoopbackServer) -> tuple[Answer[Any], Answer[Any]]:
+        session = LLMJudge(model_of(server)).session(concurrency=4, store=None)
+        return await session.answer(fact), await session.answer(polled)
+
+    with LoopbackServer(n=n, logprobs=logprobs, json_schema=json_schema) as server:
+        covered, adherent = RUNNER.run(run(server))
+    ((verdict,), polls) = covered.reply, adherent.reply
+    assert verdict.mode == ("logprobs" if logprobs is True else "polls")
+    assert isinstance(polls, Polls)
+    assert len(polls.answers) == 5
+    assert covered.usage.calls + adherent.usage.calls == len(server.requests)
+    fallbacks = {*covered.usage.fallbacks, *adherent.usage.fallbacks}
+    expected = {"n": n is not True, "logprobs": logprobs is not True, "json_schema": json_schema == "reject"}
+    assert fallbacks == {name for name, lost in expected.items() if lost}
+
+
+def test_low_mass_is_polled() -> None:
+    fact = FactInContext(instructions=Instructions('Reply {"covered": 0|1}: {fact}'), context=TEXT, facts=("f",))
+    with LoopbackServer(mass=0.5) as server:
+        (verdict,) = RUNNER.run(LLMJudge(model_of(server)).answer(fact)).reply
+    assert verdict.mode == "polls"
+
+
+def too_long() -> Fault:
+    said = {"message": f"This model's maximum context length is 9 tokens: {TEXT}", "code": "context_length_exceeded"}
+    return Fault(400, body=json.dumps({"error": {**said, "type": "invalid_request_error"}}))
+
+
+def filtered() -> Fault:
+    said = {"message": f"content_policy_violation {TEXT}", "code": "content_policy_violation"}
+    return Fault(400, body=json.dumps({"error": {**said, "type": "invalid_request_error"}}))
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (Fault(401, code="invalid_api_key"), errors.AuthenticationFailed),
+        (Fault(402), errors.QuotaExhausted),
+        (Fault(403), errors.AuthenticationFailed),
+        (Fault(404, code="model_not_found"), errors.ModelNotFound),
+        (Fault(408), errors.JudgeTimeout),
+        (Fault(400), errors.RequestRejected),
+        (Fault(400, code="unsupported_parameter"), errors.UnsupportedParameter),
+        (too_long(), errors.ContextWindowExceeded),
+        (filtered(), errors.ContentRefused),
+        (Fault(413), errors.RequestRejected),
+        (Fault(422), errors.RequestRejected),
+        (Fault(429), errors.RateLimited),
+        (Fault(429, code="insufficient_quota"), errors.QuotaExhausted),
+        (Fault(500), errors.JudgeServerError),
+        (Fault(502), errors.JudgeServerError),
+        (Fault(503), errors.JudgeServerError),
+        (Fault(200, body="<html>no JSON</html>"), errors.JudgeServerError),
+        (Fault(200, body="{}"), errors.JudgeServerError),
+        (Fault(200, body='{"choices": []}'), errors.JudgeServerError),
+        (Fault(reset=True), errors.ConnectionFailed),
+        (Fault(hang=True), errors.JudgeTimeout),
+    ],
+)
+def test_faults_are_typed_and_tell_nothing_private(fault: Fault, kind: type[errors.JudgeError]) -> None:
+    with LoopbackServer(faults=lambda number: fault) as server:
+        error = raised(model_of(server, timeout=0.3 if fault.hang else 30.0))
+    assert type(error) is kind
+    assert KEY not in str(error)
+    assert TEXT not in str(error)
+    assert "openai/test" in str(error)
+    assert len(server.requests) == 1  # LiteLLM's own retries are off
+
+
+def test_a_fault_that_passes_is_survived() -> None:
+    with LoopbackServer(faults=lambda number: None if number else Fault(429, {"Retry-After": "0"})) as server:
+        result = judged(server)
+    assert not isinstance(result.reply, NotAnswered)
+    assert (result.usage.calls, result.usage.faults) == (2, 1)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_is_read(status: int) -> None:
+    with LoopbackServer(faults=lambda number: Fault(status, {"Retry-After": "17"})) as server:
+        error = raised(model_of(server))
+    assert isinstance(error, errors.TransientJudgeError)
+    assert error.retry_after == 17.0
+
+
+def test_retry_after_as_seconds_or_date() -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    assert seconds("1.5") == 1.5
+    assert seconds("-3") == 0.0
+    assert seconds("Tue, 01 Jan 2030 00:00:07 GMT", now) == 7.0
+    assert seconds("Tue, 01 Jan 2029 00:00:07 GMT", now) == 0.0
+    assert [seconds(header) for header in (None, "", "soon", "nan", "inf")] == [None] * 5
+
+
+def test_nobody_listens() -> None:
+    with LoopbackServer() as server:
+        address = server.base_url
+    error = raised(LiteLLMModel("openai/test", api_base=address, api_key=KEY))
+    assert type(error) is errors.ConnectionFailed
+    assert address in str(error)
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("openai/gpt-4o-mini", "OPENAI_API_KEY"),
+        ("anthropic/claude-haiku-4-5", "ANTHROPIC_API_KEY"),
+        ("gemini/gemini-2.5-flash", "GEMINI_API_KEY"),
+    ],
+)
+def test_a_missing_key_names_its_variable(model: str, variable: str) -> None:
+    with pytest.raises(errors.AuthenticationFailed) as caught:
+        RUNNER.run(LiteLLMModel(model).complete(ChatRequest(REQUEST.messages)))
+    error = caught.value
+    assert variable in str(error)
+
+
+@pytest.mark.parametrize("model", ["foo", "foo/bar"])
+def test_an_unknown_provider_is_explained(model: str) -> None:
+    error = raised(LiteLLMModel(model))
+    assert type(error) is errors.ModelNotFound
+    assert "openai/" in str(error)
+    assert "ollama/" in str(error)
+
+
+def test_an_unavailable_judge_is_called_once_by_a_whole_run() -> None:
+    async def run(server: LoopbackServer) -> list[Any]:
+        session = LLMJudge(model_of(server)).session(concurrency=8, store=None)
+        questions = [Useful(**{**vars(useful()), "chunks": (str(number),)}) for number in range(20)]
+        return await asyncio.gather(*map(session.answer, questions), return_exceptions=True)
+
+    with LoopbackServer(faults=lambda number: Fault(401)) as server:
+        outcomes = RUNNER.run(run(server))
+    assert len(server.requests) == 1
+    assert {type(outcome) for outcome in outcomes} == {errors.AuthenticationFailed}
+
+
+def test_sixty_four_calls_at_a_time() -> None:
+    async def run(server: LoopbackServer) -> list[Any]:
+        session = LLMJudge(model_of(server)).session(concurrency=64, store=None)
+        questions = [Useful(**{**vars(useful()), "chunks": (str(number),)}) for number in range(200)]
+        return await asyncio.gather(*map(session.answer, questions))
+
+    with LoopbackServer(latency=0.05) as server:
+        answers = RUNNER.run(run(server))
+    assert not any(isinstance(one.reply, NotAnswered) for one in answers)
+    assert len(server.requests) == 200
+    assert server.most_in_flight <= 64
+
+
+def capabilities(model: str, **settings: Any) -> Capabilities:
+    found = LiteLLMModel(model, **settings)
+    RUNNER.run(found.prepare())
+    return found.capabilities()
+
+
+def test_capabilities_come_from_the_tables() -> None:
+    assert capabilities("openai/gpt-4o-mini") == Capabilities(True, True, True, True, False)
+    assert capabilities("anthropic/claude-haiku-4-5") == Capabilities(False, False, True, True, True)
+    reasoning = capabilities("openai/o3-mini")
+    assert (reasoning.temperature, reasoning.reasoning, reasoning.logprobs) == (False, True, False)
+
+
+@pytest.mark.parametrize("model", ["openai/whatever", "ollama/llama3.1", "hosted_vllm/x", "foo"])
+def test_what_the_tables_do_not_know_is_tried(model: str) -> None:
+    assert capabilities(model) == Capabilities()
+
+
+def test_an_endpoint_of_ones_own_is_tried_and_what_is_stated_holds() -> None:
+    assert capabilities("openai/gpt-4o-mini", api_base="http://127.0.0.1:9") == Capabilities()
+    stated = Capabilities(n=False)
+    assert capabilities("openai/gpt-4o-mini", capabilities=stated) == stated
+
+
+def test_the_repr_hides_the_key() -> None:
+    model = LiteLLMModel("openai/x", api_base="http://user:word@host/v1?key=abc", api_key=KEY, extra={"a": KEY})
+    assert repr(model) == "LiteLLMModel('openai/x', api_base='http://host/v1')"
+    assert KEY not in model.endpoint
+
+
+def test_extra_arguments_keep_stored_replies_apart() -> None:
+    plain, seeded = LiteLLMModel("openai/x"), LiteLLMModel("openai/x", extra={"seed": 1})
+    assert plain.endpoint != seeded.endpoint
+    assert seeded.endpoint == LiteLLMModel("openai/x", extra={"seed": 1}).endpoint
+
+
+def test_every_exception_of_litellm_has_a_counterpart() -> None:
+    import litellm
+
+    theirs = {
+        name: value
+        for name, value in vars(litellm.exceptions).items()
+        if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == "litellm.exceptions"
+    }
+    listed = [name for name, _ in EXCEPTIONS]
+    assert set(theirs) - set(listed) == set()
+    assert len(set(listed)) == len(listed)
+    known = [theirs[name] for name in listed if name in theirs]
+    for position, kind in enumerate(known):
+        later = [other.__name__ for other in known[position + 1 :] if issubclass(other, kind)]
+        assert not later, f"{kind.__name__} hides {later}"
+
+
+SILENT = """
+import asyncio, socket, sys
+asked = set()
+connect, lookup = socket.socket.connect, socket.getaddrinfo
+socket.socket.connect = lambda self, address: (asked.add(address[:2]), connect(self, address))[1]
+def resolve(host, *rest, **options):
+    asked.add((host, rest[0] if rest else None))
+    return lookup(host, *rest, **options)
+socket.getaddrinfo = resolve
+sys.addaudithook(lambda event, args: asked.add(args[1][:2]) if event == "socket.connect" else None)
+
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.litellm_model import LiteLLMModel
+from ragmetrics_core.model.questions import Instructions, NotAnswered, Useful
+from ragmetrics_core.testing.server import Fault, LoopbackServer
+assert "litellm" not in sys.modules
+assert "http.server" in sys.modules
+
+question = Useful(instructions=Instructions('{"useful": 0|1} {chunk}'), chunks=("c",), answer="a")
+with LoopbackServer(faults=lambda number: Fault(500) if number % 2 else None) as server:
+    async def run():
+        for _ in range(4):
+            judge = LLMJudge(LiteLLMModel("openai/test", api_base=server.base_url, api_key="k"), attempts=1)
+            await judge.answer(question)
+    asyncio.run(run())
+    port = int(server.base_url.split(":")[2].split("/")[0])
+assert {(host, int(to)) for host, to in asked} == {("127.0.0.1", port)}, asked
+"""
+
+
+def test_nothing_is_printed_and_no_other_host_is_asked() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=Path(__file__).parent.parent,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# Which judge
+
+
+def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGMETRICS_JUDGE", "openai/from-env")
+    monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")
+    chosen = resolve.resolve_judge("openai/argument", metric_model="openai/metric")
+    assert chosen.name == "openai/argument"
+    assert isinstance(chosen, LLMJudge)
+    assert chosen.model.endpoint == "http://127.0.0.1:9/v1"
+    assert resolve.resolve_judge(None, metric_model="openai/metric").name == "openai/metric"
+    assert resolve.resolve_judge(None).name == "openai/from-env"
+    assert resolve.resolve_judge(chosen) is chosen
+    assert resolve.resolve_judge(LiteLLMModel("openai/model")).name == "openai/model"
+    assert resolve.resolve_judge("lexical").name == "lexical"
+
+
+def test_without_a_choice_the_embedded_judge_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(resolve, "_announced", False)
+    with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
+        assert resolve.resolve_judge(None).name == "lexical"
+        assert resolve.resolve_judge(None).name == "lexical"
+    assert len([record for record in caplog.records if record.name == "ragmetrics_core"]) == 1
+
+
+@pytest.mark.parametrize("judge", [7, " ", object(), LLMJudge])
+def test_what_is_no_judge_is_explained(judge: Any) -> None:
+    with pytest.raises(errors.SettingError, match="openai/gpt-4o-mini"):
+        resolve.resolve_judge(judge)

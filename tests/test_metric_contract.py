@@ -1,0 +1,172 @@
+"""Every metric keeps the contract, and every metric says what it lacks for every missing field."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from ragmetrics_core import (
+    METRICS,
+    Adherent,
+    ChunkVerdict,
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    ExtractFacts,
+    FactInContext,
+    FactVerdict,
+    LexicalJudge,
+    Metric,
+    Poll,
+    Polls,
+    RateRecall,
+    RecallRating,
+    RetrievalAccuracy,
+    Sample,
+    ScriptedJudge,
+    SettingError,
+    Useful,
+    metric_named,
+)
+from ragmetrics_core.testing.metric_contract import MetricContract
+
+FULL = Sample(id="s", question="q", contexts=["c0", "c1"], answer="a", reference="r", metadata={"own": [1]})
+
+
+def script(question_type, good, bad):
+    return (FULL, ScriptedJudge({question_type: good})), (FULL, ScriptedJudge({question_type: bad}))
+
+
+class TestContextUtilization(MetricContract):
+    def metric(self):
+        return ContextUtilization()
+
+    def good(self):
+        return FULL, ScriptedJudge({Useful: (ChunkVerdict(True, reason="holds it"),)})
+
+    def bad(self):
+        return FULL, ScriptedJudge({Useful: (ChunkVerdict(False, reason="off topic"),)})
+
+
+class TestListwiseUtilization(TestContextUtilization):
+    def metric(self):
+        return ContextUtilization(name="listed", judging="listwise", orders=2, relevance="probability")
+
+    def good(self):
+        return FULL, ScriptedJudge({Useful: lambda q: (ChunkVerdict(True, 1.0),) * len(q.chunks)})
+
+    def bad(self):
+        return FULL, ScriptedJudge({Useful: lambda q: (ChunkVerdict(False, 0.0),) * len(q.chunks)})
+
+
+class TestContextAdherence(MetricContract):
+    reads = frozenset({"question"})
+
+    def metric(self):
+        return ContextAdherence()
+
+    def good(self):
+        return FULL, ScriptedJudge({Adherent: Polls(5, (Poll("yes", "all claims found"),) * 5)})
+
+    def bad(self):
+        return FULL, ScriptedJudge({Adherent: Polls(5, (Poll("no", "nothing found", ("a",)),) * 5)})
+
+
+class TestContextRecall(MetricContract):
+    reads = frozenset({"question", "contexts"})
+
+    def metric(self):
+        return ContextRecall()
+
+    def good(self):
+        return FULL, ScriptedJudge({RateRecall: RecallRating(1.0, "same", "perfect")})
+
+    def bad(self):
+        return FULL, ScriptedJudge({RateRecall: RecallRating(0.0, "unrelated", "none")})
+
+
+class TestRetrievalAccuracy(MetricContract):
+    reads = frozenset({"question"})
+
+    def metric(self):
+        return RetrievalAccuracy()
+
+    def good(self):
+        return FULL, ScriptedJudge({ExtractFacts: ("f",), FactInContext: (FactVerdict(1.0),)})
+
+    def bad(self):
+        return FULL, ScriptedJudge({ExtractFacts: ("f",), FactInContext: (FactVerdict(0.0),)})
+
+
+NEEDS = {
+    "context_utilization": {"question", "contexts", "answer"},
+    "context_adherence": {"contexts", "answer"},
+    "context_recall": {"answer", "reference"},
+    "retrieval_accuracy": {"reference", "contexts"},
+}
+
+
+@pytest.mark.parametrize(("name", "field"), list(product(METRICS, ["question", "contexts", "answer", "reference"])))
+@pytest.mark.parametrize("blank", ["missing", "blank", "whitespace"])
+def test_every_metric_times_every_missing_field(name, field, blank):
+    nothing = {"missing": None, "blank": "", "whitespace": " \n"}[blank]
+    values = {"question": "Who?", "contexts": ["Ada did."], "answer": "Ada did.", "reference": "Ada did."}
+    sample = Sample(**values | {field: [nothing] if field == "contexts" and nothing is not None else nothing})
+    result = metric_named(name).score(sample, judge=LexicalJudge())
+    if field in NEEDS[name]:
+        assert (result.status, result.value, result.usage.calls) == ("undefined", None, 0)
+        assert result.reason.startswith(f"no {field}")
+    else:
+        assert result.status == "scored"
+        assert 0 <= result.value <= 1
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_failed_application_run_is_never_scored(name):
+    result = metric_named(name).score(FULL.model_copy(update={"error": "boom"}), judge=ScriptedJudge({}))
+    assert (result.status, result.code) == ("undefined", "other")
+    assert "error" in result.reason
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_settings_are_checked_and_frozen(name):
+    with pytest.raises(SettingError, match="sense"):
+        metric_named(name, sense=1)
+    metric = metric_named(name)
+    with pytest.raises(ValueError, match="frozen"):
+        metric.name = "other"
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_language_reaches_the_judge_and_the_signature(name):
+    metric = metric_named(name, language="German")
+    judge = ScriptedJudge({})
+    metric.score(FULL, judge=judge)
+    assert judge.asked[0].instructions.language == "German"
+    assert metric.signature != metric_named(name).signature
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_model_is_not_part_of_the_signature(name):
+    assert metric_named(name, model="gpt-4o-mini").signature == metric_named(name).signature
+
+
+def test_names():
+    assert isinstance(metric_named("ContextRecall"), ContextRecall)
+    assert metric_named("adherence", polls=3).polls == 3
+    with pytest.raises(SettingError, match="context_utilization, context_adherence"):
+        metric_named("faithfulness")
+    assert issubclass(ContextRecall, Metric)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_history_and_rewrite_are_shown_to_the_judge(name):
+    sample = Sample(**dict(FULL) | {"standalone_question": "Which q?", "history": [{"role": "user", "content": "hi"}]})
+    judge = ScriptedJudge({})
+    metric_named(name).score(sample, judge=judge)
+    asked = judge.asked[0]
+    assert asked.question == "q"
+    if not isinstance(asked, ExtractFacts):
+        assert asked.standalone_question == "Which q?"
+        assert asked.history[0].content == "hi"

@@ -1,0 +1,179 @@
+"""Retrieval Accuracy: extraction, the facts × contexts matrix, OR, subsets, controls."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import (
+    Context,
+    ExtractFacts,
+    Fact,
+    FactInContext,
+    FactVerdict,
+    JudgeError,
+    RetrievalAccuracy,
+    Sample,
+    ScriptedJudge,
+    evaluate,
+)
+
+matrices = st.integers(1, 4).flatmap(
+    lambda columns: st.lists(st.lists(st.floats(0, 1), min_size=columns, max_size=columns), min_size=1, max_size=5)
+)
+
+
+def matrix_judge(matrix):
+    """Cells by position: fact f0 in context c0, …."""
+
+    def cells(question):
+        column = int(question.context.removeprefix("c"))
+        return tuple(
+            FactVerdict(matrix[int(fact.removeprefix("f"))][column], "logprobs", 0.99) for fact in question.facts
+        )
+
+    facts = tuple(f"f{row}" for row in range(len(matrix)))
+    return ScriptedJudge({ExtractFacts: facts, FactInContext: cells})
+
+
+def score(matrix, **settings):
+    judge = matrix_judge(matrix)
+    contexts = [f"c{column}" for column in range(len(matrix[0]))]
+    return RetrievalAccuracy(**settings).score(reference="r", contexts=contexts, judge=judge), judge
+
+
+def test_eleven_of_fourteen_facts():
+    matrix = [[0.9 if row < 11 and column == row % 3 else 0.1 for column in range(3)] for row in range(14)]
+    result, judge = score(matrix)
+    assert result.value == pytest.approx(0.7857, abs=5e-5)
+    assert result.reason == "11 of 14 facts are covered by at least one context."
+    assert len(judge.asked) == 14 * 3 + 1
+    assert (result.evidence.matrix_calls, result.evidence.extraction_calls) == (42, 1)
+    assert result.evidence.soft == pytest.approx((11 * 0.9 + 3 * 0.1) / 14)
+
+
+def test_one_call_per_context():
+    result, judge = score([[0.9, 0.1], [0.2, 0.8]], calls="per_context")
+    assert result.value == 1.0
+    assert len(judge.asked) == 2 + 1
+    assert judge.asked[1].together
+    assert judge.asked[1].facts == ("f0", "f1")
+    assert result.evidence.matrix_calls == 2
+
+
+def test_cells_record_mode_and_mass_and_one_half_is_not_covered():
+    result, _ = score([[0.5, 0.2]])
+    assert result.value == 0.0
+    cell = result.evidence.cells[0][0]
+    assert (cell.probability, cell.mode, cell.mass, cell.covered) == (0.5, "logprobs", 0.99, False)
+
+
+@given(matrices)
+def test_laws_of_subsets(matrix):
+    result, judge = score(matrix)
+    evidence, columns = result.evidence, range(len(matrix[0]))
+    asked = len(judge.asked)
+    assert evidence.combine(columns) == result.value
+    assert evidence.combine([]) == 0
+    for size in range(1, len(columns) + 1):
+        for subset in combinations(columns, size):
+            value = evidence.combine(subset)
+            expected = sum(any(row[column] > 0.5 for column in subset) for row in matrix) / len(matrix)
+            assert value == pytest.approx(expected)
+            for more in columns:
+                assert evidence.combine({*subset, more}) >= value
+    for column in columns:
+        alone, _ = score([[row[column]] for row in matrix])
+        assert evidence.combine([column]) == alone.value
+    assert len(judge.asked) == asked
+
+
+def test_unknown_subset_is_an_error():
+    result, _ = score([[0.9, 0.1]])
+    with pytest.raises(IndexError, match="0 to 1"):
+        result.evidence.combine([2])
+
+
+def test_own_facts_skip_extraction_and_weigh():
+    judge = matrix_judge([[0.9], [0.1]])
+    facts = [Fact(text="f0", weight=3), Fact(text="f1"), Fact(text="F0.", weight=5)]
+    result = RetrievalAccuracy().score(Sample(facts=facts, contexts=["c0"]), judge=judge)
+    assert result.value == 0.75
+    assert result.evidence.facts_from == "sample"
+    assert [type(question) for question in judge.asked] == [FactInContext] * 2
+
+
+def test_best_of_several_references_counts():
+    def facts(question):
+        return ("f0",) if question.reference == "good" else ("f1", "f0")
+
+    judge = ScriptedJudge(
+        {ExtractFacts: facts, FactInContext: lambda q: tuple(FactVerdict(float(f == "f0")) for f in q.facts)}
+    )
+    result = RetrievalAccuracy().score(reference=["other", "good"], contexts=["c"], judge=judge)
+    assert (result.value, [fact.text for fact in result.evidence.facts]) == (1.0, ["f0"])
+    assert len(judge.asked) == 2 + 2
+
+
+def test_cot_asks_for_reasoning():
+    _, judge = score([[0.9]], extraction="cot")
+    assert judge.asked[0].reasoning
+    assert "step by step" in judge.asked[0].instructions.template
+
+
+def test_no_facts_is_undefined_and_unanswered_cells_fail():
+    judge = ScriptedJudge({ExtractFacts: (), FactInContext: (FactVerdict(1.0),)})
+    result = RetrievalAccuracy().score(reference="Hm.", contexts=["c"], judge=judge)
+    assert (result.status, result.code) == ("undefined", "no_facts")
+    judge = ScriptedJudge(
+        {
+            ExtractFacts: ("a", "b"),
+            FactInContext: lambda q: JudgeError("no") if q.facts == ("b",) else (FactVerdict(1.0),),
+        }
+    )
+    result = RetrievalAccuracy().score(reference="r", contexts=["c"], judge=judge)
+    assert result.status == "failed"
+    assert [row[0].probability for row in result.evidence.cells] == [1.0, None]
+    assert RetrievalAccuracy().score(reference="r", contexts=["c"], judge=ScriptedJudge({})).status == "failed"
+
+
+def test_retrieved_is_judged_where_known_and_the_loss_is_given():
+    judge = matrix_judge([[0.9, 0.1], [0.1, 0.9]])
+    sample = Sample(reference="r", retrieved=["c0", "c1"], contexts=["c0"])
+    result = RetrievalAccuracy().score(sample, judge=judge)
+    assert (result.value, result.evidence.evaluated, result.evidence.contexts_value) == (1.0, "retrieved", 0.5)
+    other = RetrievalAccuracy().score(sample.model_copy(update={"contexts": (Context(text="new"),)}), judge=judge)
+    assert other.evidence.contexts_value is None
+
+
+def test_nothing_retrieved_is_undefined_even_if_something_was_shown():
+    result = RetrievalAccuracy().score(Sample(reference="r", retrieved=(), contexts=["c"]), judge=ScriptedJudge({}))
+    assert (result.status, result.reason) == ("undefined", "nothing was retrieved")
+
+
+def test_identical_contexts_are_judged_once_and_blank_ones_never():
+    judge = ScriptedJudge({ExtractFacts: ("f",), FactInContext: (FactVerdict(1.0),)})
+    result = RetrievalAccuracy().score(reference="r", contexts=["c", "", "c"], judge=judge)
+    assert len(judge.asked) == 2
+    assert [cell.probability for cell in result.evidence.cells[0]] == [1.0, 0.0, 1.0]
+
+
+def test_controls_take_a_context_of_another_question():
+    judge = ScriptedJudge(
+        {
+            ExtractFacts: ("f0", "f1"),
+            FactInContext: lambda q: (FactVerdict(float(q.context == "own" or q.facts == ("f0",))),),
+        }
+    )
+    samples = [Sample(reference="r", contexts=["own"]), Sample(reference="s", contexts=["foreign"])]
+    report = evaluate(samples, RetrievalAccuracy(controls=1), judge=judge, progress=False)
+    first = report.results[0].results["retrieval_accuracy"]
+    assert first.value == 1.0
+    assert first.evidence.control == 0.5
+    assert first.evidence.matrix_calls == 2
+    assert "50%" in first.reason
+    alone = RetrievalAccuracy(controls=1).score(samples[0], judge=judge)
+    assert alone.evidence.control is None

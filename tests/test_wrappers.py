@@ -1,0 +1,433 @@
+"""Wrappers around chat models: limits, retries, store, single flight, adapting."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from ragmetrics_core.judging.adapting import Adapting, Learned
+from ragmetrics_core.judging.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Message,
+    TokenAlternatives,
+)
+from ragmetrics_core.judging.store import MemoryStore
+from ragmetrics_core.judging.wrappers import Limited, Retrying, Stored
+from ragmetrics_core.model.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    ContextWindowExceeded,
+    JudgeTimeout,
+    JudgeUnavailable,
+    RateLimited,
+    RequestRejected,
+    UnsupportedParameter,
+)
+from ragmetrics_core.model.questions import Usage
+
+REQUEST = ChatRequest((Message("user", "hello"),))
+
+
+class Toy(ChatModel):
+    """A model that replies as told and records what it was asked."""
+
+    def __init__(
+        self,
+        reply: Callable[[ChatRequest, int], ChatReply] | None = None,
+        capabilities: Capabilities = Capabilities(),  # noqa: B008 - frozen
+        wait: float = 0.0,
+    ) -> None:
+        self.asked: list[ChatRequest] = []
+        self.in_flight = 0
+        self.most = 0
+        self._reply = reply or (lambda request, number: ChatReply((Choice(f"reply {number}"),) * request.n))
+        self._capabilities = capabilities
+        self._wait = wait
+
+    @property
+    def name(self) -> str:
+        return "toy"
+
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        number = len(self.asked) - 1
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        try:
+            await asyncio.sleep(self._wait)
+            return self._reply(request, number)
+        finally:
+            self.in_flight -= 1
+
+
+class Waits:
+    """Stands in for sleeping; records how long."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def failing(*failures: Exception | None) -> Callable[[ChatRequest, int], ChatReply]:
+    def reply(request: ChatRequest, number: int) -> ChatReply:
+        failure = failures[number] if number < len(failures) else None
+        if failure is not None:
+            raise failure
+        return ChatReply((Choice(f"reply {number}"),) * request.n)
+
+    return reply
+
+
+def poll(number: int, n: int = 1) -> ChatRequest:
+    return ChatRequest(REQUEST.messages, n=n, first_poll=number)
+
+
+# Limited
+
+
+async def _together(model: ChatModel, count: int) -> list[ChatReply | BaseException]:
+    return await asyncio.gather(*(model.complete(poll(number)) for number in range(count)), return_exceptions=True)
+
+
+def test_the_first_call_runs_alone_and_then_at_most_the_limit() -> None:
+    async def run() -> None:
+        toy = Toy()
+        gate = asyncio.Event()
+        model = Limited(toy, 3, None)
+
+        async def wait(request: ChatRequest) -> ChatReply:
+            toy.asked.append(request)
+            toy.in_flight += 1
+            toy.most = max(toy.most, toy.in_flight)
+            await gate.wait()
+            toy.in_flight -= 1
+            return ChatReply((Choice("x"),))
+
+        toy.complete = wait
+        task = asyncio.ensure_future(_together(model, 10))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(toy.asked) == 1
+        gate.set()
+        assert all(isinstance(reply, ChatReply) for reply in await task)
+        assert toy.most <= 3
+        assert len(toy.asked) == 10
+
+    asyncio.run(run())
+
+
+def test_an_unavailable_judge_is_called_once() -> None:
+    toy = Toy(failing(*(AuthenticationFailed("no key"),) * 10))
+    replies = asyncio.run(_together(Limited(toy, 8, None), 10))
+    assert len(toy.asked) == 1
+    assert all(isinstance(reply, AuthenticationFailed) for reply in replies)
+
+
+def test_unavailable_later_ends_the_session_too() -> None:
+    toy = Toy(failing(None, AuthenticationFailed("quota")))
+    model = Limited(toy, 1, None)
+    replies = asyncio.run(_together(model, 10))
+    assert len(toy.asked) == 2
+    assert sum(isinstance(reply, AuthenticationFailed) for reply in replies) == 9
+
+
+def test_a_passing_fault_of_the_first_call_opens_the_gate() -> None:
+    toy = Toy(failing(RateLimited("slow")))
+    replies = asyncio.run(_together(Limited(toy, 4, None), 5))
+    assert [type(reply) for reply in replies] == [RateLimited] + [ChatReply] * 4
+
+
+def test_a_call_times_out_but_queueing_does_not_count() -> None:
+    toy = Toy(wait=60)
+    with pytest.raises(JudgeTimeout):
+        asyncio.run(Limited(toy, 1, 0.01).complete(REQUEST))
+    quick = Toy(wait=0.03)  # all together longer than the timeout, each on its own far shorter
+    replies = asyncio.run(_together(Limited(quick, 1, 1.0), 40))
+    assert all(isinstance(reply, ChatReply) for reply in replies)
+
+
+def test_a_cancelled_first_call_leaves_its_place_to_the_next() -> None:
+    async def run() -> None:
+        toy = Toy(wait=60)
+        model = Limited(toy, 4, None)
+        first = asyncio.ensure_future(model.complete(REQUEST))
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        toy._wait = 0
+        assert all(isinstance(reply, ChatReply) for reply in await _together(model, 3))
+
+    asyncio.run(run())
+
+
+# Retrying
+
+
+def test_passing_faults_are_retried_with_growing_waits() -> None:
+    waits = Waits()
+    toy = Toy(failing(*(ConnectionFailed("x"),) * 4))
+    reply = asyncio.run(Retrying(toy, 5, waits).complete(REQUEST))
+    assert reply.choices[0].text == "reply 4"
+    assert (reply.usage.calls, reply.usage.faults) == (5, 4)
+    assert all(0 <= wait <= 0.5 * 2**attempt for attempt, wait in enumerate(waits.seconds))
+
+
+def test_retry_after_is_honoured() -> None:
+    waits = Waits()
+    toy = Toy(failing(RateLimited("x", retry_after=7.0)))
+    asyncio.run(Retrying(toy, 5, waits).complete(REQUEST))
+    (wait,) = waits.seconds
+    assert 7.0 <= wait <= 7.5
+
+
+def test_a_long_retry_after_is_not_waited_for() -> None:
+    waits = Waits()
+    toy = Toy(failing(RateLimited("x", retry_after=3600.0)))
+    reply = asyncio.run(Retrying(toy, 5, waits).complete(REQUEST))
+    assert not waits.seconds
+    assert isinstance(reply.failures[0], RateLimited)
+
+
+def test_the_last_fault_is_a_value() -> None:
+    toy = Toy(failing(*(JudgeTimeout("x"),) * 9))
+    reply = asyncio.run(Retrying(toy, 3, Waits()).complete(poll(0, 2)))
+    assert not reply.choices
+    assert [type(error) for error in reply.failures] == [JudgeTimeout] * 2
+    assert (reply.usage.calls, reply.usage.faults) == (3, 2)
+
+
+def test_lasting_errors_are_not_retried() -> None:
+    toy = Toy(failing(RequestRejected("x")))
+    reply = asyncio.run(Retrying(toy, 5, Waits()).complete(REQUEST))
+    assert len(toy.asked) == 1
+    assert isinstance(reply.failures[0], RequestRejected)
+    with pytest.raises(JudgeUnavailable):
+        asyncio.run(Retrying(Toy(failing(AuthenticationFailed("x"))), 5, Waits()).complete(REQUEST))
+
+
+# Stored
+
+
+def test_equal_requests_are_asked_once() -> None:
+    async def run() -> None:
+        toy = Toy()
+        model = Stored(toy, MemoryStore())
+        together = await asyncio.gather(*(model.complete(REQUEST) for _ in range(5)))
+        later = await model.complete(REQUEST)
+        assert len(toy.asked) == 1
+        assert {reply.choices for reply in (*together, later)} == {(Choice("reply 0"),)}
+        assert sum(reply.usage.stored for reply in together) == 4
+        assert later.usage == Usage(stored=1)
+
+    asyncio.run(run())
+
+
+def test_polls_are_kept_one_by_one() -> None:
+    async def run() -> None:
+        toy = Toy(lambda request, number: ChatReply(tuple(Choice(f"{number}.{i}") for i in range(request.n))))
+        model = Stored(toy, MemoryStore())
+        await model.complete(poll(1, 2))
+        reply = await model.complete(poll(0, 5))
+        assert [choice.text for choice in reply.choices] == ["1.0", "0.0", "0.1", "1.1", "1.2"]
+        assert reply.usage.stored == 2
+        assert [request.n for request in toy.asked] == [2, 3]
+
+    asyncio.run(run())
+
+
+def test_what_changes_a_reply_is_in_the_key() -> None:
+    async def run() -> None:
+        toy = Toy()
+        model = Stored(toy, MemoryStore())
+        variants = [
+            REQUEST,
+            ChatRequest((Message("user", "hello!"),)),
+            ChatRequest((Message("system", "hello"),)),
+            ChatRequest(REQUEST.messages, schema={"type": "object"}),
+            ChatRequest(REQUEST.messages, temperature=1.0),
+            ChatRequest(REQUEST.messages, top_logprobs=5),
+            ChatRequest(REQUEST.messages, max_tokens=5),
+            poll(1),
+        ]
+        for request in variants:
+            await model.complete(request)
+        assert len(toy.asked) == len(variants)
+
+    asyncio.run(run())
+
+
+def test_a_rejected_reply_is_asked_again() -> None:
+    async def run() -> None:
+        toy = Toy()
+        model = Stored(toy, MemoryStore())
+        await model.complete(REQUEST)
+        model.reject(REQUEST)
+        assert (await model.complete(REQUEST)).choices[0].text == "reply 1"
+
+    asyncio.run(run())
+
+
+def test_failures_are_not_kept_and_reach_everyone_who_waits() -> None:
+    async def run() -> None:
+        toy = Toy(failing(RequestRejected("x")))
+        model = Stored(Retrying(toy, 1), MemoryStore())
+        replies = await asyncio.gather(model.complete(REQUEST), model.complete(REQUEST))
+        assert all(isinstance(reply.failures[0], RequestRejected) for reply in replies)
+        assert len(toy.asked) == 1
+        assert (await model.complete(REQUEST)).choices
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_a_cancelled_call_asks_again() -> None:
+    async def run() -> None:
+        toy = Toy(wait=0.01)
+        model = Stored(toy, MemoryStore())
+        owner = asyncio.ensure_future(model.complete(REQUEST))
+        await asyncio.sleep(0)
+        waiter = asyncio.ensure_future(model.complete(REQUEST))
+        await asyncio.sleep(0)
+        owner.cancel()
+        assert (await waiter).choices[0].text == "reply 1"
+
+    asyncio.run(run())
+
+
+def test_a_memory_store_is_bounded() -> None:
+    store = MemoryStore(2)
+    for key in "abc":
+        store.put(key, Choice(key))
+    assert store.get("a") is None
+    assert len(store) == 2
+
+
+# Adapting
+
+FULL = ChatRequest(REQUEST.messages, schema={"type": "object"}, n=3, temperature=1.0, top_logprobs=5, max_tokens=100)
+TOKENS = (TokenAlternatives("x", 0.0, ()),)
+
+
+def adapting(toy: Toy, learned: Learned | None = None) -> Adapting:
+    return Adapting(Retrying(toy, 1), learned or Learned())
+
+
+def endpoint(
+    *rejected: str, ignored: tuple[str, ...] = (), helpful: bool = True
+) -> Callable[[ChatRequest, int], ChatReply]:
+    """An endpoint that rejects or ignores features."""
+
+    def reply(request: ChatRequest, number: int) -> ChatReply:
+        used = {
+            "n": request.n > 1,
+            "logprobs": request.top_logprobs > 0,
+            "response_format": request.schema is not None,
+            "temperature": request.temperature is not None,
+        }
+        for name in rejected:
+            if used[name]:
+                raise UnsupportedParameter(f"rejected (param {name})" if helpful else "rejected")
+        count = 1 if "n" in ignored else request.n
+        tokens = TOKENS if request.top_logprobs and "logprobs" not in ignored else ()
+        return ChatReply((Choice("x", tokens=tokens),) * count)
+
+    return reply
+
+
+def test_a_capable_endpoint_gets_the_request_as_it_is() -> None:
+    toy = Toy(endpoint())
+    reply = asyncio.run(adapting(toy).complete(FULL))
+    assert toy.asked == [FULL]
+    assert reply.usage.fallbacks == ()
+
+
+@pytest.mark.parametrize("helpful", [True, False])
+@pytest.mark.parametrize(
+    "rejected",
+    [
+        ("n",),
+        ("logprobs",),
+        ("response_format",),
+        ("temperature",),
+        ("n", "logprobs"),
+        ("temperature", "response_format"),
+    ],
+)
+def test_rejected_features_are_learned(rejected: tuple[str, ...], helpful: bool) -> None:
+    toy = Toy(endpoint(*rejected, helpful=helpful))
+    learned = Learned()
+    for _ in range(4):
+        reply = asyncio.run(adapting(toy, learned).complete(FULL))
+        assert len(reply.choices) == 3
+        names = {"response_format": "json_schema"}
+        assert {names.get(name, name) for name in rejected} <= set(reply.usage.fallbacks)
+    assert learned.missing == {names.get(name, name) for name in rejected}
+    before = len(toy.asked)
+    asyncio.run(adapting(toy, learned).complete(FULL))
+    assert len(toy.asked) - before == (3 if {"n", "temperature"} & set(rejected) else 1)
+
+
+def test_ignored_n_is_topped_up_and_remembered() -> None:
+    toy = Toy(endpoint(ignored=("n",)))
+    model = adapting(toy)
+    reply = asyncio.run(model.complete(FULL))
+    assert len(reply.choices) == 3
+    assert reply.usage.fallbacks == ("n",)
+    assert [request.n for request in toy.asked] == [3, 1, 1]
+    asyncio.run(model.complete(FULL))
+    assert [request.n for request in toy.asked[3:]] == [1, 1, 1]
+    assert model.capabilities().n is False
+
+
+def test_ignored_log_probabilities_are_remembered() -> None:
+    toy = Toy(endpoint(ignored=("logprobs",)))
+    model = adapting(toy)
+    assert asyncio.run(model.complete(FULL)).usage.fallbacks == ("logprobs",)
+    asyncio.run(model.complete(FULL))
+    assert toy.asked[1].top_logprobs == 0
+    assert model.capabilities().logprobs is False
+
+
+def test_reasoning_models_get_no_temperature_no_n_and_more_room() -> None:
+    toy = Toy(capabilities=Capabilities(temperature=False))
+    asyncio.run(adapting(toy).complete(FULL))
+    assert {(request.temperature, request.n, request.max_tokens) for request in toy.asked} == {(None, 1, 1600)}
+
+
+def test_what_is_stated_is_not_tried() -> None:
+    toy = Toy(endpoint(), Capabilities(logprobs=False, json_schema=False, n=True))
+    asyncio.run(adapting(toy).complete(FULL))
+    (request,) = toy.asked
+    assert (request.top_logprobs, request.schema, request.n) == (0, None, 3)
+
+
+def test_a_request_that_is_rejected_anyway_teaches_nothing() -> None:
+    toy = Toy(failing(*(RequestRejected(f"no {number}") for number in range(99))))
+    learned = Learned()
+    reply = asyncio.run(adapting(toy, learned).complete(FULL))
+    assert str(reply.failures[0]) == "no 0"
+    assert not learned.missing
+    assert reply.usage.calls == len(toy.asked)
+
+
+def test_too_long_is_no_question_of_features() -> None:
+    toy = Toy(failing(ContextWindowExceeded("long")))
+    reply = asyncio.run(adapting(toy).complete(FULL))
+    assert len(toy.asked) == 1
+    assert isinstance(reply.failures[0], ContextWindowExceeded)
+
+
+def test_one_failed_poll_does_not_lose_the_others() -> None:
+    toy = Toy(failing(None, ConnectionFailed("x"), None), Capabilities(n=False))
+    reply = asyncio.run(adapting(toy).complete(FULL))
+    assert len(reply.choices) == 2
+    assert [type(error) for error in reply.failures] == [ConnectionFailed]
