@@ -219,7 +219,7 @@ _KEPT = ("tags", "parent_run_id", "metadata", "run_type", "name", "inputs")
 
 def _slim(serialized: dict[str, Any] | None, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments of a start hook: the name is all that is kept of the serialized component."""
-    kept = {
+    kept: dict[str, Any] = {
         key: kwargs[key] for key in ("tags", "parent_run_id", "metadata", "run_type", "name", "inputs") if key in kwargs
     }
     if kept.get("name") is None:

@@ -27,6 +27,10 @@ _HINT = (
 )
 
 
+class Flush:
+    """Stands in a queue of roots where everything that waits for another root is to be given up."""
+
+
 class FindingOptions(TypedDict, total=False):
     """Arguments that say where things are, from small to large."""
 
