@@ -18,9 +18,9 @@ from ragmetrics_core.capturing import as_judge_work
 from ragmetrics_core.capturing.overrides import Overrides, Source
 from ragmetrics_core.engine.evaluation import Metrics
 from ragmetrics_core.engine.evaluation import Run as EvaluationRun
+from ragmetrics_core.model.columns import USUAL_NAMES
 from ragmetrics_core.model.errors import RowError
 from ragmetrics_core.model.results import MetricResult
-from ragmetrics_core.model.rows import USUAL_NAMES
 from ragmetrics_core.model.sample import Sample
 
 _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *rules.ANSWER_KEYS)

@@ -14,7 +14,6 @@ from langchain_core.documents import Document
 from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
-from langchain_ragmetrics.capturing.documents import OBSERVED
 from langchain_ragmetrics.capturing.recorder import Recorder
 from langchain_ragmetrics.values import contexts_in
 from ragmetrics_core.model.sample import Context
@@ -154,7 +153,7 @@ def _reporters(name: str, query: str) -> list[Callable[[Any], None]]:
 
 def _begun(recorder: Recorder, parent: UUID | None, name: str, query: str) -> Callable[[Any], None]:
     run = uuid4()
-    recorder.on_retriever_start({}, query, run_id=run, parent_run_id=parent, tags=[OBSERVED], name=name)
+    recorder.search_begins(run, query, name, parent)
 
     def end(found: Any) -> None:
         recorder.on_retriever_end([_document(context) for context in contexts_in(found)], run_id=run)

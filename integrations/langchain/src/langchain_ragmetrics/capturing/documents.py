@@ -24,20 +24,22 @@ class Retrieval:
     Args:
         run: The run.
         contexts: Its documents, in its order.
+        path: The runs above it, from the root down, and itself.
     """
 
     run: RunBase
     contexts: tuple[Context, ...]
+    path: tuple[RunBase, ...] = ()
 
-    @property
-    def start(self) -> datetime:
-        """When it began."""
-        return self.run.start_time
+    def beside(self, other: Retrieval) -> bool:
+        """True if both ran at the same time, or in branches that did."""
+        pairs = itertools.zip_longest(self.path, other.path)
+        one, two = next(((one, two) for one, two in pairs if one is not two), (None, None))
+        return one is not None and two is not None and one.start_time < _end(two) and two.start_time < _end(one)
 
-    @property
-    def end(self) -> datetime:
-        """When it ended."""
-        return self.run.end_time or self.run.start_time
+
+def _end(run: RunBase) -> datetime:
+    return run.end_time or run.start_time
 
 
 def is_chosen(run: RunBase, retrievers: Collection[str]) -> bool:
@@ -45,19 +47,22 @@ def is_chosen(run: RunBase, retrievers: Collection[str]) -> bool:
     return not retrievers or run.name in retrievers or metadata_of(run).get("ls_retriever_name") in retrievers
 
 
-def retrievals(run: RunBase, retrievers: Collection[str], context_tools: Collection[str]) -> Iterator[Retrieval]:
+def retrievals(
+    run: RunBase, retrievers: Collection[str], context_tools: Collection[str], above: tuple[RunBase, ...] = ()
+) -> Iterator[Retrieval]:
     """D1, D6: outermost retriever runs that succeeded, and what tools returned beside their text."""
+    path = (*above, run)
     if run.run_type == "retriever" and is_chosen(run, retrievers):
         if not run.error:
-            yield Retrieval(run, with_scores(tuple(contexts_in((run.outputs or {}).get("documents"))), run))
+            yield Retrieval(run, with_scores(tuple(contexts_in((run.outputs or {}).get("documents"))), run), path)
         return
-    below = [found for child in children(run) for found in retrievals(child, retrievers, context_tools)]
+    below = [found for child in children(run) for found in retrievals(child, retrievers, context_tools, path)]
     yield from below
     if run.run_type == "tool" and not run.error:
         known = {context.text for found in below for context in found.contexts}
         brought = tuple(context for context in tool_contexts(run, context_tools) if context.text not in known)
         if brought:
-            yield Retrieval(run, brought)
+            yield Retrieval(run, brought, path)
 
 
 def tool_contexts(run: RunBase, context_tools: Collection[str]) -> Iterator[Context]:
@@ -95,21 +100,20 @@ def with_scores(contexts: tuple[Context, ...], run: RunBase) -> tuple[Context, .
 
 
 def in_order(found: Iterable[Retrieval], prompt: str, calls: Sequence[str] = ()) -> list[Retrieval]:
-    """D2: by start; those that overlap in time by their place in the prompt, else by branch or tool call."""
-    ordered: list[Retrieval] = []
-    group: list[Retrieval] = []
+    """D2: by start; those that ran beside each other by their place in the prompt, else by branch or tool call."""
+    groups: list[list[Retrieval]] = []
+    for one in sorted(found, key=lambda one: one.run.start_time):
+        if groups and any(one.beside(other) for other in groups[-1]):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
     places = _Prompt(prompt)
 
     def rank(one: Retrieval) -> tuple[float, int, str]:
         key = call_of(one.run)
         return places.first(one.contexts), calls.index(key) if key in calls else len(calls), branch_of(one.run)
 
-    for one in sorted(found, key=lambda one: one.start):
-        if group and one.start >= max(other.end for other in group):
-            ordered += sorted(group, key=rank)
-            group = []
-        group.append(one)
-    return ordered + sorted(group, key=rank)
+    return [one for group in groups for one in sorted(group, key=rank)]
 
 
 def branch_of(run: RunBase) -> str:

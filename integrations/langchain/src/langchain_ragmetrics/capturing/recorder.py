@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
 
+from langchain_ragmetrics.capturing.documents import OBSERVED
 from langchain_ragmetrics.capturing.rules import is_fallbacks
 from langchain_ragmetrics.capturing.samples import FLOW, WRAPPER
 from langchain_ragmetrics.values import copied, is_command, text_of
@@ -51,7 +53,6 @@ class Recorder(BaseTracer):
     raise_error = False
     log_missing_parent = False
     ignore_retry = True
-    ignore_agent = True
     ignore_custom_event = True
 
     def __init__(self, problems: Problems | None = None) -> None:
@@ -137,23 +138,38 @@ class Recorder(BaseTracer):
         if str(run_id) in self.run_map:
             super().on_tool_error(error, run_id=run_id, **kwargs)
 
+    def on_agent_action(self, *args: Any, **kwargs: Any) -> Any:
+        """Keep nothing: the tool's own run holds it."""
+
+    def on_agent_finish(self, *args: Any, **kwargs: Any) -> Any:
+        """Keep nothing: the agent's own run holds it."""
+
     @guarded
     def on_retriever_start(self, serialized: dict[str, Any], query: str, *, run_id: UUID, **kwargs: Any) -> Any:
         """Keep the query of a retriever."""
         if self._begins(run_id, kwargs) is not None:
             super().on_retriever_start({}, query, run_id=run_id, **_slim(serialized, kwargs))
+            _searching.set((run_id, _searching.get()))
 
     @guarded
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> Any:
         """Copy the documents of a retriever."""
         if str(run_id) in self.run_map:
+            _leave(run_id)
             super().on_retriever_end(copied(list(documents)), run_id=run_id, **kwargs)
 
     @guarded
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> Any:
         """Note the error of a retriever."""
         if str(run_id) in self.run_map:
+            _leave(run_id)
             super().on_retriever_error(error, run_id=run_id, **kwargs)
+
+    def search_begins(self, run_id: UUID, query: str, name: str, parent: UUID | None) -> None:
+        """A search that LangChain does not report; inside a retriever it belongs to that."""
+        host = _searching.get()
+        within = host[0] if host is not None and str(host[0]) in self.run_map else parent
+        self.on_retriever_start({}, query, run_id=run_id, parent_run_id=within, tags=[OBSERVED], name=name)
 
     def _begins(self, run_id: UUID, kwargs: dict[str, Any]) -> bool | None:
         """True for a root, False for a run below one, None for a run that is not to be recorded."""
@@ -197,6 +213,16 @@ class Recorder(BaseTracer):
             self._roots.pop(one.id, None)
             self.run_map.pop(str(one.id), None)
             self.order_map.pop(one.id, None)
+
+
+# The retriever that is searching in this context, and the one around it.
+_searching: ContextVar[Any] = ContextVar("langchain_ragmetrics_searching", default=None)
+
+
+def _leave(run_id: UUID) -> None:
+    current = _searching.get()
+    if current is not None and current[0] == run_id:
+        _searching.set(current[1])
 
 
 def _below(run: Run) -> Iterator[Run]:

@@ -150,6 +150,14 @@ def history_in(value: object, *, depth: int = 3) -> tuple[Turn, ...]:
     return ()
 
 
+def history_loaded(run: RunBase, question: str | None) -> tuple[Turn, ...]:
+    """Q: earlier turns that ``RunnableWithMessageHistory`` loaded."""
+    loads = (one for one in walk(run) if one.run_type == "chain" and one.name == "load_history")
+    found = next((conversation((one.outputs or {}).get("output")) or () for one in loads), ())
+    earlier = turns(found)
+    return earlier[:-1] if earlier and earlier[-1].content == question else earlier
+
+
 def turns(messages: Iterable[Said]) -> tuple[Turn, ...]:
     """Q: what user and assistant said; no tool calls and no instructions."""
     spoken = (one for one in messages if one.role in ("user", "assistant") and one.text.strip())

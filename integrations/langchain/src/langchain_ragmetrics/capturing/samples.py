@@ -16,7 +16,7 @@ from langchain_ragmetrics.values import DISTANCE_KEYS, contexts_in, text_of
 from ragmetrics_core.capturing import Overrides, Problems
 from ragmetrics_core.capturing.overrides import Source
 from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.sample import CaptureNotes, Context, Sample
+from ragmetrics_core.model.sample import CaptureNotes, Context, Sample, Turn
 
 FLOW = "ragmetrics_flow"
 WRAPPER = "ragmetrics_fallbacks"
@@ -126,7 +126,8 @@ class Assembler:
         self.problems = problems or Problems()
         self._interrupted: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
         self._last_turn: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
-        self._alone: OrderedDict[Any, RunBase] = OrderedDict()
+        self._alone: OrderedDict[Any, tuple[RunBase, ...]] = OrderedDict()
+        self._unanswered: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
         self._failed: OrderedDict[str, RunBase] = OrderedDict()
         self._model_calls = 0
         self._made = 0
@@ -140,8 +141,9 @@ class Assembler:
         return found
 
     def rest(self) -> list[Sample]:
-        """Retrievals for which no model call came; nothing is forgotten."""
-        return [sample_from((run,), self._finding) for run in self._alone.values()]
+        """Retrievals for which no answer came yet; nothing is forgotten."""
+        waiting = (*self._alone.values(), *self._unanswered.values())
+        return [sample_from(parts, self._finding) for parts in waiting]
 
     def finish(self) -> list[Sample]:
         """The same, and forget them; say what is missing."""
@@ -151,6 +153,7 @@ class Assembler:
         if self._model_calls and not self._made and not found:
             self.problems.note(_HINT)
         self._alone.clear()
+        self._unanswered.clear()
         self._interrupted.clear()
         self._made += len(found)
         return found
@@ -165,9 +168,19 @@ class Assembler:
             return []
         thread = rules.thread_of(root)
         earlier = self._resumed(thread, root)
+        before = [] if earlier or thread is None else self._given_up(thread)
+        return before + self._answered(earlier, root, thread)
+
+    def _given_up(self, thread: str) -> list[Sample]:
+        """S5: a turn of this conversation that stopped without an answer, and that nobody went on with."""
+        parts = self._unanswered.pop(thread, None)
+        return [] if parts is None else [sample_from(parts, self._finding)]
+
+    def _answered(self, earlier: tuple[RunBase, ...], root: RunBase, thread: str | None) -> list[Sample]:
         if rules.is_interrupted(root) and thread is not None:
             _keep(self._interrupted, thread, (*earlier, root))
             return []
+        finding = self._finding
         if earlier or finding.has_retrieval(root) or finding.contexts_from is not None:
             return self._with_retrieval(earlier, root, thread)
         return self._without_retrieval(root, thread)
@@ -176,16 +189,20 @@ class Assembler:
         """S5: the roots that this one continues."""
         if thread is None or not rules.is_continuation(root):
             return ()
-        return self._interrupted.pop(thread, ())
+        return self._interrupted.pop(thread, ()) or self._unanswered.pop(thread, ())
 
     def _with_retrieval(self, earlier: tuple[RunBase, ...], root: RunBase, thread: str | None) -> list[Sample]:
         parts = (*earlier, root)
         if self._finding.carry_over and thread is not None:
             _keep(self._last_turn, thread, parts)
         if rules.is_retrieval_only(root) and not root.error:  # S6
-            dropped = _keep(self._alone, root.id, root)
-            return [] if dropped is None else [sample_from((dropped,), self._finding)]
-        return [sample_from(parts, self._finding)]
+            dropped = _keep(self._alone, root.id, (root,))
+            return [] if dropped is None else [sample_from(dropped, self._finding)]
+        sample = sample_from(parts, self._finding)
+        if thread is not None and sample.answer is None and not root.error:  # S5: it may have stopped before a node
+            dropped = _keep(self._unanswered, thread, parts)
+            return [] if dropped is None else [sample_from(dropped, self._finding)]
+        return [sample]
 
     def _without_retrieval(self, root: RunBase, thread: str | None) -> list[Sample]:
         """S6, S7: a root that answers from what another one retrieved."""
@@ -202,7 +219,7 @@ class Assembler:
     def _joined(self, root: RunBase) -> tuple[RunBase, ...]:
         """S6: retrievals that stand alone and whose texts this root shows to a model."""
         prompt = "\n".join(documents.prompt_of(one) for one in tree.walk(root) if tree.is_model(one))
-        found = [one for one in self._alone.values() if self._belongs(one, prompt)]
+        found = [one for one, *_ in self._alone.values() if self._belongs(one, prompt)]
         flow = (root.extra or {}).get(FLOW)
         same = [one for one in found if (one.extra or {}).get(FLOW) == flow]
         for one in same or found:
@@ -251,7 +268,9 @@ def sample_from(parts: Sequence[RunBase], finding: Finding, before: Sequence[Run
     found = _retrieved((*before, *parts), finding, call, calls)
     retrieved = documents.distinct(found)
     question = _question(parts, before, finding, given, found, notes)
-    queries = {query for one in found if (query := rules.query_of(one.run)) is not None}
+    asked = [*parts, *filter(rules.is_retrieval_only, before)]
+    own = {one.id for part in asked for one in tree.walk(part)}
+    queries = {query for one in found if one.run.id in own and (query := rules.query_of(one.run)) is not None}
     return Sample(
         question=question,
         contexts=_contexts((*before, *parts), finding, retrieved, call, notes),
@@ -260,7 +279,7 @@ def sample_from(parts: Sequence[RunBase], finding: Finding, before: Sequence[Run
         reference=given.get("reference", ()),
         facts=given.get("facts"),
         standalone_question=queries.pop() if len(queries) == 1 and question not in queries else None,
-        history=rules.history_in(root.inputs) or rules.history_in(root.outputs),
+        history=_history(root, question),
         generator=documents.model_of(call) if call is not None else None,
         error=rules.error_of(root),
         id=None if given.get("id") is None else str(given["id"]),
@@ -271,6 +290,13 @@ def sample_from(parts: Sequence[RunBase], finding: Finding, before: Sequence[Run
             complete=not root.error and not _is_empty(root.outputs),
         ),
     )
+
+
+def _history(root: RunBase, question: str | None) -> tuple[Turn, ...]:
+    if root.run_type != "chain":
+        return ()
+    found = rules.history_in(root.inputs) or rules.history_in(root.outputs)
+    return found or rules.history_loaded(root, question)
 
 
 @dataclass
