@@ -1,6 +1,7 @@
 """LiteLLM against a server on this machine: replies, capabilities, faults, silence. The one file that imports it."""
 
 import asyncio
+import dataclasses
 import json
 import logging
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 
 from ragmetrics_core.judging import resolve
 from ragmetrics_core.judging.chat import Capabilities, ChatRequest, Message
-from ragmetrics_core.judging.endpoint_errors import seconds
+from ragmetrics_core.judging.endpoint_errors import Fault as EndpointFault
+from ragmetrics_core.judging.endpoint_errors import judge_error, seconds
 from ragmetrics_core.judging.litellm_model import EXCEPTIONS, LiteLLMModel
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.model import errors
@@ -148,6 +150,43 @@ def test_what_an_endpoint_cannot_do_is_replaced(n: Any, logprobs: Any, json_sche
     fallbacks = {*covered.usage.fallbacks, *adherent.usage.fallbacks}
     expected = {"n": n is not True, "logprobs": logprobs is not True, "json_schema": json_schema == "reject"}
     assert fallbacks == {name for name, lost in expected.items() if lost}
+
+
+def test_a_schema_is_sent_in_the_form_that_the_endpoint_takes() -> None:
+    """Tried once in the usual form, then remembered; it is no fallback, because replies are still bound."""
+    polled = Adherent(
+        instructions=Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}'), contexts=("c",), answer="a"
+    )
+
+    async def run(server: LoopbackServer) -> list[Answer[Any]]:
+        session = LLMJudge(model_of(server)).session(concurrency=1, store=None)
+        return [await session.answer(dataclasses.replace(polled, first_poll=poll)) for poll in range(2)]
+
+    with LoopbackServer(json_schema="in_object") as server:
+        first, second = RUNNER.run(run(server))
+    assert isinstance(second.reply, Polls)
+    assert [recorded.body["response_format"]["type"] for recorded in server.requests] == [
+        "json_schema",
+        "json_object",
+        "json_object",
+    ]
+    assert "verdict" in server.requests[1].body["response_format"]["schema"]["properties"]
+    assert (first.usage.calls, second.usage.calls) == (2, 1)
+    assert first.usage.fallbacks == second.usage.fallbacks == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("{'type': 'literal_error', 'loc': ('body', 'response_format', 'type')}", "UnsupportedParameter"),
+        ("Extra inputs are not permitted: top_logprobs", "UnsupportedParameter"),
+        ("Input should be a list: messages", "JudgeServerError"),
+    ],
+)
+def test_a_server_that_sends_500_for_a_parameter_is_understood(text: str, kind: str) -> None:
+    """Servers built on pydantic do; the first text is that of llama.cpp's Python server, shortened."""
+    fault = EndpointFault(500, (), None, text, frozenset())
+    assert type(judge_error(errors.JudgeServerError, fault, "m", None, ())).__name__ == kind
 
 
 def test_low_mass_is_polled() -> None:

@@ -26,12 +26,10 @@ def run(options: argparse.Namespace) -> int:
     offered = {point.name: point for point in entry_points(group=GROUP)}
     name = options.name or min(offered, default="core")
     if name != "core" and name not in offered:
-        print(f"ragmetrics: no demo {name!r}; there are: core, {', '.join(sorted(offered))}", file=sys.stderr)
+        print(f"ragmetrics: no demo {name!r}; there are: {', '.join(['core', *sorted(offered)])}", file=sys.stderr)
         return 2
     report = demo() if name == "core" else _offered(offered[name])
-    print(report.table())
-    for sign in report.summary().all_signs:
-        print(f"! {sign}")
+    print("\n".join([report.table(), *(f"! {sign}" for sign in report.summary().all_signs)]))
     if options.out:
         report.to_jsonl(options.out)
         print(f"Samples and results: {options.out}")

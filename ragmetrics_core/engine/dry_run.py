@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain, islice
 from typing import Any
 
 from ragmetrics_core.engine.carrying import Seat, carry_out
@@ -13,6 +15,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.resolve import resolve_judge
+from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.model.errors import RowError
 from ragmetrics_core.model.questions import (
@@ -38,8 +41,9 @@ from ragmetrics_core.model.sample import Sample
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
     "Facts: one to three per sentence of a reference. Low adherence, which asks for a cause: on no sample to all.",
-    "Not counted: repairs of unusable replies, and retries.",
+    "Not counted: repairs of unusable replies, retries, hidden reasoning. Counted once: what is asked twice.",
 )
+_POOL = 64  # as many samples as a run shows to metrics beforehand
 _REPLY_TOKENS: dict[str, tuple[int, int]] = {
     "useful": (12, 40),
     "adherent": (60, 400),
@@ -91,8 +95,11 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
         judge: The judge; None as in ``evaluate``.
     """
     counters = {metric.name: _counters(metric, judge) for metric in metrics}
+    iterator = iter(samples)
+    pool = list(islice(iterator, _POOL))
+    metrics = [metric.prepare([sample for sample in pool if isinstance(sample, Sample)]) for metric in metrics]
     count = bad = 0
-    for sample in samples:
+    for sample in chain(pool, iterator):
         if isinstance(sample, RowError):
             bad += 1
             continue
@@ -113,11 +120,12 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
 
 def _counters(metric: Metric, judge: Judge | None) -> tuple[CountingJudge, CountingJudge]:
     resolved = resolve_judge(judge, metric_model=metric.model)
+    split = isinstance(metric, ContextAdherence) and metric.early_stop
     if not isinstance(resolved, LLMJudge):
         return CountingJudge(None, None, high=False), CountingJudge(None, None, high=True)
     submit(resolved.model.prepare()).result()
-    capabilities, prices = resolved.model.capabilities(), resolved.model.prices()
-    return CountingJudge(capabilities, prices, high=False), CountingJudge(capabilities, prices, high=True)
+    can, prices = resolved.model.capabilities(), resolved.model.prices()
+    return CountingJudge(can, prices, high=False), CountingJudge(can, prices, high=True, split=split)
 
 
 class CountingJudge(Judge):
@@ -127,30 +135,43 @@ class CountingJudge(Judge):
         capabilities: What the model can do; None for judges that make no calls.
         prices: US dollars per prompt and completion token; None if unknown.
         high: Count the most that is usual instead of the least.
+        split: Let polls disagree.
     """
 
     name = "dry run"
 
-    def __init__(self, capabilities: Capabilities | None, prices: tuple[float, float] | None, *, high: bool) -> None:
+    def __init__(
+        self,
+        capabilities: Capabilities | None,
+        prices: tuple[float, float] | None,
+        *,
+        high: bool,
+        split: bool = False,
+    ) -> None:
         self.total = Usage()
-        self._capabilities, self._prices, self._high = capabilities, prices, high
+        self._capabilities, self._prices = capabilities, prices
+        self._high, self._split = high, split
+        self._asked: set[bytes] = set()
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Count a question."""
-        self.total += self._usage(question)
+        """Count a question, unless the same was asked before: a run keeps replies."""
+        if self._capabilities is not None:
+            contents = [message.content for message in render(question)]
+            first = question.first_poll if isinstance(question, Adherent) else 0
+            key = sha256("\0".join([question.kind, str(first), *contents]).encode()).digest()
+            if key not in self._asked:
+                self._asked.add(key)
+                self.total += self._usage(question, sum(map(len, contents)))
         return Answer(self._reply(question))
 
-    def _usage(self, question: Question[Any]) -> Usage:
-        if self._capabilities is None:
-            return Usage()
+    def _usage(self, question: Question[Any], characters: int) -> Usage:
         replies, calls = self._volume(question)
-        characters = sum(len(message.content) for message in render(question))
         prompt = calls * (characters // (3 if self._high else 4) + 8)
         if isinstance(question, ExtractFacts):
             completion = len(question.reference) // (2 if self._high else 4) + 20
         else:
             low, high = _REPLY_TOKENS.get(question.kind, (20, 200))
-            completion = replies * (high if self._high else low)
+            completion = replies * _parts(question) * (high if self._high else low)
         cost = None
         if self._prices is not None:
             cost = prompt * self._prices[0] + completion * self._prices[1]
@@ -159,37 +180,46 @@ class CountingJudge(Judge):
     def _volume(self, question: Question[Any]) -> tuple[int, int]:
         """Replies and calls of a question."""
         can = self._capabilities or Capabilities()
-        replies = 1
+        together = (not self._high if can.n is None else can.n) and can.temperature is not False
+        polls = question.polls if isinstance(question, (Adherent, FactInContext, Useful)) else 1
         if isinstance(question, Adherent):
-            replies = question.polls
-        elif isinstance(question, FactInContext):
-            replies = 1 if question.together else self._weighed(can, question.polls)
-        elif isinstance(question, Useful) and question.probabilities:
-            replies = self._weighed(can, question.polls)
-        together = can.n if can.n is not None else not self._high
-        return replies, 1 if together and can.temperature is not False else replies
-
-    def _weighed(self, can: Capabilities, polls: int) -> int:
-        """One reply with log-probabilities, else a few polls."""
-        return 1 if can.logprobs or (can.logprobs is None and not self._high) else polls
+            return polls, 1 if together else polls
+        weighed = isinstance(question, FactInContext) and not question.together
+        weighed = weighed or (isinstance(question, Useful) and question.probabilities and question.scale != "graded")
+        if not weighed or can.logprobs or (can.logprobs is None and not self._high) or polls < 2:
+            return 1, 1
+        if can.logprobs is None:  # tried with one reply, which counts as the first poll
+            return polls, 1 + (1 if together else polls - 1)
+        return polls, 1 if together else polls
 
     def _reply(self, question: Question[Any]) -> Any:
         if isinstance(question, Useful):
             return (ChunkVerdict(useful=True, probability=1.0, grade=3),) * len(question.chunks)
         if isinstance(question, Adherent):
-            # The high count takes every sample for one whose cause is asked for.
-            verdict = Poll("no" if self._high else "yes")
-            return Polls(question.polls, (verdict,) * question.polls)
+            return Polls(question.polls, tuple(self._poll(question, number) for number in range(question.polls)))
         if isinstance(question, RateRecall):
             return RecallRating(1.0)
         if isinstance(question, ExtractFacts):
             sentences = max(1, sum(question.reference.count(end) for end in ".!?。"))
-            return tuple(f"fact {number}" for number in range(sentences * (3 if self._high else 1)))
+            own = sha256(question.reference.encode(errors="replace")).hexdigest()[:32]  # as long as facts often are
+            return tuple(f"{number} {own}" for number in range(sentences * (3 if self._high else 1)))
         if isinstance(question, FactInContext):
             return (FactVerdict(1.0),) * len(question.facts)
         if isinstance(question, Sufficient):
             return Sufficiency(sufficient=True, on_question=True)
         return None
+
+    def _poll(self, question: Adherent, number: int) -> Poll:
+        """Low: yes. High: no, so that a cause is asked for; split where polls stop early, so that none stops."""
+        split = self._split and (question.first_poll + number) % 2 == 1
+        return Poll("no" if self._high and not split else "yes")
+
+
+def _parts(question: Question[Any]) -> int:
+    """How many verdicts one reply holds."""
+    if isinstance(question, Useful):
+        return len(question.chunks)
+    return len(question.facts) if isinstance(question, FactInContext) else 1
 
 
 def _range(low: object, high: object) -> str:

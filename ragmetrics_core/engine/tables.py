@@ -25,7 +25,8 @@ def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample
         SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated, or columns
             share a name.
     """
-    if isinstance(samples, (Sample, Mapping, str, bytes)) or not isinstance(samples, Iterable):
+    several = isinstance(samples, Iterable) or hasattr(samples, "to_pylist")
+    if isinstance(samples, (Sample, Mapping, str, bytes)) or not several:
         hint = "; choose one of its splits" if isinstance(samples, Mapping) and "train" in samples else ""
         if isinstance(samples, (str, PurePath)):
             hint = "; read the file first, or use the command: ragmetrics evaluate FILE"

@@ -18,13 +18,14 @@ from ragmetrics_core.model.errors import ContextWindowExceeded, RequestRejected
 from ragmetrics_core.model.questions import Usage
 
 T = TypeVar("T")
-Feature = Literal["logprobs", "n", "json_schema", "temperature"]
+Feature = Literal["logprobs", "n", "schema_form", "json_schema", "temperature"]
 
 # In the order in which they are given up.
-_FEATURES: tuple[Feature, ...] = ("logprobs", "n", "json_schema", "temperature")
+_FEATURES: tuple[Feature, ...] = ("logprobs", "n", "schema_form", "json_schema", "temperature")
 _SPELLINGS: dict[Feature, tuple[str, ...]] = {
     "logprobs": ("logprobs",),
     "n": ("param n", "parameter n", "'n'"),
+    "schema_form": ("response_format", "json_schema"),
     "json_schema": ("response_format", "json_schema"),
     "temperature": ("temperature",),
 }
@@ -59,7 +60,7 @@ class Adapting(Wrapper):
 
     def capabilities(self) -> Capabilities:
         """What the model says it can do, corrected by what was learned."""
-        return replace(self.inner.capabilities(), **dict.fromkeys(self._learned.missing, False))
+        return replace(self.inner.capabilities(), **dict.fromkeys(self._learned.missing - {"schema_form"}, False))
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send a request without the features that the model does not have.
@@ -71,7 +72,8 @@ class Adapting(Wrapper):
             JudgeUnavailable: If no call will succeed.
         """
         known = self.capabilities()
-        missing = {feature for feature in _FEATURES if getattr(known, feature) is False}
+        missing: set[Feature] = {f for f in _FEATURES if f != "schema_form" and getattr(known, f) is False}
+        missing |= self._learned.missing
         if known.temperature is False:
             missing.add("n")
         wanted = _wanted(request)
@@ -91,7 +93,8 @@ class Adapting(Wrapper):
         if _without_logprobs(request, reply) and "logprobs" not in missing:
             self._learned.missing.add("logprobs")
             missing.add("logprobs")
-        fallbacks = tuple(feature for feature in wanted if feature in missing)
+        # Another form of the schema is no loss.
+        fallbacks = tuple(feature for feature in wanted if feature in missing and feature != "schema_form")
         return replace(reply, usage=reply.usage + spent + Usage(fallbacks=fallbacks))
 
     async def _send(self, request: ChatRequest, missing: set[Feature]) -> ChatReply:
@@ -124,6 +127,8 @@ class Adapting(Wrapper):
     def _fitted(self, request: ChatRequest, missing: set[Feature]) -> ChatRequest:
         if "json_schema" in missing:
             request = replace(request, schema=None)
+        elif "schema_form" in missing:
+            request = replace(request, schema_in_object=True)
         if "logprobs" in missing:
             request = replace(request, top_logprobs=0)
         if "temperature" in missing:
@@ -138,6 +143,7 @@ def _wanted(request: ChatRequest) -> list[Feature]:
     wants: dict[Feature, bool] = {
         "logprobs": request.top_logprobs > 0,
         "n": request.n > 1,
+        "schema_form": request.schema is not None and not request.schema_in_object,
         "json_schema": request.schema is not None,
         "temperature": request.temperature is not None,
     }

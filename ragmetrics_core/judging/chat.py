@@ -25,6 +25,7 @@ class ChatRequest:
     Args:
         messages: In order.
         schema: JSON schema of the reply; None for free text. The prompt describes the form as well.
+        schema_in_object: Send the schema in the older form, beside ``"type": "json_object"``.
         n: Number of independent replies.
         temperature: None leaves it to the endpoint.
         top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
@@ -34,6 +35,7 @@ class ChatRequest:
 
     messages: tuple[Message, ...]
     schema: Mapping[str, Any] | None = field(default=None, repr=False)
+    schema_in_object: bool = False
     n: int = 1
     temperature: float | None = 0.0
     top_logprobs: int = 0

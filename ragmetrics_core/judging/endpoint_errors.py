@@ -25,6 +25,8 @@ _ABOUT_KEY = re.compile(
 _ABOUT_PROVIDER = re.compile(r"LLM Provider NOT provided", re.IGNORECASE)
 _QUOTA = ("insufficient_quota", "exceeded your current quota", "billing_hard_limit", "credit balance is too low")
 _UNSUPPORTED = ("unsupported_parameter", "unsupported_value", "not support", "unsupported", "unrecognized request")
+# How servers built on pydantic say that a parameter is not one of theirs, whatever status they send.
+_INVALID = ("literal_error", "extra_forbidden", "Input should be", "Extra inputs are not permitted")
 _NOT_JSON = ("Unable to get json response", "JSONDecodeError", "Expecting value")
 _STATUSES: dict[int | None, type[errors.JudgeError]] = {
     **dict.fromkeys(range(400, 500), errors.RequestRejected),
@@ -134,6 +136,8 @@ def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeE
     """Correct the kind of error where clients put several faults under one class."""
     if fault.about_key:
         return errors.AuthenticationFailed
+    if any(word in fault.text for word in _INVALID) and (_PARAMETERS.search(fault.text) or _ABOUT_N.search(fault.text)):
+        return errors.UnsupportedParameter
     if kind is errors.JudgeServerError and fault.status in _STATUSES:
         return _STATUSES[fault.status]
     if _ABOUT_PROVIDER.search(fault.text):

@@ -63,6 +63,10 @@ def _strict(**properties: object) -> Object:
     }
 
 
+def _one_of(labels_: tuple[str, ...]) -> Object:
+    return {"type": "string", "enum": list(labels_)}
+
+
 def _list_of(item: object) -> Object:
     return {"type": "array", "items": item}
 
@@ -152,7 +156,7 @@ def useful(question: Useful) -> Format[tuple[ChunkVerdict, ...]]:
         schema = _strict(**{name: verdict, "reason": _TEXT})
         return Format(name, schema, lambda value: (one(value),), essence=_without_reasons)
     expected = labels(len(question.chunks))
-    schema = _strict(chunks=_list_of(_strict(**{"label": _TEXT, name: verdict, "reason": _TEXT})))
+    schema = _strict(chunks=_list_of(_strict(**{"label": _one_of(expected), name: verdict, "reason": _TEXT})))
     return Format(
         name,
         schema,
@@ -193,7 +197,7 @@ def rate_recall(question: RateRecall) -> Format[RecallRating]:
         band = bounds.get(named.strip().casefold()) if isinstance(named, str) else None
         name, low, high = band or _bad("band", f"one of {known}")
         if not low <= score <= high:
-            _bad("score", f"between {low} and {high} for the band {name!r}")
+            _bad("score", f"between {round(low, 3)} and {round(high, 3)} for the band {name!r}")
         return RecallRating(score, _reason(value), name)
 
     names = {"type": "string", "enum": [name for name, _, _ in question.bands]} if question.bands else _TEXT
@@ -218,7 +222,7 @@ def fact_in_context(question: FactInContext) -> Format[tuple[FactVerdict, ...]]:
     expected = fact_labels(len(question.facts))
     return Format(
         "covered",
-        _strict(facts=_list_of(_strict(label=_TEXT, covered=_BIT))),
+        _strict(facts=_list_of(_strict(label=_one_of(expected), covered=_BIT))),
         lambda value: tuple(map(one, _by_label(value, "facts", expected))),
         items="facts",
         essence=_without_reasons,

@@ -178,7 +178,7 @@ class LiteLLMModel(ChatModel):
             "n": request.n if request.n > 1 else None,
             "logprobs": True if request.top_logprobs else None,
             "top_logprobs": request.top_logprobs or None,
-            "response_format": _response_format(request.schema),
+            "response_format": _response_format(request.schema, in_object=request.schema_in_object),
         }
         return {
             "model": self.model,
@@ -200,9 +200,11 @@ class LiteLLMModel(ChatModel):
         return judge_error(kind, fault, self.model, self.api_base, variables)
 
 
-def _response_format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _response_format(schema: Mapping[str, Any] | None, *, in_object: bool) -> dict[str, Any] | None:
     if schema is None:
         return None
+    if in_object:
+        return {"type": "json_object", "schema": dict(schema)}
     return {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema), "strict": True}}
 
 

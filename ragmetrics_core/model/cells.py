@@ -32,6 +32,19 @@ def plain_data(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
+def number_as_text(value: Any) -> Any:
+    """A number as its text, whole ones without decimals, which data frames add beside gaps; all else as it is.
+
+    Example:
+        >>> number_as_text(1856), number_as_text(1856.0), number_as_text(0.5), number_as_text(True)
+        ('1856', '1856', '0.5', True)
+    """
+    value = plain_data(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    return str(int(value)) if isinstance(value, int) or value.is_integer() else repr(value)
+
+
 def structured(value: Any) -> Any:
     r"""Lists and objects that stand in a text become data: JSON, or Python as data frames write it.
 

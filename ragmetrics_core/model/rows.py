@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ragmetrics_core.model.cells import follow as follow
-from ragmetrics_core.model.cells import plain_data, present, structured
+from ragmetrics_core.model.cells import follow, number_as_text, plain_data, present, structured
 from ragmetrics_core.model.columns import USUAL_NAMES, plain_name
 from ragmetrics_core.model.errors import RowError, SettingError
 from ragmetrics_core.model.sample import Sample
@@ -39,11 +38,13 @@ class _Found:
         values: Per field.
         places: Per field the column or path.
         used: Columns that hold a field's value, or part of them does.
+        whole: Those of them that are a field's value, and serve no other field.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    whole: set[str] = field(default_factory=set)
 
 
 def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list[Sample]:
@@ -117,6 +118,7 @@ def _find(row: Mapping[str, Any], columns: Mapping[str, Any]) -> _Found:
             found.places[name] = "" if callable(column) else column
             if not callable(column):
                 found.used.add(column if column in row else column.split(".")[0])
+                found.whole.add(column)
     for name in USUAL_NAMES:
         if name not in found.values:
             _search(row, name, plain, found)
@@ -144,7 +146,9 @@ def _search(row: Mapping[str, Any], name: str, plain: Mapping[str, str], found: 
     for usual in USUAL_NAMES[name]:
         column = usual if usual in row else plain.get(plain_name(usual))
         if column is not None:
-            there, value = _inside(row[column], name, plain_name(column)) if column not in found.used else (False, None)
+            there, value = (
+                _inside(row[column], name, plain_name(column)) if column not in found.whole else (False, None)
+            )
         else:
             head, _, rest = usual.partition(".")
             column = head if head in row else plain.get(plain_name(head))
@@ -154,6 +158,8 @@ def _search(row: Mapping[str, Any], name: str, plain: Mapping[str, str], found: 
         found.values[name], found.places[name] = value, column
         if there:
             found.used.add(column)
+            if value is row[column]:
+                found.whole.add(column)
             return
     if name in found.places:
         found.used.add(found.places[name])
@@ -182,7 +188,9 @@ def _sample(row: Mapping[str, Any], found_values: Mapping[str, Any], found: _Fou
     if "history" in values:
         values["history"] = turns(values["history"])
     if "reference" in values:
-        values["reference"] = [item for item in _texts(values["reference"]) if present(item)]
+        values["reference"] = [number_as_text(item) for item in _texts(values["reference"]) if present(item)]
+    if "answer" in values:
+        values["answer"] = number_as_text(values["answer"])
     if "id" in values:
         values["id"] = str(values["id"])
     if "error" in values:

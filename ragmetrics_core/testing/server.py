@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 from ragmetrics_core.testing.replies import plausible_reply, tokens
 
 Body = dict[str, Any]
-Support = bool | Literal["ignore", "reject"]
+Support = bool | Literal["ignore", "reject", "in_object"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ class LoopbackServer:
             (``{"message": …, "finish_reason": …}``). By default plausible replies to every question of ours.
         n: Whether several choices per request work, are ignored, or are rejected.
         logprobs: The same for log-probabilities.
-        json_schema: The same for ``response_format``.
+        json_schema: The same for ``response_format``; ``in_object`` takes a schema only beside the type
+            ``json_object``, as the Python server of llama.cpp does.
         temperature: The same for temperatures other than 1.
         probability: p(1) at every 0/1 token, for log-probabilities.
         mass: Probability that the two labels cover.
@@ -154,12 +155,15 @@ class LoopbackServer:
             "response_format": "response_format" in body,
             "temperature": body.get("temperature", 1) != 1,
         }
+        if self.supports["response_format"] == "in_object":
+            form = body.get("response_format") or {}
+            return "response_format" if form.get("type") == "json_schema" else ""
         return next((name for name, support in self.supports.items() if support == "reject" and used[name]), "")
 
     def completion(self, body: Body) -> Body:
         """The body of the reply to a request."""
         count = body.get("n") or 1 if self.supports["n"] is True else 1
-        seen = body if self.supports["response_format"] is True else {**body, "response_format": None}
+        seen = body if self.supports["response_format"] in (True, "in_object") else {**body, "response_format": None}
         given = self.reply(seen)
         replies = given if isinstance(given, list) else [given] * count
         wants_tokens = bool(body.get("logprobs")) and self.supports["logprobs"] is True

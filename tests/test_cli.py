@@ -1,0 +1,335 @@
+"""The command line as its users meet it: exit codes, sentences, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import Report
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.testing.server import LoopbackServer
+
+GOOD = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
+SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Writes rows to a JSONL file in the current folder, and returns its name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("RAGMETRICS_JUDGE", "RAGMETRICS_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def write(*given: Any, name: str = "rows.jsonl") -> str:
+        lines = (row if isinstance(row, str) else json.dumps(row) for row in given)
+        Path(name).write_text("".join(f"{line}\n" for line in lines))
+        return name
+
+    return write
+
+
+def script(*arguments: str, judge_url: str = "") -> list[str]:
+    judge = ["--judge", "openai/x", "--api-base", judge_url] if judge_url else []
+    return [SCRIPT, *arguments, *judge]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OPENAI_API_KEY": "none", "PYTHONWARNINGS": "default"}
+
+
+def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", rows(GOOD)]) == 0
+    shown = capsys.readouterr()
+    assert "context_utilization  1.000" in shown.out
+    assert "context_recall left out: undefined on every row (no reference)" in shown.out
+    assert "1 row: 1 judged, 0 not judged, 0 bad." in shown.out
+    assert "Judge: lexical; 0 calls" in shown.out
+    assert "context_utilization" not in shown.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--fail-under", "utilization=0.5", "--gate", "point"], 0, "passed: context_utilization"),
+        (["--fail-under", "adherence=0.99", "--gate", "point"], 1, "failed: context_adherence"),
+        (["--fail-under", "adherence=0.5"], 3, "undecided: context_adherence"),
+        (["--fail-under", "adherence=0.5", "--undecided", "pass"], 0, "undecided: context_adherence"),
+        (["--fail-under", "adherence=0.5", "--undecided", "fail"], 1, "undecided: context_adherence"),
+        (["--fail-under", "adherence=0.5", "--fail-under", "recall=0.5"], 1, "failed: context_recall: nothing was"),
+    ],
+)
+def test_gates(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], options: list[str], code: int, said: str
+) -> None:
+    assert main(["evaluate", rows(GOOD), "--quiet", *options]) == code
+    assert said in capsys.readouterr().out
+
+
+def test_a_gate_passes_on_its_whole_interval(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", rows(*[GOOD] * 60), "--fail-under", "context_utilization=0.9"]) == 0
+    assert "passed: context_utilization" in capsys.readouterr().out
+
+
+def test_nothing_scored(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server = loopback_server(lambda body: "no verdict at all")
+    arguments = ["--judge", "openai/x", "--api-base", server.base_url, "--metrics", "recall"]
+    assert run_with_key(["evaluate", rows({**GOOD, "reference": "Anna."}), *arguments]) == 1
+    shown = capsys.readouterr()
+    assert "context_recall failed, e.g.: " in shown.out
+    assert shown.err.endswith("ragmetrics: nothing was scored\n")
+
+
+def run_with_key(arguments: Sequence[str]) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "none")
+        return main(arguments)
+
+
+def fails(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> str:
+    """The last line on standard error of a command that exits with 2."""
+    assert main(arguments) == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+BAD_INPUT = [
+    (["evaluate", "missing.jsonl"], "missing.jsonl: no such file"),
+    (["evaluate", "."], ". is a folder; give the files in it"),
+    (["evaluate", "rows.jsonl", "missing.jsonl"], "missing.jsonl: no such file"),
+    (["evaluate", "rows.jsonl", "--strict"], "rows.jsonl, line 2: answer: needs a text, found dict"),
+    (["evaluate", "rows.jsonl", "--answer-column", "reply", "--strict"], "rows.jsonl, line 1: no column 'reply'"),
+    (["evaluate", "rows.jsonl", "--out", "rows.jsonl"], "--out rows.jsonl would overwrite the input"),
+    (["evaluate", "rows.jsonl", "--out", "no/where.jsonl"], "the report cannot be written to no/where.jsonl"),
+    (["evaluate", "rows.jsonl", "--metrics", "bleu"], "no metric is named 'bleu'; there are: context_utilization"),
+    (["evaluate", "rows.jsonl", "--metrics", ""], "no metric is named ''"),
+    (["evaluate", "rows.jsonl", "--fail-under", "bleu=1"], "no metric 'bleu' for a gate"),
+    (["evaluate", "rows.jsonl", "--fail-under", "recall=2"], "the threshold of a gate is a number from 0 to 1"),
+    (["evaluate", "rows.jsonl", "--metrics", "recall", "--fail-under", "adherence=1"], "no metric 'adherence'"),
+    (["evaluate", "rows.jsonl", "--set", "polls=3"], "--set is written METRIC.SETTING=VALUE"),
+    (["evaluate", "rows.jsonl", "--set", "adherence.poll=3"], "has no setting 'poll'; it has: name, model,"),
+    (["evaluate", "rows.jsonl", "--set", "adherence.polls=0"], "ContextAdherence: polls: Input should be greater"),
+    (["evaluate", "rows.jsonl", "--set", "bleu.polls=3"], "no metric is named 'bleu'"),
+    (["evaluate", "rows.jsonl", "--metrics", "recall", "--set", "adherence.polls=3"], "is not among the metrics"),
+    (["evaluate", "rows.jsonl", "--api-base", "http://127.0.0.1:1"], "--api-base needs a model"),
+    (["evaluate", "rows.jsonl", "--judge", " "], "the judge's name is blank"),
+    (["demo", "nothing"], "no demo 'nothing'; there are: core"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD_INPUT)
+def test_bad_input(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    rows(GOOD, {**GOOD, "answer": {}})
+    assert said in fails(capsys, arguments)
+    assert json.loads(Path("rows.jsonl").read_text().splitlines()[0]) == GOOD
+
+
+@pytest.mark.parametrize(
+    "options", [["--limit", "0"], ["--limit", "x"], ["--concurrency", "-1"], ["--gate", "x"], ["--lim", "3"], ["--x"]]
+)
+def test_options_that_do_not_parse(rows: Callable[..., str], options: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["evaluate", rows(GOOD), *options])
+
+
+def test_bad_rows_are_named_counted_and_left_out(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    bad = {**GOOD, "answer": ["SECRET", 7]}
+    assert main(["evaluate", rows(GOOD, *[bad] * 7, "{"), "--out", "out.jsonl"]) == 0
+    shown = capsys.readouterr()
+    assert "ragmetrics: rows.jsonl, line 2: answer: needs a text, found list" in shown.err
+    assert "rows.jsonl, line 6:" in shown.err
+    assert "rows.jsonl, line 7:" not in shown.err
+    assert "ragmetrics: rows.jsonl: further bad rows are only counted" in shown.err
+    assert "9 rows: 1 judged, 0 not judged, 8 bad." in shown.out
+    assert "SECRET" not in shown.out + shown.err
+    problems = [result.problem for result in Report.from_jsonl("out.jsonl").results]
+    assert problems[-1] == "rows.jsonl, line 9: not JSON (Expecting property name enclosed in double quotes)"
+
+
+def test_no_metric_applies(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    said = fails(capsys, ["evaluate", rows({"frage": "Wer?", "antwort": "Anna."})])
+    assert "no metric applies to rows.jsonl (context_utilization: no question; context_adherence: no contexts" in said
+    assert "columns that were not recognised: frage, antwort; name them with --question-column" in said
+    for options in ([], ["--dry-run"]):
+        assert fails(capsys, ["evaluate", rows(), *options]) == "ragmetrics: rows.jsonl has no rows"
+    assert fails(capsys, ["evaluate", rows("{", "3")]) == "ragmetrics: rows.jsonl: none of its 2 rows is a sample"
+    assert "(context_recall: no reference)" in fails(capsys, ["evaluate", rows(GOOD), "--metrics", "recall"])
+
+
+def test_several_files_each_must_have_rows_that_apply(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [rows(GOOD, GOOD, name="a.jsonl"), rows(GOOD, name="b.jsonl"), rows({"answer": "x"}, name="c.jsonl")]
+    assert main(["evaluate", *names[:2]]) == 0
+    assert "3 rows: 3 judged" in capsys.readouterr().out
+    assert main(["evaluate", *names]) == 2
+    shown = capsys.readouterr()
+    assert "4 rows: 4 judged" in shown.out
+    assert shown.err.splitlines()[-1].startswith("ragmetrics: no metric applies to c.jsonl (")
+
+
+def test_a_broken_file_is_found_before_anything_is_judged(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server = loopback_server()
+    judge = ["--judge", "openai/x", "--api-base", server.base_url, "--out", "out.jsonl"]
+    Path("b.json").write_text("[{]")
+    assert "b.json: not JSON" in fails(capsys, ["evaluate", rows(GOOD), "b.json", *judge])
+    names = [rows(GOOD, name="a.jsonl"), rows(*[GOOD] * 200, "{", name="c.jsonl")]
+    assert "c.jsonl, line 201: not JSON" in fails(capsys, ["evaluate", *names, "--strict", *judge])
+    assert not server.requests
+    assert not Path("out.jsonl").exists()
+
+
+def test_limit_holds_for_each_file(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    names = [rows(GOOD, GOOD, GOOD, name=name) for name in ("a.jsonl", "b.jsonl")]
+    assert main(["evaluate", *names, "--limit", "2"]) == 0
+    assert "4 rows: 4 judged" in capsys.readouterr().out
+
+
+def test_columns_can_be_named(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"q": "Who?", "run": {"found": ["Anna did."]}, "a": "Anna did.", "gold": "Anna did.", "f": ["Anna"], "n": 1}
+    options = ["--question-column", "q", "--contexts-column", "run.found", "--answer-column", "a"]
+    options += ["--ground-truth-column", "gold", "--facts-column", "f", "--id-column", "n", "--out", "out.jsonl"]
+    assert main(["evaluate", rows(row), *options]) == 0
+    assert "left out" not in capsys.readouterr().out
+    (result,) = Report.from_jsonl("out.jsonl").results
+    assert result.sample is not None
+    assert (result.sample.id, result.sample.reference, result.sample.question) == ("1", ("Anna did.",), "Who?")
+    assert {outcome.status for outcome in result.results.values()} == {"scored"}
+
+
+def test_settings_reach_the_metrics(rows: Callable[..., str]) -> None:
+    options = ["--metrics", "adherence,utilization", "--set", "adherence.polls=3", "--set", "utilization.k=1"]
+    options += ["--set", "adherence.language=German", "--out", "out.jsonl"]
+    assert main(["evaluate", rows(GOOD), *options]) == 0
+    signatures = Report.from_jsonl("out.jsonl").run.metrics
+    assert list(signatures) == ["context_adherence", "context_utilization"]
+    assert "polls:3" in signatures["context_adherence"]
+
+
+def test_out_holds_what_was_measured(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", rows(GOOD, GOOD), "--out", "out.jsonl"]) == 0
+    assert "Samples and results: out.jsonl" in capsys.readouterr().out
+    report = Report.from_jsonl("out.jsonl")
+    assert (len(report.results), report.run.interrupted) == (2, False)
+    assert report.scores("context_utilization") == [1.0, 1.0]
+
+
+def test_metrics_lists_needs_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics"]) == 0
+    shown = capsys.readouterr().out
+    assert "context_adherence\n" in shown
+    assert "needs: reference or facts" in shown
+    assert shown.count("calls: ") == 4
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith("ragmetrics 0.")
+
+
+def test_a_judge_that_cannot_be_used(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    from ragmetrics_core.testing.server import Fault
+
+    server = loopback_server(faults=lambda number: Fault(401, code="invalid_api_key"))
+    arguments = ["evaluate", rows(*[GOOD] * 50), "--judge", "openai/x", "--api-base", server.base_url]
+    assert run_with_key(arguments) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("ragmetrics: the judge cannot be used: ")
+    assert len(server.requests) == 1
+
+
+def test_a_model_as_judge(rows: Callable[..., str], loopback_server: Callable[..., LoopbackServer]) -> None:
+    server = loopback_server()
+    command = script("evaluate", rows(GOOD, GOOD), "--quiet", "--out", "out.jsonl", judge_url=server.base_url)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"Judge: openai/x; {len(server.requests)} calls, price unknown" in done.stdout
+    assert len(Report.from_jsonl("out.jsonl").results) == 2
+
+
+def test_progress_goes_to_standard_error(rows: Callable[..., str]) -> None:
+    often = "import sys; from ragmetrics_core.engine import progress; progress._LOG_SECONDS = 0.0; "
+    often += "from ragmetrics_core.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", often, "evaluate", rows(GOOD, GOOD), "--judge", "lexical"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    first, last = done.stderr.splitlines()
+    assert re.fullmatch(r"1/2 samples, 0 failed, 0 calls, \$0\.0000, \d+ s left", first)
+    assert last == "2/2 samples, 0 failed, 0 calls, $0.0000"
+    assert "samples, 0 failed" not in done.stdout
+    quiet = subprocess.run([*command, "--quiet"], env=environment(), capture_output=True, check=False)
+    assert quiet.stderr == b""
+
+
+def test_interrupt_leaves_what_was_done(
+    rows: Callable[..., str], loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    held = {"question": "HOLD", "contexts": ["x"], "answer": "y"}
+    distinct = [{**GOOD, "answer": f"{number} lamps"} for number in range(3)]
+    with LoopbackServer() as server:
+        plain, released = server.reply, server.stopped
+
+        def reply(body: Any) -> Any:
+            if "HOLD" in json.dumps(body):
+                released.wait()
+            return plain(body)
+
+        server.reply = reply
+        name = rows(*distinct, held, held)
+        options = ["--quiet", "--out", "out.jsonl", "--metrics", "utilization"]
+        command = script("evaluate", name, *options, judge_url=server.base_url)
+        with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                wait_for_lines(Path("out.jsonl"), 4, process)
+                process.send_signal(signal.SIGINT)
+                output, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
+    assert process.returncode == 130
+    assert errors.decode() == "ragmetrics: interrupted; what was done is counted above\n"
+    assert b"context_utilization" in output
+    report = Report.from_jsonl("out.jsonl")
+    assert len(report.results) == 3
+    assert report.run.interrupted
+
+
+def wait_for_lines(path: Path, count: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a file has so many lines, or the process has ended, which fails."""
+    while not path.exists() or path.read_bytes().count(b"\n") < count:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.05)
+
+
+def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) -> None:
+    name = rows(*[{**GOOD, "answer": "Nobody knows kayaks."}] * 3)
+    command = script("evaluate", name, "--quiet", "--fail-under", "adherence=0.9", "--gate", "point")
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(command, env=environment(), stdout=writing, stderr=subprocess.PIPE, check=False)
+        demo = subprocess.run(script("demo", "core"), stdout=writing, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert (demo.returncode, demo.stderr) == (0, b"")
+
+
+def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> None:
+    narrow = {**environment(), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(script("evaluate", rows(GOOD)), env=narrow, capture_output=True, check=False)
+    assert done.returncode == 0
+    assert b"0.207?1.000" in done.stdout

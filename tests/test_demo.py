@@ -1,0 +1,92 @@
+"""The demonstration: what it says, what it scores, where it finds its pages."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+
+from ragmetrics_core import METRICS, InputError, Report, Sample, evaluate
+from ragmetrics_core.cli import demo as command
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.demo import own_docs
+
+
+def test_every_metric_scores_and_hits_and_misses_are_as_said(capsys: pytest.CaptureFixture[str]) -> None:
+    report = own_docs.demo()
+    shown = capsys.readouterr().out
+    summary = report.summary()
+    assert all(summary[name].count >= len(own_docs.QUESTIONS) and not summary[name].failed for name in METRICS)
+    assert "Generator: extractive, it only quotes" in shown
+    assert {result.sample.generator for result in report.results[:3] if result.sample} == {"extractive"}
+    lines = re.findall(r"^  (hit|miss): .*person: (high|low) +judge: ([\d.]+)", shown, re.MULTILINE)
+    assert len(lines) == len(own_docs.HANDWRITTEN)
+    for kind, person, judge in lines:
+        assert (kind == "hit") == (person == ("high" if float(judge) >= 0.5 else "low"))
+
+
+def test_answers_are_quotations() -> None:
+    chunks = own_docs.corpus()
+    for question, _ in own_docs.QUESTIONS:
+        found = own_docs.retrieve(question, chunks)
+        quoted = own_docs.answer(question, found)
+        assert quoted
+        assert any(quoted in chunk.text for chunk in found)
+    assert own_docs.answer("?", ()) is None
+
+
+def test_the_command_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "core", "--out", str(tmp_path / "out.jsonl")]) == 0
+    assert "context_adherence" in capsys.readouterr().out
+    assert len(Report.from_jsonl(tmp_path / "out.jsonl").results) == len(own_docs.QUESTIONS + own_docs.HANDWRITTEN)
+
+
+def adapters_demo() -> Report:
+    return evaluate([Sample(contexts=("a",), answer="a", id="of the adapter")], judge="lexical")
+
+
+@pytest.fixture
+def _offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offered(*, group: str) -> EntryPoints:
+        assert group == "ragmetrics.demos"
+        points = [EntryPoint("zeta", "no.such.module:demo", group), EntryPoint("alpha", "alpha:demo", group)]
+        return EntryPoints(points)
+
+    monkeypatch.setattr(command, "entry_points", offered)
+    loaded = EntryPoint.load
+    monkeypatch.setattr(EntryPoint, "load", lambda self: adapters_demo if self.name == "alpha" else loaded(self))
+
+
+@pytest.mark.usefixtures("_offered")
+def test_demos_of_adapters_come_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, arguments in enumerate((["demo"], ["demo", "alpha"])):
+        out = tmp_path / f"{number}.jsonl"
+        assert main([*arguments, "--out", str(out)]) == 0
+        (result,) = Report.from_jsonl(out).results
+        assert result.sample is not None
+        assert result.sample.id == "of the adapter"
+        assert "Other demos: ragmetrics demo core, ragmetrics demo zeta" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_offered")
+def test_an_unknown_demo_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "beta"]) == 2
+    assert capsys.readouterr().err == "ragmetrics: no demo 'beta'; there are: core, alpha, zeta\n"
+
+
+def test_pages_come_from_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "corpus").mkdir()
+    for page in ("how_it_works.md", "metrics.md"):
+        (tmp_path / "corpus" / page).write_text("# A heading that is left out of the corpus\n\n" + f"{page} " * 9)
+    monkeypatch.setattr(own_docs, "files", lambda package: tmp_path)
+    assert [chunk.id for chunk in own_docs.corpus()] == ["how_it_works.md#0", "metrics.md#0"]
+
+
+def test_pages_come_from_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_docs, "files", lambda package: tmp_path)
+    assert len(own_docs.corpus()) > 20
+    monkeypatch.setattr(own_docs, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    with pytest.raises(InputError, match=r"the demo's page how_it_works\.md is missing; install"):
+        own_docs.corpus()

@@ -1,0 +1,161 @@
+"""What a run would cost, worked by hand, and held against what a run does cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    LiteLLMModel,
+    LLMJudge,
+    Metric,
+    RetrievalAccuracy,
+    RowError,
+    Sample,
+    evaluate,
+)
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.engine.dry_run import Estimate, estimate
+from ragmetrics_core.testing.server import LoopbackServer
+
+ALL = Capabilities(n=True, logprobs=True, json_schema=True, temperature=True, reasoning=False)
+NONE = Capabilities(n=False, logprobs=False, json_schema=False, temperature=True, reasoning=False)
+
+
+class Priced(ChatModel):
+    """A model that is never called."""
+
+    def __init__(self, can: Capabilities, prices: tuple[float, float] | None = (0.001, 0.01)) -> None:
+        self._can, self._prices = can, prices
+
+    @property
+    def name(self) -> str:
+        return "priced"
+
+    def capabilities(self) -> Capabilities:
+        return self._can
+
+    def prices(self) -> tuple[float, float] | None:
+        return self._prices
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        raise AssertionError("a dry run called the model")
+
+
+SAMPLE = Sample(
+    question="Who lit the lamp?",
+    contexts=("Anna lit it.", "It was built in 1856.", "Anna lit it."),
+    answer="Anna did.",
+    reference="Anna lit it. It was built in 1856.",
+)
+
+
+def count(can: Capabilities, *metrics: Metric, samples: Any = (SAMPLE,)) -> Estimate:
+    return estimate(samples, metrics, LLMJudge(Priced(can)))
+
+
+# Two distinct chunks. Two sentences in the reference: two to six facts, each judged in two distinct chunks.
+CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
+    (ContextUtilization(), ALL, (2, 2)),
+    (ContextUtilization(judging="listwise"), ALL, (1, 1)),
+    (ContextUtilization(relevance="probability"), ALL, (2, 2)),
+    (ContextUtilization(relevance="graded"), NONE, (2, 2)),
+    (ContextRecall(), ALL, (1, 1)),
+    (ContextAdherence(), ALL, (1, 2)),  # one call for five polls, perhaps one for the cause
+    (ContextAdherence(), NONE, (5, 6)),
+    (ContextAdherence(), Capabilities(), (1, 6)),
+    (ContextAdherence(cause=False), NONE, (5, 5)),
+    (ContextAdherence(polls=2), NONE, (2, 3)),
+    (ContextAdherence(early_stop=True), NONE, (3, 5)),  # no, yes, no, yes, no gives 2 / 4, which needs no cause
+    (ContextAdherence(), Capabilities(n=True, logprobs=True, temperature=False), (5, 6)),  # reasoning models: no n
+    (RetrievalAccuracy(), ALL, (1 + 2 * 2, 1 + 6 * 2)),
+    (RetrievalAccuracy(), NONE, (1 + 2 * 2 * 3, 1 + 6 * 2 * 3)),  # three polls for each cell
+    (
+        RetrievalAccuracy(),
+        Capabilities(n=True, logprobs=None),
+        (1 + 2 * 2, 1 + 6 * 2 * 2),
+    ),  # a try, then two polls at once
+    (RetrievalAccuracy(calls="per_context"), NONE, (3, 3)),
+]
+
+
+@pytest.mark.parametrize(("metric", "can", "calls"), CALLS)
+def test_calls(metric: Metric, can: Capabilities, calls: tuple[int, int]) -> None:
+    assert count(can, metric).calls == calls
+
+
+def test_facts_of_the_sample_are_exact() -> None:
+    sample = SAMPLE.model_copy(update={"reference": (), "facts": Sample(facts=["a", "b", "c"]).facts})
+    assert count(ALL, RetrievalAccuracy(), samples=[sample]).calls == (6, 6)
+
+
+def test_what_is_asked_twice_is_counted_once() -> None:
+    assert count(ALL, ContextUtilization(), ContextRecall(), samples=[SAMPLE] * 5).calls == (3, 3)
+
+
+def test_controls_are_counted() -> None:
+    samples = [SAMPLE, Sample(contexts=("Elsewhere.",), facts=["a"])]
+    metric = RetrievalAccuracy(controls=1)
+    assert count(ALL, metric, samples=samples).calls[0] == 1 + 2 * 3 + 1 * 2
+
+
+def test_what_is_undefined_costs_nothing() -> None:
+    found = count(ALL, ContextUtilization(), samples=[Sample(question="q"), RowError("no row")])
+    assert (found.samples, found.bad_rows, found.calls, found.cost) == (1, 1, (0, 0), (0.0, 0.0))
+
+
+def test_tokens_and_price() -> None:
+    found = count(ALL, ContextRecall())
+    assert found.completion_tokens == (30, 120)
+    assert found.prompt_tokens[0] < found.prompt_tokens[1] < 1.5 * found.prompt_tokens[0]
+    expected = [p * 0.001 + c * 0.01 for p, c in zip(found.prompt_tokens, found.completion_tokens, strict=True)]
+    assert found.cost is not None
+    assert all(math.isclose(cost, want) for cost, want in zip(found.cost, expected, strict=True))
+    assert f"price:             ${expected[0]:.4f} to ${expected[1]:.4f}" in found.text()
+    assert "Tokens: 3 to 4 characters each" in found.text()
+
+
+def test_an_unknown_price_is_said() -> None:
+    found = estimate([SAMPLE], [ContextRecall()], LLMJudge(Priced(ALL, None)))
+    assert found.cost is None
+    assert "price:             unknown" in found.text()
+
+
+def test_lists_of_verdicts_are_longer_replies() -> None:
+    listwise = count(ALL, ContextUtilization(judging="listwise")).completion_tokens
+    assert listwise == count(ALL, ContextUtilization()).completion_tokens
+
+
+def test_the_embedded_judge_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{SAMPLE.model_dump_json()}\n3\n")
+    assert main(["evaluate", str(path), "--dry-run", "--out", str(tmp_path / "out.jsonl")]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("1 samples, 1 bad rows; nothing was called\ncalls:             0\nprompt tokens:     0\n")
+    assert "price:             $0.0000" in shown
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("metric", [ContextUtilization(), ContextAdherence(), ContextRecall(), RetrievalAccuracy()])
+def test_a_run_costs_what_was_estimated(metric: Metric, loopback_server: Callable[..., LoopbackServer]) -> None:
+    server = loopback_server()
+    judge = LLMJudge(LiteLLMModel("openai/x", api_base=server.base_url, api_key="none", capabilities=ALL))
+    found = estimate([SAMPLE], [metric], judge)
+    assert not server.requests
+    calls = evaluate([SAMPLE], metrics=metric, judge=judge).summary().usage.calls
+    assert found.calls[0] <= calls <= found.calls[1]
+    assert calls == len(server.requests)

@@ -1,0 +1,99 @@
+"""What an import costs and loads, what is public, and the examples in docstrings."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ragmetrics_core
+
+HEAVY = {"litellm", "pandas", "numpy", "pyarrow", "matplotlib", "plotly", "rich", "openai", "httpx", "aiohttp"}
+FRAMEWORKS = {"langchain_core", "langchain", "langsmith", "llama_index", "haystack"}
+SOURCE = Path(ragmetrics_core.__file__)
+
+
+def fresh(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def loaded_after(code: str) -> set[str]:
+    modules = fresh(f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))")
+    return set(modules.splitlines()[-1].split())
+
+
+def test_an_import_loads_nothing_heavy() -> None:
+    assert not loaded_after("import ragmetrics_core") & (HEAVY | FRAMEWORKS | {"pydantic", "asyncio"})
+
+
+def test_an_evaluation_with_the_embedded_judge_loads_nothing_heavy() -> None:
+    code = "from ragmetrics_core import evaluate\n"
+    code += "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c', 'reference': 'c'}], judge='lexical')"
+    found = loaded_after(code) & (HEAVY | FRAMEWORKS)
+    assert not found
+
+
+def test_the_command_line_loads_no_model_client() -> None:
+    assert not loaded_after("import ragmetrics_core.cli.main") & (HEAVY | FRAMEWORKS)
+
+
+def test_an_import_is_cheap() -> None:
+    """Every public name costs at most a few times what pydantic, on which it stands, costs in the same run."""
+    code = (
+        "from time import process_time as now\n"
+        "a = now()\nimport pydantic, pydantic.main, pydantic.functional_validators\nb = now()\n"
+        "import ragmetrics_core\nc = now()\n"
+        "from ragmetrics_core import *\nd = now()\n"
+        "print((c - b) / (b - a), (d - b) / (b - a))"
+    )
+    runs = [tuple(map(float, fresh(code).split())) for _ in range(3)]
+    assert min(bare for bare, _ in runs) < 1
+    assert min(everything for _, everything in runs) < 4
+
+
+def test_every_public_name_resolves() -> None:
+    for name in ragmetrics_core.__all__:
+        assert getattr(ragmetrics_core, name) is not None
+    assert dir(ragmetrics_core) == ragmetrics_core.__all__ == sorted(set(ragmetrics_core.__all__))
+    listed = [name for names in ragmetrics_core._HOMES.values() for name in names]
+    assert sorted(listed) == ragmetrics_core.__all__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        ragmetrics_core.nothing  # noqa: B018 - the access is the test
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(SOURCE.read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert ast.unparse(block.test) == "TYPE_CHECKING"
+    seen = {
+        (str(node.module).removeprefix("ragmetrics_core."), alias.asname)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == {(home, name) for home, names in ragmetrics_core._HOMES.items() for name in names}
+
+
+def documented() -> list[str]:
+    """Modules with examples."""
+    modules = [module.name for module in pkgutil.walk_packages([str(SOURCE.parent)], "ragmetrics_core.")]
+    files = {name: SOURCE.parent.joinpath(*name.split(".")[1:]) for name in modules}
+    pages = {name: path.with_suffix(".py") for name, path in files.items()}
+    return [name for name, path in pages.items() if path.is_file() and ">>> " in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("name", documented())
+def test_examples_in_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted
+    assert not results.failed

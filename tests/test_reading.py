@@ -1,0 +1,248 @@
+"""Files of rows: what is read, and what is said of files that cannot be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from ragmetrics_core import InputError, Report, RowError, Sample, SettingError, evaluate
+from ragmetrics_core.cli.reading import read_samples
+from ragmetrics_core.engine.tables import each_sample
+
+
+def read(path: Path, **columns: Any) -> list[Sample | RowError]:
+    return list(read_samples(path, columns))
+
+
+def answers(path: Path) -> list[str | None]:
+    return [item.answer if isinstance(item, Sample) else str(item) for item in read(path)]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Any:
+    def write(name: str, content: str | bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+def test_jsonl(written: Any) -> None:
+    path = written(
+        "a.jsonl", '\ufeff{"answer": "a"}\r\n\n   \n{"answer": "b\\u2028"}\n{"answer": \n[1]\n{"answer": "ä\u2028c"}'
+    )
+    assert answers(path) == [
+        "a",
+        "b\u2028",
+        f"{path}, line 5: not JSON (Expecting value)",
+        f"{path}, line 6: a row must be an object with named fields, got list",
+        "ä\u2028c",
+    ]
+
+
+def test_jsonl_nested_too_deeply(written: Any) -> None:
+    path = written("a.jsonl", "[" * 100_000 + "\n" + '{"answer": "b"}')
+    assert answers(path) == [f"{path}, line 1: not JSON (nested too deeply)", "b"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '[{"answer": "a"}, {"answer": "b"}]',
+        '\ufeff{"data": [{"answer": "a"}, {"answer": "b"}]}',
+        '{"version": 1, "results": [{"answer": "a"}, {"answer": "b"}]}',
+        '{"prompt": "template", "testCases": [{"actualOutput": "a"}, {"actualOutput": "b"}]}',
+    ],
+)
+def test_json(written: Any, content: str) -> None:
+    assert answers(written("a.json", content)) == ["a", "b"]
+
+
+def test_json_of_a_single_object(written: Any) -> None:
+    assert answers(written("a.json", '{"answer": "a"}')) == ["a"]
+    row = {"question": "q", "answer": "a", "results": ["one"]}
+    (sample,) = read(written("b.json", json.dumps(row)), contexts="results")
+    assert isinstance(sample, Sample)
+    assert [context.text for context in sample.contexts] == ["one"]
+
+
+@pytest.mark.parametrize("content", ["3", '"a"', "null", "{", ""])
+def test_json_that_is_no_list(written: Any, content: str) -> None:
+    path = written("a.json", content)
+    with pytest.raises(InputError, match=r"a\.json: (needs a list of objects, found|not JSON)"):
+        read(path)
+
+
+def test_json_counts_items(written: Any) -> None:
+    path = written("a.json", '[{"answer": "a"}, 3]')
+    assert answers(path)[1] == f"{path}, item 2: a row must be an object with named fields, got int"
+
+
+@pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t"), ("A.CSV", ",")])
+def test_csv(written: Any, name: str, separator: str) -> None:
+    cells = ["question", "contexts", "answer", "ground_truth"]
+    rows = [
+        separator.join(cells),
+        separator.join(['"say ""hi"""', "\"['one', 'two, three']\"", '"two\r\nlines"', ""]),
+        separator.join(["q", "one context", "a"]),
+        separator.join(["q", "c", "a", "r", "more"]),
+    ]
+    path = written(name, "\ufeff" + "\n".join(rows))
+    first, second, third = read(path)
+    assert isinstance(first, Sample)
+    assert isinstance(second, Sample)
+    assert (first.question, first.answer, first.reference) == ('say "hi"', "two\r\nlines", ())
+    assert [context.text for context in first.contexts] == ["one", "two, three"]
+    assert [context.text for context in second.contexts] == ["one context"]
+    assert str(third) == f"{path}, row 3: more cells than the header has columns"
+
+
+def test_csv_with_a_huge_cell(written: Any) -> None:
+    long = "word " * 200_000
+    (sample,) = read(written("a.csv", f"answer\n{long}\n"))
+    assert isinstance(sample, Sample)
+    assert sample.answer == long
+
+
+def test_csv_with_two_columns_of_one_name(written: Any) -> None:
+    with pytest.raises(InputError, match="several columns are named answer; rename all but one"):
+        read(written("a.csv", "answer,answer\na,b\n"))
+
+
+def table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    parquet.write_table(pa.Table.from_pylist([*rows]), path)
+    return path
+
+
+def test_parquet(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"query": "q", "documents": [{"text": "a", "id": "1", "meta": {"page": 1}}], "response": "x"},
+        {"query": "q", "documents": [], "response": None},
+        {"query": None, "documents": None, "response": "z"},
+    ]
+    first, second, third = read(table(tmp_path / "a.parquet", rows))
+    assert isinstance(first, Sample)
+    assert (first.contexts[0].text, first.contexts[0].id, first.contexts[0].metadata) == ("a", "1", {"page": 1})
+    assert isinstance(second, Sample)
+    assert (second.contexts, second.answer) == ((), None)
+    assert isinstance(third, Sample)
+    assert third.answer == "z"
+
+
+def test_parquet_counts_rows_over_batches(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.parquet", [{"answer": ["a"] if n != 600 else ["a", None]} for n in range(601)])
+    *_, last = read(path)
+    assert str(last) == f"{path}, row 601: answer: needs a text, found list"
+
+
+def test_parquet_that_is_none(written: Any) -> None:
+    with pytest.raises(InputError, match=r"a\.parquet: not Parquet"):
+        read(written("a.parquet", "PAR1, but only in name"))
+    with pytest.raises(InputError, match=r"b\.parquet: not Parquet"):
+        read(written("b.parquet", ""))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
+def test_not_utf_8(written: Any, name: str) -> None:
+    lines = [b"question,answer", *[b'{"answer": "a"}'] * 1000, b"caf\xe9", b"\xff"]
+    path = written(name, b"\n".join(lines))
+    with pytest.raises(InputError, match=rf"{name}, line 1002: not UTF-8; save the file as UTF-8"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing.jsonl", "no such file"),
+        ("folder.jsonl", "is a folder; give the files in it"),
+        ("folder", "is a folder; give the files in it"),
+        ("a.xlsx", r"unknown kind of file '\.xlsx'; use \.jsonl, .*\.parquet"),
+        ("a", "its name has no suffix that tells its kind; use"),
+    ],
+)
+def test_what_is_no_file_of_rows(tmp_path: Path, name: str, message: str) -> None:
+    if name.startswith("folder"):
+        (tmp_path / name).mkdir()
+    elif name != "missing.jsonl":
+        (tmp_path / name).write_text("x")
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.tsv"])
+def test_empty_files_have_no_rows(written: Any, name: str) -> None:
+    assert read(written(name, "")) == []
+
+
+def test_limit_counts_rows_of_the_file(written: Any) -> None:
+    path = written("a.jsonl", '{"answers": ["a", "b"]}\nbroken\n{"answer": "c"}\n')
+    found = list(read_samples(path, {}, 2))
+    assert [isinstance(item, Sample) for item in found] == [True, True, False]
+
+
+def test_results_of_an_earlier_run_can_be_judged_again(tmp_path: Path) -> None:
+    rows: list[Any] = [{"id": "7", "question": "q", "contexts": ["c"], "answer": "a", "lang": "en"}, {"answer": {}}]
+    report = evaluate(rows, metrics="adherence")
+    report.to_jsonl(tmp_path / "a.jsonl")
+    first, second = read(tmp_path / "a.jsonl")
+    assert isinstance(first, Sample)
+    assert (first.id, first.question, first.metadata["lang"]) == ("7", "q", "en")
+    assert str(second).endswith("line 3: was no sample in the run that wrote this file")
+    assert Report.from_jsonl(tmp_path / "a.jsonl").results[0].sample == report.results[0].sample
+
+
+class PolarsLike:
+    """Iterates over columns, as Polars does."""
+
+    columns = ("question",)
+
+    def __iter__(self) -> Any:
+        return iter(["no row"])
+
+    def iter_rows(self, *, named: bool) -> Any:
+        assert named
+        return iter([{"question": "q"}])
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [Sample(question="q")],
+        ({"question": "q"} for _ in range(1)),
+        pd.DataFrame({"question": ["q"], "answer": [float("nan")]}, index=[7]),
+        pa.table({"question": ["q"]}),
+        PolarsLike(),
+    ],
+)
+def test_tables(samples: Any) -> None:
+    assert list(each_sample(samples, {})) == [Sample(question="q")]
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ("rows.csv", "got one str; read the file first"),
+        (Path("rows.csv"), "Path; read the file first"),
+        ({"train": [], "test": []}, "got one dict; choose one of its splits"),
+        (Sample(), "got one Sample$"),
+        (None, "got one NoneType$"),
+        (pd.DataFrame([["a", "b"]], columns=["answer", "answer"]), "several columns .* named answer"),
+    ],
+)
+def test_what_is_no_table(samples: Any, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        list(each_sample(samples, {}))
+
+
+def test_rows_that_are_none_come_as_errors() -> None:
+    first, second = each_sample([{"answer": {}}, 4], {})
+    assert str(first) == "answer: needs a text, found dict"
+    assert isinstance(second, RowError)

@@ -1,0 +1,324 @@
+"""Rows of tables as the field's tools write them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import Context, Fact, RowError, Sample, SettingError, Turn
+from ragmetrics_core.model.columns import USUAL_NAMES
+from ragmetrics_core.model.rows import samples_from_row
+
+Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
+C = ("Anna lit the lamp.", "It was built in 1856.")
+
+# What the tools of the field write; every row must give the same question, contexts, answer and reference.
+EXPORTS: dict[str, dict[str, Any]] = {
+    "canonical": {"question": Q, "contexts": list(C), "answer": A, "reference": R},
+    "ragas 0.1": {"question": Q, "contexts": list(C), "answer": A, "ground_truth": R},
+    "ragas ground_truths": {"question": Q, "contexts": list(C), "answer": A, "ground_truths": [R]},
+    "ragas 0.2": {"user_input": Q, "retrieved_contexts": list(C), "response": A, "reference": R}
+    | {"reference_contexts": ["golden"]},
+    "DeepEval": {"input": Q, "actual_output": A, "expected_output": R, "retrieval_context": list(C)}
+    | {"context": ["the ideal context"]},
+    "DeepEval camelCase": {"input": Q, "actualOutput": A, "expectedOutput": R, "retrievalContext": list(C)},
+    "TruLens records": {"record_id": "r1", "input": Q, "output": A, "contexts": list(C), "ground_truth": R},
+    "Phoenix spans": {
+        "attributes.input.value": Q,
+        "attributes.output.value": A,
+        "attributes.retrieval.documents": [{"document.content": text, "document.score": 0.5} for text in C],
+        "expected": R,
+    },
+    "LangSmith": {
+        "inputs": {"question": Q},
+        "outputs": {"answer": A, "contexts": list(C)},
+        "reference_outputs": {"answer": R},
+    },
+    "LangSmith, other keys": {
+        "inputs": {"input": Q},
+        "outputs": {"output": A, "documents": [{"page_content": text} for text in C]},
+        "reference_outputs": {"output": R},
+    },
+    "LangSmith as CSV": {
+        "inputs": json.dumps({"question": Q}),
+        "outputs": json.dumps({"answer": A, "context": list(C)}),
+        "reference_outputs": json.dumps({"answer": R}),
+    },
+    "LangSmith test results": {"input.question": Q, "outputs.answer": A, "outputs.contexts": list(C)}
+    | {"reference.answer": R, "error": None},
+    "Langfuse": {"input": {"query": Q}, "output": {"answer": A, "contexts": list(C)}, "expectedOutput": R},
+    "LangChain": {
+        "query": Q,
+        "result": A,
+        "source_documents": [{"page_content": text, "metadata": {}} for text in C],
+        "reference": R,
+    },
+    "LangChain serialised": {
+        "input": Q,
+        "context": [{"lc": 1, "id": ["langchain", "Document"], "kwargs": {"page_content": text}} for text in C],
+        "answer": A,
+        "expected_answer": R,
+    },
+    "Haystack pipeline": {"query": Q, "documents": [{"id": "1", "content": t, "meta": {}} for t in C]}
+    | {"replies": [A], "ground_truth_answer": R},
+    "Haystack GeneratedAnswer": {
+        "type": "haystack.dataclasses.answer.GeneratedAnswer",
+        "init_parameters": {"data": A, "query": Q, "documents": [{"content": text} for text in C], "reference": R},
+    },
+    "Haystack evaluation": {"questions": Q, "contexts": list(C), "predicted_answers": A, "ground_truth_answers": R},
+    "LlamaIndex response": {
+        "query": Q,
+        "response": A,
+        "source_nodes": [{"node": {"id_": "n", "text": text}, "score": 0.5} for text in C],
+        "reference_answer": R,
+    },
+    "LlamaIndex node with a resource": {
+        "query": Q,
+        "response": A,
+        "source_nodes": [{"node": {"text_resource": {"text": text}}, "score": None} for text in C],
+        "reference_answer": R,
+    },
+    "RAGChecker": {"query_id": "7", "query": Q, "gt_answer": R, "response": A}
+    | {"retrieved_context": [{"doc_id": "d", "text": text} for text in C]},
+    "Hugging Face list of objects": {"query": Q, "passages": {"passage_text": list(C), "is_selected": [1, 0]}}
+    | {"response": A, "target": R},
+    "SQuAD with answers": {"question": Q, "context": list(C), "answers": {"text": [R], "answer_start": [0]}}
+    | {"prediction": A},
+    "spaces and capitals": {"Question": Q, "Retrieved Contexts": list(C), "Response": A, "Ground-Truth": R},
+    "JSON in CSV": {"question": Q, "contexts": json.dumps(C), "answer": A, "ground_truths": json.dumps([R])},
+    "Python in CSV": {"question": Q, "contexts": str(list(C)), "answer": A, "ground_truths": str([R])},
+    "numpy in CSV": {"question": Q, "contexts": str(np.array(C)), "answer": A, "reference": R},
+    "dicts in CSV": {"question": Q, "contexts": str([{"text": t, "n": None} for t in C]), "answer": A, "reference": R},
+    "numpy arrays": {"question": Q, "contexts": np.array(C), "answer": A, "references": np.array([R])},
+    "only retrieved documents": {"query": Q, "retrieved_documents": list(C), "response": A, "gold_answer": R},
+    "nothing but NaN": {"question": Q, "contexts": list(C), "answer": A, "reference": R, "facts": math.nan}
+    | {"history": pd.NA, "error": pd.NaT, "id": None, "metadata": np.float32("nan"), "generator": " "},
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_export(name: str) -> None:
+    row = EXPORTS[name]
+    before = repr(row)
+    sample = Sample.from_row(row)
+    assert (sample.question, sample.answer, sample.reference) == (Q, A, (R,))
+    assert tuple(context.text for context in sample.contexts) == C
+    assert sample.facts is None
+    assert sample.error is None
+    assert repr(row) == before
+
+
+@pytest.mark.parametrize(("field", "name"), [(f, n) for f in ("question", "answer") for n in USUAL_NAMES[f]])
+def test_every_usual_name_of_a_text_is_found(field: str, name: str) -> None:
+    assert getattr(Sample.from_row({name: "text"}), field) == "text"
+
+
+@pytest.mark.parametrize("name", [n for n in USUAL_NAMES["reference"] if n != "answers.text"])
+def test_every_usual_name_of_the_reference_is_found(name: str) -> None:
+    assert Sample.from_row({name: "text"}).reference == ("text",)
+
+
+@pytest.mark.parametrize("name", USUAL_NAMES["contexts"])
+def test_every_usual_name_of_contexts_is_found(name: str) -> None:
+    assert Sample.from_row({name: ["text"]}).contexts[0].text == "text"
+
+
+def test_an_exact_name_wins() -> None:
+    row = {"Question": "no", "query": "no", "question": Q, "a.b": "yes", "a": {"b": "no"}}
+    sample = Sample.from_row(row, answer="a.b")
+    assert (sample.question, sample.answer) == (Q, "yes")
+
+
+def test_a_named_column_serves_no_other_field() -> None:
+    row = {"question": Q, "response": "what people wrote", "output": A}
+    sample = Sample.from_row(row, reference="response")
+    assert (sample.answer, sample.reference) == (A, ("what people wrote",))
+
+
+def test_paths_go_through_objects_json_and_lists() -> None:
+    row = {"prediction": json.dumps({"contexts": list(C), "texts": [A]}), "q": {"text": Q}}
+    sample = Sample.from_row(row, question="q.text", contexts="prediction.contexts", answer="prediction.texts.0")
+    assert (sample.question, sample.answer, len(sample.contexts)) == (Q, A, 2)
+
+
+def test_callables_get_the_row() -> None:
+    sample = Sample.from_row({"a": Q, "b": "x|y"}, question=lambda row: row["a"], contexts=lambda r: r["b"].split("|"))
+    assert sample.question == Q
+    assert [context.text for context in sample.contexts] == ["x", "y"]
+
+
+def test_a_callable_that_fails_makes_a_bad_row() -> None:
+    with pytest.raises(RowError, match="function for answer raised KeyError"):
+        Sample.from_row({"a": Q}, answer=lambda row: row["nothing"])
+
+
+def test_documents_keep_id_score_and_metadata() -> None:
+    row = {
+        "documents": [
+            {"id": 3, "content": "a", "meta": {"page": 1}, "score": np.float32(0.5)},
+            {"node": {"id_": "n", "text": "b", "metadata": {"page": 2}}, "score": 0.25},
+            {"text": "c", "score": "high", "metadata": '{"page": 3}'},
+            {"text": "d", "score": math.nan, "metadata": {1: 2}},
+        ]
+    }
+    first, second, third, fourth = Sample.from_row(row).contexts
+    assert (first.id, first.score, first.metadata) == ("3", 0.5, {"page": 1})
+    assert (second.id, second.score, second.metadata) == ("n", 0.25, {"page": 2})
+    assert (third.id, third.score, third.metadata) == (None, None, {"page": 3})
+    assert (fourth.score, fourth.metadata) == (None, {"1": 2})
+
+
+def test_our_own_objects_are_taken_as_they_are() -> None:
+    context, fact, turn = Context(text="a", id="1"), Fact(text="f"), Turn(role="user", content="hi")
+    sample = Sample.from_row({"contexts": [context], "facts": [fact], "history": [turn]})
+    assert (sample.contexts, sample.facts, sample.history) == ((context,), (fact,), (turn,))
+
+
+def test_a_sample_survives_the_way_through_a_row() -> None:
+    sample = Sample(
+        question=Q,
+        contexts=(Context(text=C[0], id="1", score=0.5, metadata={"page": 1}),),
+        answer=A,
+        reference=(R, "Or so."),
+        retrieved=C,
+        facts=(Fact(text="f", weight=2.0, vital=False),),
+        history=(Turn(role="user", content="hi"),),
+        id="7",
+        generator="g",
+        error="e",
+        metadata={"lang": "en"},
+    )
+    assert Sample.from_row(json.loads(sample.model_dump_json())).model_copy(update={"capture": None}) == sample
+
+
+@pytest.mark.parametrize(
+    ("history", "roles"),
+    [
+        ("Hello", ["user"]),
+        (["Hello", "Hi"], ["user", "assistant"]),
+        ([("Hello", "Hi"), ("And?", "So.")], ["user", "assistant", "user", "assistant"]),
+        ([{"type": "human", "content": "Hello"}, {"type": "ai", "content": "Hi"}], ["user", "assistant"]),
+        ('[{"role": "user", "content": "Hello"}]', ["user"]),
+    ],
+)
+def test_history(history: object, roles: list[str]) -> None:
+    assert [turn.role for turn in Sample.from_row({"chat_history": history}).history] == roles
+
+
+def test_several_answers_make_several_samples() -> None:
+    first, second = samples_from_row({"id": "7", "question": Q, "answers": ["a", "b"]}, {})
+    assert (first.id, first.answer, second.id, second.answer) == ("7#0", "a", "7#1", "b")
+    assert [one.id for one in samples_from_row({"answers": '["a", "b"]'}, {})] == [None, None]
+    with pytest.raises(RowError, match="2 answers"):
+        Sample.from_row({"answers": ["a", "b"]})
+    assert Sample.from_row({"answers": []}).answer is None
+
+
+def test_an_answer_that_is_json_stays_one() -> None:
+    assert Sample.from_row({"answer": '["a", "b"]'}).answer == '["a", "b"]'
+    assert Sample.from_row({"reference": "[1]"}).reference == ("[1]",)
+    assert [c.text for c in Sample.from_row({"contexts": '{"name": "x"}'}).contexts] == ['{"name": "x"}']
+
+
+@pytest.mark.parametrize("value", [1856, 1856.0, np.int64(1856), "1856"])
+def test_a_number_is_an_answer(value: object) -> None:
+    sample = Sample.from_row({"answer": value, "ground_truth": [value, 0.5]})
+    assert (sample.answer, sample.reference) == ("1856", ("1856", "0.5"))
+
+
+def test_what_is_missing_is_no_error() -> None:
+    assert Sample.from_row({}) == Sample()
+    assert Sample.from_row({"question": math.nan, "contexts": None, "answer": pd.NA, "reference": "  "}) == Sample()
+    assert Sample.from_row({"contexts": [], "retrieved": []}).retrieved == ()
+
+
+def test_error_of_the_application() -> None:
+    assert Sample.from_row({"error": False}).error is None
+    assert Sample.from_row({"error": {"code": 500}}).error == '{"code": 500}'
+
+
+def test_what_no_field_uses_goes_to_metadata() -> None:
+    row: dict[Any, Any] = {"question": Q, "lang": "en", 7: "x", "none": None, "metadata": '{"page": 1}'}
+    assert Sample.from_row(row).metadata == {"lang": "en", "7": "x", "page": 1}
+
+
+BAD: list[tuple[Any, str]] = [
+    ({"answer": True}, r"^answer: needs a text, found bool$"),
+    ({"response": [3]}, r"^answer \(column 'response'\): needs a text, found list$"),
+    ({"question": {"foo": "SECRET"}}, r"^question: needs a text, found dict$"),
+    ({"user_input": [{"content": "SECRET"}]}, r"^question \(column 'user_input'\): needs a text, found list$"),
+    ({"reference": ["SECRET", {}]}, r"^reference number 2: needs a text or a list of texts, found dict$"),
+    ({"question": 4}, r"^question: needs a text, found int$"),
+    ({"contexts": ["SECRET", 4]}, r"^contexts: number 2 must be a text or an object with a text, found int$"),
+    ({"contexts": ["a", None]}, r"^contexts: number 2 .* found NoneType$"),
+    ({"contexts": [["SECRET"]]}, r"^contexts: number 1 .* found list$"),
+    ({"contexts": [{"foo": "SECRET", "bar": 1}]}, r"^contexts: number 1 is an object without a text .*: foo, bar$"),
+    ({"facts": [3]}, r"^facts number 1: needs a list of texts, found int$"),
+    ({"facts": [{"text": "SECRET", "weight": 0}]}, r"^facts number 1: input should be greater than 0$"),
+    ({"history": [{"content": 3}]}, r"^history number 1: needs .* found int$"),
+    ("SECRET", r"^a row must be an object with named fields, got str$"),
+    (["SECRET"], r"^a row must be an object with named fields, got list$"),
+]
+
+
+@pytest.mark.parametrize(("row", "message"), BAD)
+def test_wrong_types(row: Any, message: str) -> None:
+    with pytest.raises(RowError, match=message) as caught:
+        Sample.from_row(row)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_an_unknown_column_lists_those_there_are() -> None:
+    with pytest.raises(RowError, match=r"^no column 'reply' for answer; the row has: q, a$"):
+        Sample.from_row({"q": "SECRET", "a": "SECRET"}, answer="reply")
+    with pytest.raises(RowError, match=r"no column 'a.b' for answer; the row has: a$"):
+        Sample.from_row({"a": None}, answer="a.b")
+
+
+def test_an_unknown_field_is_a_setting_error() -> None:
+    with pytest.raises(SettingError, match="no such field of a sample: reply; known: question, contexts"):
+        Sample.from_row({"a": "b"}, reply="a")
+
+
+names = st.sampled_from([name for usual in USUAL_NAMES.values() for name in usual]) | st.text(max_size=5)
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["[", "{}", "['a' 'b']"])
+json_like = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3))
+
+
+@given(st.dictionaries(names, json_like, max_size=6))
+def test_any_row_is_samples_or_a_row_error(row: dict[str, Any]) -> None:
+    before = repr(row)
+    try:
+        samples = samples_from_row(row, {})
+    except RowError:
+        pass
+    else:
+        assert samples
+        assert all(isinstance(sample, Sample) for sample in samples)
+    assert repr(row) == before
+
+
+texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+fields = st.sampled_from(["question", "answer", "reference", "contexts"])
+
+
+@given(st.dictionaries(fields, texts, min_size=1), st.dictionaries(st.text(max_size=5), json_like, max_size=2))
+def test_no_text_under_a_canonical_name_is_lost(given_texts: dict[str, str], others: dict[str, Any]) -> None:
+    try:
+        (sample,) = samples_from_row({**others, **given_texts}, {})
+    except RowError:  # something else in the row is wrong
+        return
+    for field in ("question", "answer"):
+        assert getattr(sample, field) == given_texts.get(field) or field not in given_texts
+    for field in ("reference", "contexts"):
+        text = given_texts.get(field, "[")
+        if text.strip()[0] not in "[{":
+            (found,) = getattr(sample, field)
+            assert (found.text if isinstance(found, Context) else found) == text
