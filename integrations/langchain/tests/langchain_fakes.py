@@ -16,6 +16,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
+from pydantic import Field
 
 QUESTION = "What is the capital of France?"
 ANSWER = "Paris is the capital."
@@ -57,7 +58,7 @@ class Speaker(BaseChatModel):
     lines: Any = ANSWER
     """One line or a list of lines: texts, messages, exceptions, or callables from the messages to a line."""
     spoken: int = 0
-    prompts: list[str] = []
+    prompts: list[str] = Field(default_factory=list)
 
     @property
     def _llm_type(self) -> str:

@@ -13,7 +13,7 @@ from langchain_ragmetrics.capturing.recorder import Recorder, Sink
 from langchain_ragmetrics.capturing.samples import Assembler, Finding, FindingOptions, Flush
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from ragmetrics_core.capturing import Aggregate, BackgroundEvaluator, guarded
-from ragmetrics_core.engine.evaluation import Metrics
+from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.report import Report
@@ -41,10 +41,10 @@ class RagMetricsCallback(Recorder):
         >>> from langchain_core.documents import Document
         >>> from langchain_core.runnables import RunnableLambda
         >>> find = RunnableLambda(lambda question: [Document("Paris is the capital of France.")])
-        >>> evaluator = RagMetricsCallback(metrics=["context_adherence"], judge="lexical")
+        >>> evaluator = RagMetricsCallback(metrics=["context_utilization"], judge="lexical")
         >>> chain = find | (lambda documents: "Paris is the capital of France.")
         >>> _ = chain.invoke("Capital of France?", config={"callbacks": [evaluator]})
-        >>> evaluator.report().scores("context_adherence")
+        >>> evaluator.report().scores("context_utilization")
         [1.0]
     """
 

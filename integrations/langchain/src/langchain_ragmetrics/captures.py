@@ -13,7 +13,7 @@ from langchain_ragmetrics.capturing.samples import Assembler, Finding, FindingOp
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.process import Receiver, listen
 from ragmetrics_core.capturing import Captured, Given
-from ragmetrics_core.engine.evaluation import Metrics
+from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.report import Report
 

@@ -1,4 +1,4 @@
-"""A LangChain application over our own documentation, without key and network: for ``ragmetrics demo``, and examples."""
+"""A LangChain application over our own documentation, without key and network; also what the examples use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
+
+from langchain_ragmetrics.captures import capture
 from ragmetrics_core.demo import own_docs
 from ragmetrics_core.model.sample import Context
 from ragmetrics_core.reporting.report import Report
-
-from langchain_ragmetrics.captures import capture
 
 _PROMPT = ChatPromptTemplate.from_template("Answer from these pages only.\n\n{context}\n\nQuestion: {question}")
 

@@ -16,8 +16,8 @@ from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.values import said
 from ragmetrics_core.capturing import as_judge_work
 from ragmetrics_core.capturing.overrides import Overrides, Source
-from ragmetrics_core.engine.evaluation import Metrics
-from ragmetrics_core.engine.evaluation import Run as EvaluationRun
+from ragmetrics_core.engine.run import Metrics
+from ragmetrics_core.engine.run import Run as EvaluationRun
 from ragmetrics_core.model.columns import USUAL_NAMES
 from ragmetrics_core.model.errors import RowError
 from ragmetrics_core.model.results import MetricResult
@@ -82,6 +82,10 @@ class RagMetricsRunEvaluator(RunEvaluator):
     def feedback_keys(self) -> list[str]:
         """Keys of the feedback: the metrics' names."""
         return [metric.name for metric in self._run.metrics]
+
+    def __call__(self, run: RunBase, example: Example | None = None) -> EvaluationResult | EvaluationResults:
+        """Score one run; see ``evaluate_run``."""
+        return self.evaluate_run(run, example)
 
     def evaluate_run(
         self, run: RunBase, example: Example | None = None, evaluator_run_id: UUID | None = None

@@ -12,7 +12,7 @@ from langchain_ragmetrics.capturing.samples import Assembler, Finding, FindingOp
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.process import Receiver, listen
 from ragmetrics_core.capturing import Aggregate, BackgroundEvaluator, Problems
-from ragmetrics_core.engine.evaluation import Metrics
+from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
@@ -125,9 +125,9 @@ def watch(
         >>> from langchain_core.documents import Document
         >>> from langchain_core.runnables import RunnableLambda
         >>> find = RunnableLambda(lambda question: [Document("Paris is the capital of France.")])
-        >>> watching = watch(["context_adherence"], "lexical")
+        >>> watching = watch(["context_utilization"], "lexical")
         >>> _ = (find | (lambda documents: "Paris is the capital of France.")).invoke("Capital of France?")
-        >>> watching.stop(), watching.aggregates["context_adherence"].mean
+        >>> watching.stop(), watching.aggregates["context_utilization"].mean
         (True, 1.0)
     """
     return Watch(
