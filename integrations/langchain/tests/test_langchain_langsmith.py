@@ -19,7 +19,7 @@ from ragmetrics_core import ContextRecall, ScriptedJudge
 from ragmetrics_core.model.errors import JudgeServerError
 from ragmetrics_core.model.questions import RateRecall, RecallRating
 
-RATED = ScriptedJudge({RateRecall: RecallRating("mostly", 0.8, "Says nearly all.")})
+RATED = ScriptedJudge({RateRecall: RecallRating(0.8, "Says nearly all.", "mostly")})
 
 
 def example(outputs: dict[str, Any] | None) -> Example:
@@ -35,10 +35,22 @@ def traced(**settings: Any) -> Any:
     return runs.traced_runs[0]
 
 
+class OfflineClient(Client):
+    """The real client; what it would send goes nowhere."""
+
+    def create_run(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def update_run(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def request_with_retries(self, *args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("nothing may be sent")
+
+
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> Client:
-    monkeypatch.setenv("LANGSMITH_TRACING", "false")
-    return Client(api_key="none", api_url="http://127.0.0.1:9", auto_batch_tracing=False, info={})
+def client() -> Client:
+    return OfflineClient(api_key="none", api_url="http://127.0.0.1:9", auto_batch_tracing=False, info={})
 
 
 @pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")  # of langsmith
@@ -98,7 +110,7 @@ def test_undefined_and_failed_have_no_score_and_say_why() -> None:
     ],
 )
 def test_reference_is_found(outputs: Any, source: Any, reference: tuple[str, ...]) -> None:
-    judge = ScriptedJudge({RateRecall: RecallRating("mostly", 0.8, "")})
+    judge = ScriptedJudge({RateRecall: RecallRating(0.8, "Nearly.", "mostly")})
     evaluator = as_run_evaluator(ContextRecall(), judge, reference_from=source)
     evaluator.evaluate_run(traced(), example(outputs))
     assert [question.reference for question in judge.asked if isinstance(question, RateRecall)] == (

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from langchain_core.tracers.schemas import Run
 from typing_extensions import Unpack
 
+from langchain_ragmetrics.background import Background
 from langchain_ragmetrics.capturing.recorder import Recorder, Sink
-from langchain_ragmetrics.capturing.samples import Assembler, Finding, FindingOptions, Flush
-from langchain_ragmetrics.judges import LangChainJudge, as_judge
-from ragmetrics_core.capturing import Aggregate, BackgroundEvaluator, guarded
+from langchain_ragmetrics.capturing.samples import Finding, FindingOptions
+from langchain_ragmetrics.judges import LangChainJudge
+from ragmetrics_core.capturing import Aggregate, guarded
 from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
@@ -58,18 +58,16 @@ class RagMetricsCallback(Recorder):
         concurrency: int = 8,
         **options: Unpack[FindingOptions],
     ) -> None:
-        self._assembler = Assembler(Finding(**options))
-        self._background = BackgroundEvaluator[Run | Flush](
-            self._build,
+        self._background = Background(
+            Finding(**options),
             metrics,
-            as_judge(judge),
+            judge,
             max_queue=None,
             keep=True,
             on_result=on_result,
             concurrency=concurrency,
         )
         super().__init__(self._background.problems)
-        self._assembler.problems = self.problems
         self._max_samples = max_samples
         self._recorded = 0
         self._counting = threading.Lock()
@@ -96,13 +94,12 @@ class RagMetricsCallback(Recorder):
         Args:
             timeout: Seconds to wait at most; the report says what is missing. None waits as long as it takes.
         """
-        self._background.record(Flush())
-        return self._background.report(timeout)
+        self._background.settle(timeout)
+        return self._background.report(timeout=0)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything seen so far is judged; False at the timeout."""
-        self._background.record(Flush())
-        return self._background.flush(timeout)
+        return self._background.settle(timeout)
 
     def sinks(self) -> tuple[Sink, ...]:
         """Every root is for this handler."""
@@ -117,7 +114,3 @@ class RagMetricsCallback(Recorder):
                 return
             self._recorded += 1
         self._background.record(run)
-
-    def _build(self, run: Run | Flush) -> list[Any]:
-        """Samples of a root, or of all that wait."""
-        return self._assembler.finish() if isinstance(run, Flush) else self._assembler.add(run)

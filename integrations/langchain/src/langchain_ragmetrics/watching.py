@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
-from langchain_core.tracers.schemas import Run
 from typing_extensions import Unpack
 
-from langchain_ragmetrics.capturing.samples import Assembler, Finding, FindingOptions, Flush
-from langchain_ragmetrics.judges import LangChainJudge, as_judge
+from langchain_ragmetrics.background import Background
+from langchain_ragmetrics.capturing.samples import Finding, FindingOptions
+from langchain_ragmetrics.judges import LangChainJudge
 from langchain_ragmetrics.process import Receiver, listen
-from ragmetrics_core.capturing import Aggregate, BackgroundEvaluator, Problems
+from ragmetrics_core.capturing import Aggregate, Problems
 from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.sample import Sample
 
 
 class Watch:
@@ -37,19 +34,17 @@ class Watch:
         seed: int | None,
         finding: Finding,
     ) -> None:
-        if not 0 < sample_rate <= 1:
-            raise SettingError(f"sample_rate must lie in (0, 1], got {sample_rate}")
-        self._rate, self._random = sample_rate, random.Random(seed)  # noqa: S311  # a sampling decision, no secret
-        self._assembler = Assembler(finding)
-        self._background = BackgroundEvaluator[Run | Flush](
-            self._build,
+        self._background = Background(
+            finding,
             metrics,
-            as_judge(judge),
+            judge,
+            share=sample_rate,
             max_queue=max_queue,
+            keep=False,
             on_result=on_result,
             concurrency=concurrency,
+            seed=seed,
         )
-        self._assembler.problems = self._background.problems
         self._end = listen(Receiver(self._background.record, everywhere=True))
 
     def __repr__(self) -> str:
@@ -77,19 +72,14 @@ class Watch:
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything seen so far is judged; False at the timeout."""
-        self._background.record(Flush())
-        return self._background.flush(timeout)
+        return self._background.settle(timeout)
 
     def stop(self, timeout: float | None = None) -> bool:
         """See no further runs, and wait as ``flush`` does."""
         self._end()
-        self._background.record(Flush())
-        return self._background.stop(timeout)
-
-    def _build(self, run: Run | Flush) -> list[Sample]:
-        """The share of a root's samples that is judged, or of all that wait."""
-        found = self._assembler.finish() if isinstance(run, Flush) else self._assembler.add(run)
-        return [sample for sample in found if self._rate == 1 or self._random.random() < self._rate]
+        done = self._background.settle(timeout)
+        self._background.stop(timeout=0)
+        return done
 
 
 def watch(

@@ -57,7 +57,7 @@ class Recorder(BaseTracer):
 
     def __init__(self, problems: Problems | None = None) -> None:
         super().__init__()
-        self.problems = problems or Problems()
+        self.problems = Problems() if problems is None else problems
         self._roots: dict[UUID, _Root] = {}
 
     def sinks(self) -> tuple[Sink, ...]:

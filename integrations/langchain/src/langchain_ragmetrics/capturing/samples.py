@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +26,6 @@ _HINT = (
     "model calls were seen, but no retrieval: if documents are fetched by direct calls of a vector store, wrap it "
     "with langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step"
 )
-
-
-class Flush:
-    """Stands in a queue of roots where everything that waits for another root is to be given up."""
 
 
 class FindingOptions(TypedDict, total=False):
@@ -123,40 +120,47 @@ class Assembler:
 
     def __init__(self, finding: Finding, problems: Problems | None = None) -> None:
         self._finding = finding
-        self.problems = problems or Problems()
+        self.problems = Problems() if problems is None else problems
         self._interrupted: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
         self._last_turn: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
         self._alone: OrderedDict[Any, tuple[RunBase, ...]] = OrderedDict()
         self._unanswered: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
         self._failed: OrderedDict[str, RunBase] = OrderedDict()
+        self._lock = threading.RLock()
         self._model_calls = 0
         self._made = 0
 
     def add(self, run: RunBase) -> list[Sample]:
         """Samples that are complete with this root; what must wait for another root is kept."""
-        found = [sample for root in rules.roots_of(run) for sample in self._of_root(root)]
-        if rules.is_fallbacks(run):
-            found += self._settled(run)
-        self._made += len(found)
-        return found
+        with self._lock:
+            found = [sample for root in rules.roots_of(run) for sample in self._of_root(root)]
+            if rules.is_fallbacks(run):
+                found += self._settled(run)
+            self._made += len(found)
+            return found
 
     def rest(self) -> list[Sample]:
         """Retrievals for which no answer came yet; nothing is forgotten."""
+        with self._lock:
+            return self._waiting()
+
+    def _waiting(self) -> list[Sample]:
         waiting = (*self._alone.values(), *self._unanswered.values())
         return [sample_from(parts, self._finding) for parts in waiting]
 
     def finish(self) -> list[Sample]:
         """The same, and forget them; say what is missing."""
-        found = self.rest()
-        if self._interrupted:
-            self.problems.note("a graph that waits for a person was not resumed; its question is not evaluated")
-        if self._model_calls and not self._made and not found:
-            self.problems.note(_HINT)
-        self._alone.clear()
-        self._unanswered.clear()
-        self._interrupted.clear()
-        self._made += len(found)
-        return found
+        with self._lock:
+            found = self._waiting()
+            if self._interrupted:
+                self.problems.note("a graph that waits for a person was not resumed; its question is not evaluated")
+            if self._model_calls and not self._made and not found:
+                self.problems.note(_HINT)
+            self._alone.clear()
+            self._unanswered.clear()
+            self._interrupted.clear()
+            self._made += len(found)
+            return found
 
     def _of_root(self, root: RunBase) -> list[Sample]:
         finding = self._finding
