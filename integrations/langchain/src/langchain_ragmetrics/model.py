@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langsmith import tracing_context
 
 from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
@@ -194,6 +194,8 @@ def _name_of(model: Runnable[Any, Any]) -> str:
             if isinstance(value, str) and value:
                 return value
         return model._llm_type  # noqa: SLF001  # LangChain's name of the kind of model
+    if isinstance(model, RunnableBinding):
+        return model.config.get("run_name") or _name_of(model.bound)
     return model.get_name()
 
 
@@ -206,6 +208,7 @@ class _Handover(Generic[T]):
 
     def __init__(self) -> None:
         self.future: Future[T] = Future()
+        self.future.set_running_or_notify_cancel()  # whoever gives up waiting cannot take it back
 
     def __enter__(self) -> Future[T]:
         return self.future
