@@ -12,8 +12,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
-from langchain_fakes import Speaker
-from langchain_ragmetrics import LangChainModel
+from langchain_fakes import Speaker, rag
+from langchain_ragmetrics import LangChainModel, capture
 from langsmith.run_helpers import get_tracing_context
 from pydantic import Field
 
@@ -33,6 +33,7 @@ class Provider(BaseChatModel):
     max_tokens: int = 10
     n: int = 1
     logprobs: bool = False
+    top_logprobs: int = 0
     replies: Any = YES
     meta: dict[str, Any] = Field(default_factory=dict)
     seen: list[dict[str, Any]] = Field(default_factory=list)
@@ -45,10 +46,12 @@ class Provider(BaseChatModel):
     def _generate(
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kw: Any
     ) -> ChatResult:
-        self.seen.append({"said": [(one.type, one.text) for one in messages], "thread": threading.get_ident(), **kw})
+        said = [(one.type, one.text) for one in messages]
+        fields = {name: getattr(self, name) for name in ("temperature", "max_tokens", "logprobs", "top_logprobs", "n")}
+        self.seen.append({"said": said, "thread": threading.get_ident(), **fields, **kw})
         if isinstance(self.replies, Exception):
             raise self.replies
-        count = kw.get("n", 1) if self.honours_n else 1
+        count = self.n if self.honours_n else 1
         usage: Any = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
         message = AIMessage(
             self.replies, usage_metadata=usage, response_metadata={"model_name": "p-1-0613", **self.meta}
@@ -63,7 +66,10 @@ class Structured(Provider):
 
     def with_structured_output(self, schema: Any, *, include_raw: bool = False, **kw: Any) -> Runnable[Any, Any]:
         assert include_raw
-        self.seen.append({"schema": schema, **kw})
+        assert not kw
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        self.seen.append({"schema": schema, "temperature": self.temperature})
         return RunnableLambda(lambda messages: self.outcome)
 
 
@@ -110,7 +116,9 @@ def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
 def test_structured_output() -> None:
     parsed = {"verdict": "yes"}
     model = Structured(outcome={"raw": AIMessage(""), "parsed": parsed, "parsing_error": None})
-    assert complete(model, schema=SCHEMA).choices[0].text == '{"verdict": "yes"}'
+    assert complete(model, schema=SCHEMA, temperature=1.0).choices[0].text == '{"verdict": "yes"}'
+    assert model.seen[0]["temperature"] == 1.0
+    assert model.temperature == 0.7  # the user's own model stays as it is
     assert model.seen[0]["schema"]["properties"] == SCHEMA["properties"]
     assert model.seen[0]["schema"]["title"]
 
@@ -121,6 +129,29 @@ def test_structured_output_without_result_and_without_error() -> None:
     assert complete(model, schema=SCHEMA).choices[0].text == YES
     failing = Structured(outcome={"raw": AIMessage("no JSON"), "parsed": None, "parsing_error": ValueError("bad")})
     assert complete(failing, schema=SCHEMA).choices[0].text == "no JSON"
+
+
+def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
+    model = LangChainModel(Structured(outcome=NotImplementedError()))
+    with pytest.raises(errors.UnsupportedParameter, match="json_schema"):
+        complete(model, schema=SCHEMA)
+    report = evaluate([Sample(contexts=["a"], answer="b")], [ContextAdherence(polls=1)], judge=model, progress=False)
+    assert report.scores("context_adherence") == [1.0]
+    assert "json_schema" in report.usage.fallbacks
+
+
+def test_a_tool_calling_model_gives_structured_output() -> None:
+    """The default of LangChain: the schema becomes a tool."""
+    call = {"name": "reply", "args": {"verdict": "yes"}, "id": "1", "type": "tool_call"}
+    assert complete(Speaker(lines=AIMessage("", tool_calls=[call])), schema=SCHEMA).choices[0].text == (
+        '{"verdict": "yes"}'
+    )
+
+
+def test_the_model_that_answered_is_named() -> None:
+    with capture() as captured:
+        rag(model=Provider()).invoke("?")
+    assert captured.samples[0].generator == "provider-1"
 
 
 def test_schema_is_left_to_the_prompt_where_log_probabilities_are_asked() -> None:

@@ -29,6 +29,7 @@ from langchain_classic.retrievers import (
 from langchain_classic.retrievers.document_compressors import LLMChainExtractor
 from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
@@ -55,8 +56,9 @@ from langchain_fakes import (
 )
 from langchain_ragmetrics import add_documents, capture, observe
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
+from langsmith import traceable, tracing_context
 from pydantic import BaseModel
 
 from ragmetrics_core.model.sample import Sample
@@ -218,6 +220,9 @@ NAMED = [
     "carry_over",
     "build",
     "langsmith_target",
+    "traceable_parent",
+    "text_model",
+    "agent_async",
 ]
 
 
@@ -1151,4 +1156,24 @@ def langsmith_target() -> None:
     target.invoke({"x": {"question": QUESTION}})
 
 
-_ = (END, MessagesState)
+@shape(Turn())
+def traceable_parent() -> None:
+    """A parent that LangSmith traces and that LangChain's handlers never saw."""
+
+    @traceable
+    def endpoint(question: str) -> str:
+        return str(rag().invoke(question))
+
+    with tracing_context(enabled="local"):
+        endpoint(QUESTION)
+
+
+@shape(Turn())
+def text_model() -> None:
+    """A model of texts, not of messages."""
+    rag(model=FakeListLLM(responses=[ANSWER])).invoke(QUESTION)  # type: ignore[arg-type]
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="capital France"))
+async def agent_async() -> None:
+    await agent([look_up]).ainvoke({"messages": [("user", QUESTION)]})

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from langchain_core.tracers.schemas import Run
 
-from langchain_ragmetrics.capturing.samples import Assembler, Finding
+from langchain_ragmetrics.capturing.assembling import Assembler
+from langchain_ragmetrics.capturing.finding import Finding
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from ragmetrics_core.capturing import BackgroundEvaluator
 from ragmetrics_core.engine.run import Metrics

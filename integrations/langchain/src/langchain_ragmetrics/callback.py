@@ -9,8 +9,8 @@ from langchain_core.tracers.schemas import Run
 from typing_extensions import Unpack
 
 from langchain_ragmetrics.background import Background
+from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.capturing.recorder import Recorder, Sink
-from langchain_ragmetrics.capturing.samples import Finding, FindingOptions
 from langchain_ragmetrics.judges import LangChainJudge
 from ragmetrics_core.capturing import Aggregate, guarded
 from ragmetrics_core.engine.run import Metrics

@@ -9,7 +9,8 @@ from typing import Any
 from langchain_core.tracers.schemas import Run
 from typing_extensions import Unpack
 
-from langchain_ragmetrics.capturing.samples import Assembler, Finding, FindingOptions
+from langchain_ragmetrics.capturing.assembling import Assembler
+from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.process import Receiver, listen
 from ragmetrics_core.capturing import Captured, Given

@@ -11,7 +11,8 @@ from langsmith.schemas import Example, RunBase
 from typing_extensions import Unpack
 
 from langchain_ragmetrics.capturing import rules
-from langchain_ragmetrics.capturing.samples import FindingOptions, samples_from
+from langchain_ragmetrics.capturing.assembling import samples_from
+from langchain_ragmetrics.capturing.finding import FindingOptions
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.values import said
 from ragmetrics_core.capturing import as_judge_work

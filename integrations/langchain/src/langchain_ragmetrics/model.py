@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -15,22 +15,15 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langsmith import tracing_context
 
 from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
-from langchain_ragmetrics.values import compact, said
+from langchain_ragmetrics.replies import generated_reply, judge_error_of, reply_of, structured_reply
 from ragmetrics_core.capturing import as_judge_work
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
-from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
+from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Usage
 
 T = TypeVar("T")
 _CONFIG: RunnableConfig = {"callbacks": [], "tags": [JUDGE_TAG]}
 _KINDS: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
 _LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
-_FINISHES: dict[str, Literal["stop", "length", "refused", "other"]] = {
-    **dict.fromkeys(("stop", "end_turn", "tool_calls", "tool_use", "stop_sequence", "eos", "completed"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "model_length", "incomplete"), "length"),
-    **dict.fromkeys(("content_filter", "refusal", "refused", "safety", "blocklist", "prohibited_content"), "refused"),
-}
 
 
 class LangChainModel(ChatModel):
@@ -102,18 +95,16 @@ class LangChainModel(ChatModel):
             return task.result()
         if not isinstance(error, Exception) or isinstance(error, errors.RagMetricsError):
             raise error
-        raise _judge_error(error, self._name) from error
+        raise judge_error_of(error, self._name) from error
 
     def _call(self, request: ChatRequest) -> ChatReply:
-        messages = _messages(request)
-        if request.n > 1 and isinstance(self._model, BaseChatModel):
-            result = self._model.generate([messages], callbacks=[], tags=[JUDGE_TAG], **self._settings(request))
-            replies = [getattr(generation, "message", generation.text) for generation in result.generations[0]]
-            return _reply(replies, result.llm_output)
-        structured = self._structured(request)
+        messages, model, extra = _messages(request), *self._set(request)
+        if request.n > 1 and isinstance(model, BaseChatModel):
+            return generated_reply(model.generate([messages], callbacks=[], tags=[JUDGE_TAG], **extra))
+        structured = self._structured(request, model)
         if structured is not None:
-            return _structured_reply(structured.invoke(messages, _CONFIG))
-        return _reply([self._bound(request).invoke(messages, _CONFIG)])
+            return structured_reply(structured.invoke(messages, _CONFIG))
+        return reply_of([model.invoke(messages, _CONFIG, **extra)])
 
     async def _acall(self, request: ChatRequest) -> ChatReply:
         work = asyncio.get_running_loop().create_task(
@@ -126,47 +117,43 @@ class LangChainModel(ChatModel):
             return await work
 
     async def _acall_here(self, request: ChatRequest) -> ChatReply:
-        messages = _messages(request)
-        if request.n > 1 and isinstance(self._model, BaseChatModel):
-            settings = self._settings(request)
-            result = await self._model.agenerate([messages], callbacks=[], tags=[JUDGE_TAG], **settings)
-            replies = [getattr(generation, "message", generation.text) for generation in result.generations[0]]
-            return _reply(replies, result.llm_output)
-        structured = self._structured(request)
+        messages, model, extra = _messages(request), *self._set(request)
+        if request.n > 1 and isinstance(model, BaseChatModel):
+            return generated_reply(await model.agenerate([messages], callbacks=[], tags=[JUDGE_TAG], **extra))
+        structured = self._structured(request, model)
         if structured is not None:
-            return _structured_reply(await structured.ainvoke(messages, _CONFIG))
-        return _reply([await self._bound(request).ainvoke(messages, _CONFIG)])
+            return structured_reply(await structured.ainvoke(messages, _CONFIG))
+        return reply_of([await model.ainvoke(messages, _CONFIG, **extra)])
 
-    def _settings(self, request: ChatRequest) -> dict[str, Any]:
-        """Parameters of one call, as far as the model takes them."""
+    def _set(self, request: ChatRequest) -> tuple[Runnable[Any, Any], dict[str, Any]]:
+        """The model with the request's settings, and those that it has no field for, to be given with the call."""
         if not isinstance(self._model, BaseChatModel):
-            return {}
-        settings: dict[str, Any] = {}
-        if request.temperature is not None and self._capabilities.temperature is not False:
-            settings["temperature"] = request.temperature
-        limit = next((name for name in _LIMITS if name in type(self._model).model_fields), None)
+            return self._model, {}
+        fields, able = type(self._model).model_fields, self._capabilities
+        wanted: dict[str, Any] = {}
+        if request.temperature is not None and able.temperature is not False:
+            wanted["temperature"] = request.temperature
+        limit = next((name for name in _LIMITS if name in fields), None)
         if request.max_tokens is not None and limit is not None:
-            settings[limit] = request.max_tokens
-        if request.top_logprobs:
-            settings |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        if request.n > 1:
-            settings["n"] = request.n
-        return settings
+            wanted[limit] = request.max_tokens
+        if request.top_logprobs and able.logprobs is not False:
+            wanted |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        if request.n > 1 and able.n is not False:
+            wanted["n"] = request.n
+        known = {name: value for name, value in wanted.items() if name in fields}
+        model = self._model.model_copy(update=known) if known else self._model
+        return model, {name: value for name, value in wanted.items() if name not in fields}
 
-    def _bound(self, request: ChatRequest) -> Runnable[Any, Any]:
-        settings = self._settings(request)
-        return self._model.bind(**settings) if settings else self._model
-
-    def _structured(self, request: ChatRequest) -> Runnable[Any, Any] | None:
+    def _structured(self, request: ChatRequest, model: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
         """The model bound to the schema of the reply; None where the prompt alone asks for JSON."""
         unable = request.schema is None or request.top_logprobs or self._capabilities.json_schema is False
-        if unable or not isinstance(self._model, BaseChatModel):
+        if unable or not isinstance(model, BaseChatModel):
             return None
         schema = {"title": "reply", "description": "The reply.", **(request.schema or {})}
         try:
-            return self._model.with_structured_output(schema, include_raw=True, **self._settings(request))
-        except (NotImplementedError, TypeError, ValueError):  # the model, or this version of it, cannot
-            return None
+            return model.with_structured_output(schema, include_raw=True)
+        except (NotImplementedError, TypeError, ValueError) as error:
+            raise errors.UnsupportedParameter(f"{self._name} cannot be bound to a json_schema") from error
 
 
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
@@ -233,76 +220,3 @@ def _in_thread(call: Callable[[], T]) -> Coroutine[Any, Any, T]:
         return await asyncio.wrap_future(handover.future)
 
     return wait()
-
-
-def _structured_reply(output: Any) -> ChatReply:
-    """The reply of a model bound to a schema: what was parsed, else the raw text, which may be JSON all the same."""
-    raw, parsed = (output.get("raw"), output.get("parsed")) if isinstance(output, Mapping) else (None, output)
-    reply = _reply([raw if raw is not None else ""])
-    if parsed is None:
-        return reply
-    choice = Choice(compact(parsed), reply.choices[0].finish)
-    return ChatReply((choice,), reply.usage)
-
-
-def _reply(replies: Sequence[object], llm_output: Mapping[str, Any] | None = None) -> ChatReply:
-    messages = [reply for reply in replies if isinstance(reply, AIMessage)]
-    usage = [message.usage_metadata for message in messages if message.usage_metadata is not None]
-    totals = (llm_output or {}).get("token_usage") if len(replies) > 1 else None
-    sent = totals.get("prompt_tokens") if isinstance(totals, Mapping) else None
-    received = totals.get("completion_tokens") if isinstance(totals, Mapping) else None
-    names = (message.response_metadata.get("model_name") for message in messages)
-    return ChatReply(
-        tuple(_choice(reply) for reply in replies),
-        Usage(
-            calls=1,
-            prompt_tokens=sent if isinstance(sent, int) else sum(one["input_tokens"] for one in usage),
-            completion_tokens=received if isinstance(received, int) else sum(one["output_tokens"] for one in usage),
-            cost=None,
-            models=tuple(sorted({name for name in names if isinstance(name, str)})),
-        ),
-    )
-
-
-def _choice(reply: object) -> Choice:
-    if not isinstance(reply, AIMessage):
-        message = said(reply)
-        return Choice(reply if isinstance(reply, str) else message.text if message is not None else compact(reply))
-    facts = reply.response_metadata
-    reason = str(facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason") or "stop")
-    finish = "refused" if reply.additional_kwargs.get("refusal") else _FINISHES.get(reason.lower(), "other")
-    return Choice(str(reply.text), finish, _tokens(facts.get("logprobs")))
-
-
-def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
-    """Log-probabilities in the form that OpenAI-like endpoints give."""
-    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    return tuple(
-        TokenAlternatives(
-            str(token["token"]),
-            float(token["logprob"]),
-            tuple((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
-        )
-        for token in content or ()
-    )
-
-
-def _judge_error(error: Exception, name: str) -> errors.JudgeError:
-    """Map an exception of any provider's client: by its status, else by its kind."""
-    fault = Fault.of(error)
-    if isinstance(error, TimeoutError):
-        kind: type[errors.JudgeError] = errors.JudgeTimeout
-    elif isinstance(error, ConnectionError):
-        kind = errors.ConnectionFailed
-    elif fault.status == 429:
-        kind = errors.RateLimited
-    elif isinstance(error, (TypeError, ValueError, NotImplementedError)) and fault.status is None:
-        kind = errors.UnsupportedParameter  # a client that does not know a parameter
-    elif fault.status is not None and 400 <= fault.status < 500 and fault.status not in _NARROWED:
-        kind = errors.ContextWindowExceeded if "context" in fault.text.lower() else errors.RequestRejected
-    else:
-        kind = errors.JudgeServerError  # narrowed by its status and its causes
-    return judge_error(kind, fault, name, None, ())
-
-
-_NARROWED = frozenset({401, 402, 403, 404, 408, 429})

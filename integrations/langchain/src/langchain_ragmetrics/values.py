@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
@@ -122,7 +123,7 @@ def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any
     if messages and isinstance(value, BaseModel):
         return value.model_copy()
     if messages and dataclasses.is_dataclass(value) and not isinstance(value, type) and not is_command(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return copy.copy(value)
     return value
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing_extensions import Unpack
 
 from langchain_ragmetrics.background import Background
-from langchain_ragmetrics.capturing.samples import Finding, FindingOptions
+from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.judges import LangChainJudge
 from langchain_ragmetrics.process import Receiver, listen
 from ragmetrics_core.capturing import Aggregate, Problems

@@ -1,1 +1,1 @@
-"""From LangChain's runs to samples: ``recorder`` copies, ``rules`` find, ``samples`` assembles."""
+"""From LangChain's runs to samples: recorded, searched by rules, assembled."""

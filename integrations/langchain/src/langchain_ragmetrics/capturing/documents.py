@@ -111,14 +111,14 @@ def in_order(found: Iterable[Retrieval], prompt: str, calls: Sequence[str] = ())
 
     def rank(one: Retrieval) -> tuple[float, int, str]:
         key = call_of(one.run)
-        return places.first(one.contexts), calls.index(key) if key in calls else len(calls), branch_of(one.run)
+        return places.first(one.contexts), calls.index(key) if key in calls else len(calls), branch_of(one.path)
 
     return [one for group in groups for one in sorted(group, key=rank)]
 
 
-def branch_of(run: RunBase) -> str:
-    """D2: the key of the parallel branch that the run belongs to."""
-    return next((tag for tag in run.tags or () if tag.startswith("map:key:")), "")
+def branch_of(path: Iterable[RunBase]) -> str:
+    """D2: the key of the parallel branch that a run belongs to."""
+    return next((tag for run in path for tag in run.tags or () if tag.startswith("map:key:")), "")
 
 
 def call_of(run: RunBase) -> str | None:

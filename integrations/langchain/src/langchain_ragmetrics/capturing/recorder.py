@@ -18,7 +18,7 @@ from langchain_core.tracers.schemas import Run
 
 from langchain_ragmetrics.capturing.documents import OBSERVED
 from langchain_ragmetrics.capturing.rules import is_fallbacks
-from langchain_ragmetrics.capturing.samples import FLOW, WRAPPER
+from langchain_ragmetrics.capturing.tree import FLOW, WRAPPER
 from langchain_ragmetrics.values import copied, is_command, text_of
 from ragmetrics_core.capturing import Problems, guarded
 from ragmetrics_core.capturing.judge_work import is_judge_work

@@ -1,258 +1,18 @@
-"""From finished runs to samples: pure for one run tree, and with a memory for what spans several."""
+"""From the roots of one question to its sample; pure."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from langsmith.schemas import RunBase
-from typing_extensions import Unpack
 
 from langchain_ragmetrics.capturing import documents, rules, tree
 from langchain_ragmetrics.capturing.documents import Call, Retrieval
+from langchain_ragmetrics.capturing.finding import Finding
 from langchain_ragmetrics.values import DISTANCE_KEYS, contexts_in, text_of
-from ragmetrics_core.capturing import Overrides, Problems
-from ragmetrics_core.capturing.overrides import Source
-from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.sample import CaptureNotes, Context, Sample, Turn
-
-FLOW = "ragmetrics_flow"
-WRAPPER = "ragmetrics_fallbacks"
-_MOST_WAITING = 1000
-_HINT = (
-    "model calls were seen, but no retrieval: if documents are fetched by direct calls of a vector store, wrap it "
-    "with langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step"
-)
-
-
-class FindingOptions(TypedDict, total=False):
-    """Arguments that say where things are, from small to large."""
-
-    question_from: Source | None
-    contexts_from: Source | None
-    answer_from: Source | None
-    include: Callable[[Any], bool] | None
-    context_tools: Collection[str]
-    retrievers: Collection[str]
-    carry_over: bool
-    build: Callable[[Any], Iterable[Sample]] | None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Where question, contexts and answer of a run are; by default the rules find them.
-
-    Args:
-        question_from: A key or path into the root's inputs or outputs, or a callable that gets the root.
-        contexts_from: The same for the contexts.
-        answer_from: The same for the answer.
-        include: Which roots are samples at all; gets the root.
-        context_tools: Names of tools whose text counts as a context.
-        retrievers: Names of the retrievers that count; empty = the outermost ones, whatever their name.
-        carry_over: A turn of a conversation without own retrieval takes the documents of the turn before.
-        build: A callable from the root to its samples, instead of all rules.
-
-    Raises:
-        SettingError: If names are given as one text.
-    """
-
-    question_from: Source | None = None
-    contexts_from: Source | None = None
-    answer_from: Source | None = None
-    include: Callable[[Any], bool] | None = None
-    context_tools: Collection[str] = ()
-    retrievers: Collection[str] = ()
-    carry_over: bool = False
-    build: Callable[[Any], Iterable[Sample]] | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("context_tools", "retrievers"):
-            if isinstance(getattr(self, name), str):
-                raise SettingError(f"{name} must be a set of names, got one text; write {{{getattr(self, name)!r}}}")
-
-    @property
-    def overrides(self) -> Overrides:
-        """The part that all adapters share."""
-        return Overrides(self.question_from, self.contexts_from, self.answer_from, self.build)
-
-    def retrieved_in(self, run: RunBase) -> list[Retrieval]:
-        """Retrievals of one root."""
-        return list(documents.retrievals(run, self.retrievers, self.context_tools))
-
-    def has_retrieval(self, run: RunBase) -> bool:
-        """Whether a root retrieved anything, or tried to."""
-        return rules.has_retrieval(run, self.retrievers, self.context_tools)
-
-
-def samples_from(run: RunBase, **options: Unpack[FindingOptions]) -> tuple[Sample, ...]:
-    """Make the samples of one run tree.
-
-    Args:
-        run: The root, with its child runs: of a LangChain tracer, of ``client.evaluate``, or read back from
-            LangSmith with ``load_child_runs=True``.
-        **options: See ``Finding``.
-
-    Returns:
-        One sample for a run with retrieval, one per item for ``map``, none for a run without retrieval.
-
-    Example:
-        >>> from langchain_core.tracers.context import collect_runs
-        >>> from langchain_core.runnables import RunnableLambda
-        >>> with collect_runs() as runs:
-        ...     _ = RunnableLambda(str.upper).invoke("no retrieval here")
-        >>> samples_from(runs.traced_runs[0])
-        ()
-    """
-    assembler = Assembler(Finding(**options))
-    return (*assembler.add(run), *assembler.rest())
-
-
-class Assembler:
-    """Makes samples of roots as they end, and joins roots that belong to one question.
-
-    Args:
-        finding: Where things are.
-        problems: Where to note what the user should know.
-    """
-
-    def __init__(self, finding: Finding, problems: Problems | None = None) -> None:
-        self._finding = finding
-        self.problems = Problems() if problems is None else problems
-        self._interrupted: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
-        self._last_turn: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
-        self._alone: OrderedDict[Any, tuple[RunBase, ...]] = OrderedDict()
-        self._unanswered: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
-        self._failed: OrderedDict[str, RunBase] = OrderedDict()
-        self._lock = threading.RLock()
-        self._model_calls = 0
-        self._made = 0
-
-    def add(self, run: RunBase) -> list[Sample]:
-        """Samples that are complete with this root; what must wait for another root is kept."""
-        with self._lock:
-            found = [sample for root in rules.roots_of(run) for sample in self._of_root(root)]
-            if rules.is_fallbacks(run):
-                found += self._settled(run)
-            self._made += len(found)
-            return found
-
-    def rest(self) -> list[Sample]:
-        """Retrievals for which no answer came yet; nothing is forgotten."""
-        with self._lock:
-            return self._waiting()
-
-    def _waiting(self) -> list[Sample]:
-        waiting = (*self._alone.values(), *self._unanswered.values())
-        return [sample_from(parts, self._finding) for parts in waiting]
-
-    def finish(self) -> list[Sample]:
-        """The same, and forget them; say what is missing."""
-        with self._lock:
-            found = self._waiting()
-            if self._interrupted:
-                self.problems.note("a graph that waits for a person was not resumed; its question is not evaluated")
-            if self._model_calls and not self._made and not found:
-                self.problems.note(_HINT)
-            self._alone.clear()
-            self._unanswered.clear()
-            self._interrupted.clear()
-            self._made += len(found)
-            return found
-
-    def _of_root(self, root: RunBase) -> list[Sample]:
-        finding = self._finding
-        if finding.include is not None and not finding.include(root):
-            return []
-        if finding.build is not None:
-            return list(finding.build(root))
-        if root.error and self._is_alternative(root):
-            return []
-        thread = rules.thread_of(root)
-        earlier = self._resumed(thread, root)
-        before = [] if earlier or thread is None else self._given_up(thread)
-        return before + self._answered(earlier, root, thread)
-
-    def _given_up(self, thread: str) -> list[Sample]:
-        """S5: a turn of this conversation that stopped without an answer, and that nobody went on with."""
-        parts = self._unanswered.pop(thread, None)
-        return [] if parts is None else [sample_from(parts, self._finding)]
-
-    def _answered(self, earlier: tuple[RunBase, ...], root: RunBase, thread: str | None) -> list[Sample]:
-        if rules.is_interrupted(root) and thread is not None:
-            _keep(self._interrupted, thread, (*earlier, root))
-            return []
-        finding = self._finding
-        if earlier or finding.has_retrieval(root) or finding.contexts_from is not None:
-            return self._with_retrieval(earlier, root, thread)
-        return self._without_retrieval(root, thread)
-
-    def _resumed(self, thread: str | None, root: RunBase) -> tuple[RunBase, ...]:
-        """S5: the roots that this one continues."""
-        if thread is None or not rules.is_continuation(root):
-            return ()
-        return self._interrupted.pop(thread, ()) or self._unanswered.pop(thread, ())
-
-    def _with_retrieval(self, earlier: tuple[RunBase, ...], root: RunBase, thread: str | None) -> list[Sample]:
-        parts = (*earlier, root)
-        if self._finding.carry_over and thread is not None:
-            _keep(self._last_turn, thread, parts)
-        if rules.is_retrieval_only(root) and not root.error:  # S6
-            dropped = _keep(self._alone, root.id, (root,))
-            return [] if dropped is None else [sample_from(dropped, self._finding)]
-        sample = sample_from(parts, self._finding)
-        if thread is not None and sample.answer is None and not root.error:  # S5: it may have stopped before a node
-            dropped = _keep(self._unanswered, thread, parts)
-            return [] if dropped is None else [sample_from(dropped, self._finding)]
-        return [sample]
-
-    def _without_retrieval(self, root: RunBase, thread: str | None) -> list[Sample]:
-        """S6, S7: a root that answers from what another one retrieved."""
-        if not any(map(tree.is_model, tree.walk(root))):
-            return []
-        joined = self._joined(root)
-        if not joined and self._finding.carry_over and thread is not None:
-            joined = self._last_turn.get(thread, ())
-        if not joined and not any(rules.handed_in(root)):
-            self._model_calls += 1
-            return []
-        return [sample_from((root,), self._finding, before=joined)]
-
-    def _joined(self, root: RunBase) -> tuple[RunBase, ...]:
-        """S6: retrievals that stand alone and whose texts this root shows to a model."""
-        prompt = "\n".join(documents.prompt_of(one) for one in tree.walk(root) if tree.is_model(one))
-        found = [one for one, *_ in self._alone.values() if self._belongs(one, prompt)]
-        flow = (root.extra or {}).get(FLOW)
-        same = [one for one in found if (one.extra or {}).get(FLOW) == flow]
-        for one in same or found:
-            del self._alone[one.id]
-        return tuple(same or found)
-
-    def _belongs(self, run: RunBase, prompt: str) -> bool:
-        contexts = documents.distinct(self._finding.retrieved_in(run) or documents.introduced(run))
-        if contexts:
-            return bool(documents.shown(contexts, prompt))
-        query = rules.query_of(run)
-        return query is not None and query in prompt
-
-    def _is_alternative(self, root: RunBase) -> bool:
-        """S3: a failed alternative of fallbacks waits for what the wrapper says."""
-        wrapper = (root.extra or {}).get(WRAPPER)
-        if wrapper is not None:
-            _keep(self._failed, str(wrapper), root)
-        return wrapper is not None
-
-    def _settled(self, wrapper: RunBase) -> list[Sample]:
-        failed = self._failed.pop(str(wrapper.id), None)
-        return [sample_from((failed,), self._finding)] if wrapper.error and failed is not None else []
-
-
-def _keep(held: OrderedDict[Any, Any], key: Any, value: Any) -> Any:
-    """Hold something in bounded memory; what had to go for it is returned."""
-    held[key] = value
-    return held.popitem(last=False)[1] if len(held) > _MOST_WAITING else None
 
 
 def sample_from(parts: Sequence[RunBase], finding: Finding, before: Sequence[RunBase] = ()) -> Sample:
@@ -271,6 +31,8 @@ def sample_from(parts: Sequence[RunBase], finding: Finding, before: Sequence[Run
     call = documents.answering_call(calls, answer)
     found = _retrieved((*before, *parts), finding, call, calls)
     retrieved = documents.distinct(found)
+    if found:
+        notes.provenance["retrieved"] = ", ".join(dict.fromkeys(one.run.name for one in found))
     question = _question(parts, before, finding, given, found, notes)
     asked = [*parts, *filter(rules.is_retrieval_only, before)]
     own = {one.id for part in asked for one in tree.walk(part)}

@@ -7,6 +7,10 @@ from typing import Any
 
 from langsmith.schemas import RunBase
 
+# Keys of a root's ``extra`` that the recorder fills: the task or thread it ran in, the fallbacks it failed within.
+FLOW = "ragmetrics_flow"
+WRAPPER = "ragmetrics_fallbacks"
+
 
 def metadata_of(run: RunBase) -> Mapping[str, Any]:
     """Metadata of the call; the run's own property would create it."""
