@@ -16,6 +16,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
+from langsmith import Client
 from pydantic import Field
 
 QUESTION = "What is the capital of France?"
@@ -148,3 +149,20 @@ def run(work: Any) -> Any:
 
 def tool_texts(messages: Sequence[BaseMessage]) -> str:
     return "\n".join(str(message.text) for message in messages if isinstance(message, ToolMessage))
+
+
+class OfflineClient(Client):
+    """The real client; what it would send goes nowhere."""
+
+    def create_run(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def update_run(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def request_with_retries(self, *args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("nothing may be sent")
+
+
+def offline_client() -> Client:
+    return OfflineClient(api_key="none", api_url="http://127.0.0.1:9", auto_batch_tracing=False, info={})

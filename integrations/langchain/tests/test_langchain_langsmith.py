@@ -10,7 +10,7 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.context import collect_runs
 from langchain_core.tracers.evaluation import EvaluatorCallbackHandler
-from langchain_fakes import ANSWER, QUESTION, Shelf, Speaker, rag
+from langchain_fakes import ANSWER, QUESTION, Shelf, Speaker, offline_client, rag
 from langchain_ragmetrics import as_run_evaluator, samples_from
 from langsmith import Client
 from langsmith.schemas import Example, Run
@@ -35,22 +35,9 @@ def traced(**settings: Any) -> Any:
     return runs.traced_runs[0]
 
 
-class OfflineClient(Client):
-    """The real client; what it would send goes nowhere."""
-
-    def create_run(self, *args: Any, **kwargs: Any) -> None:
-        pass
-
-    def update_run(self, *args: Any, **kwargs: Any) -> None:
-        pass
-
-    def request_with_retries(self, *args: Any, **kwargs: Any) -> Any:
-        raise AssertionError("nothing may be sent")
-
-
 @pytest.fixture
 def client() -> Client:
-    return OfflineClient(api_key="none", api_url="http://127.0.0.1:9", auto_batch_tracing=False, info={})
+    return offline_client()
 
 
 @pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")  # of langsmith

@@ -51,6 +51,7 @@ from langchain_fakes import (
     documents,
     drained,
     joined,
+    offline_client,
     rag,
     store,
 )
@@ -237,6 +238,29 @@ def test_shape(name: str) -> None:
         asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
     assert [seen(sample) for sample in captured.samples] == expected
     assert not [one for one in captured.problems.counts if "model calls were seen" not in one and "person" not in one]
+
+
+def test_what_is_ambiguous_is_said() -> None:
+    """Each sample says where its fields come from, and what was not certain; never a text of the application."""
+    with capture() as captured:
+        some_not_shown()
+        summarised_contexts()
+        rag(Shelf(books=[document(PARIS, distance=0.2)])).invoke({"a": QUESTION, "b": "two texts"})
+        retriever_alone()
+    notes = [sample.capture for sample in captured.samples]
+    assert [list(note.warnings) for note in notes if note] == [
+        ["1 of 3 retrieved documents were not shown to the model"],
+        ["no retrieved text occurs in the answering prompt; all retrieved ones stand for it"],
+        ["documents carry a distance (lower is better); it is not taken as their score"],
+        ["the question was not found in the inputs; the retriever's query stands for it"],
+    ]
+    assert notes[0] is not None
+    assert {key: value for key, value in notes[0].provenance.items() if key != "run"} == {
+        "question": "inputs of RunnableSequence",
+        "retrieved": "Shelf",
+        "contexts": "what occurs in the prompt of Speaker",
+        "answer": "outputs['output']",
+    }
 
 
 # LCEL
@@ -1164,7 +1188,7 @@ def traceable_parent() -> None:
     def endpoint(question: str) -> str:
         return str(rag().invoke(question))
 
-    with tracing_context(enabled="local"):
+    with tracing_context(enabled=True, client=offline_client()):
         endpoint(QUESTION)
 
 

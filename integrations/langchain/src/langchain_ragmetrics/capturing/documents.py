@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from langchain_core.messages import ToolMessage
 from langsmith.schemas import RunBase
 
 from langchain_ragmetrics.capturing.tree import children, is_model, metadata_of, walk
@@ -124,7 +125,7 @@ def branch_of(path: Iterable[RunBase]) -> str:
 def call_of(run: RunBase) -> str | None:
     """D2: the id of the tool call that the run answers."""
     output = (run.outputs or {}).get("output") if run.run_type == "tool" else None
-    return getattr(output, "tool_call_id", None)
+    return output.tool_call_id if isinstance(output, ToolMessage) else None
 
 
 def key_of(context: Context) -> tuple[str, ...]:

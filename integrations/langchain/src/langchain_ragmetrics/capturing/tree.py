@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from langsmith.schemas import RunBase
+from langsmith.run_trees import RunTree
+from langsmith.schemas import Run, RunBase
 
 # Keys of a root's ``extra`` that the recorder fills: the task or thread it ran in, the fallbacks it failed within.
 FLOW = "ragmetrics_flow"
@@ -20,7 +21,7 @@ def metadata_of(run: RunBase) -> Mapping[str, Any]:
 
 def children(run: RunBase) -> list[RunBase]:
     """Child runs in start order, without attempts that a later sibling of the same name replaced."""
-    found = getattr(run, "child_runs", None) or []  # RunTree and Run declare it, their base class does not
+    found = (run.child_runs or []) if isinstance(run, (Run, RunTree)) else []
     later: set[str] = set()
     kept: list[RunBase] = []
     for child in sorted(found, key=lambda child: child.start_time)[::-1]:
