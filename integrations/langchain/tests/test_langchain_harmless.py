@@ -275,6 +275,10 @@ def test_model_calls_without_retrieval_are_named_once(caplog: pytest.LogCaptureF
             assert handler.samples == ()
     assert [record.message for record in caplog.records if "observe(vectorstore)" in record.message]
     assert len(caplog.records) == 1
+    with capture() as captured:
+        Speaker().invoke("Hello")
+    assert captured.samples == ()
+    assert len(captured.problems) == 1
 
 
 def test_on_result_and_its_errors() -> None:

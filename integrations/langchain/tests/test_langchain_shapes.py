@@ -245,14 +245,18 @@ def test_what_is_ambiguous_is_said() -> None:
     with capture() as captured:
         some_not_shown()
         summarised_contexts()
-        rag(Shelf(books=[document(PARIS, distance=0.2)])).invoke({"a": QUESTION, "b": "two texts"})
+        two_texts = {"city": "Paris", "tone": "formal"}
+        ((lambda asked: QUESTION) | rag(Shelf(books=[document(PARIS, distance=0.2)]))).invoke(two_texts)
         retriever_alone()
     notes = [sample.capture for sample in captured.samples]
     assert [list(note.warnings) for note in notes if note] == [
         ["1 of 3 retrieved documents were not shown to the model"],
         ["no retrieved text occurs in the answering prompt; all retrieved ones stand for it"],
-        ["documents carry a distance (lower is better); it is not taken as their score"],
-        ["the question was not found in the inputs; the retriever's query stands for it"],
+        [
+            "the question was not found in the inputs; the retriever's query stands for it",
+            "documents carry a distance (lower is better); it is not taken as their score",
+        ],
+        [],
     ]
     assert notes[0] is not None
     assert {key: value for key, value in notes[0].provenance.items() if key != "run"} == {

@@ -39,6 +39,7 @@ class CapturedRuns(Captured[Run]):
         with self._lock:
             found = super().samples
             rest = self._assembler.rest()
+            self._assembler.remark(rest)
             return (*found, *(self._given.applied(one, len(found) + place) for place, one in enumerate(rest)))
 
     def evaluate(self, metrics: Metrics = None, *, judge: LangChainJudge = None, **settings: Any) -> Report:

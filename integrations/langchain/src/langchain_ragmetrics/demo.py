@@ -81,7 +81,7 @@ def demo() -> Report:
     Returns:
         The report of the embedded judge.
     """
-    print(  # noqa: T201  # the command's own output
+    print(  # the command's own output
         "A LangChain chain over the documentation of ragmetrics (retriever: shared words; model: quotes sentences), "
         "captured with `with capture() as captured:` and scored by the embedded judge."
     )

@@ -88,15 +88,18 @@ class Assembler:
         """The same, and forget them; say what is missing."""
         with self._lock:
             found = self._waiting()
-            if self._interrupted:
-                self.problems.note("a graph that waits for a person was not resumed; its question is not evaluated")
-            if self._model_calls and not self._made and not found:
-                self.problems.note(_HINT)
             self._alone.clear()
             self._unanswered.clear()
-            self._interrupted.clear()
             self._made += len(found)
+            self.remark(found)
             return found
+
+    def remark(self, rest: list[Sample]) -> None:
+        """Say once what the user should know: graphs that still wait for a person, no retrieval seen at all."""
+        if self._interrupted:
+            self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
+        if self._model_calls and not self._made and not rest:
+            self.problems.note(_HINT)
 
     def _of_root(self, root: RunBase) -> list[Sample]:
         finding = self._finding

@@ -114,10 +114,12 @@ def _question(
             notes.provenance["question"] = f"outputs of {run.name}"
             return asked
     asked = next((query for one in (*(r.run for r in found), *before, *parts) if (query := rules.query_of(one))), None)
-    if asked is not None:
-        notes.provenance["question"] = "query of the first retriever"
-        if not before:
-            notes.warnings.append("the question was not found in the inputs; the retriever's query stands for it")
+    if asked is None:
+        notes.warnings.append("no question was found")
+        return None
+    notes.provenance["question"] = "query of the first retriever"
+    if not before and not rules.is_retrieval_only(parts[-1]):
+        notes.warnings.append("the question was not found in the inputs; the retriever's query stands for it")
     return asked
 
 
