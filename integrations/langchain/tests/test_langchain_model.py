@@ -269,7 +269,7 @@ def test_a_cancelled_call_does_not_wait_for_its_thread() -> None:
     release = threading.Event()
 
     async def give_up() -> None:
-        model = LangChainModel(RunnableLambda(lambda said: str(release.wait(20))))
+        model = LangChainModel(RunnableLambda(lambda said: str(release.wait(60))))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await model.complete(ChatRequest(ASK))

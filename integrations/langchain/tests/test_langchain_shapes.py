@@ -379,7 +379,7 @@ def parallel_retrievers() -> None:
 
     def shelf(text: str, name: str) -> Shelf:
         def find(query: str) -> list[Document]:
-            barrier.wait(10)
+            barrier.wait(60)
             return [document(text, name)]
 
         return Shelf(books=find)
@@ -518,13 +518,13 @@ def agent_two_tools_at_once() -> None:
     @tool(response_format="content_and_artifact")
     def first(query: str) -> tuple[str, list[Document]]:
         """First."""
-        barrier.wait(10)
+        barrier.wait(60)
         return PARIS, [document(PARIS, "paris")]
 
     @tool(response_format="content_and_artifact")
     def second(query: str) -> tuple[str, list[Document]]:
         """Second."""
-        barrier.wait(10)
+        barrier.wait(60)
         return LYON, [document(LYON, "lyon")]
 
     both = AIMessage("", tool_calls=[*calls("first", query="a").tool_calls, *calls("second", query="b").tool_calls])
@@ -679,7 +679,7 @@ def graph_fan_out() -> None:
     barrier = threading.Barrier(2)
 
     def one(state: Fan) -> Fan:
-        barrier.wait(10)
+        barrier.wait(60)
         text = {"p": PARIS, "r": ROME}[state["city"]]
         return {"docs": Shelf(books=[document(text, state["city"])]).invoke(state["city"])}
 
