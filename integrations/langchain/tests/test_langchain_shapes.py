@@ -248,6 +248,8 @@ def test_what_is_ambiguous_is_said() -> None:
         two_texts = {"city": "Paris", "tone": "formal"}
         ((lambda asked: QUESTION) | rag(Shelf(books=[document(PARIS, distance=0.2)]))).invoke(two_texts)
         retriever_alone()
+        stream_abandoned()
+        RunnableParallel(one=rag(), two=rag(model=Speaker(lines="Other."))).invoke(QUESTION)
     notes = [sample.capture for sample in captured.samples]
     assert [list(note.warnings) for note in notes if note] == [
         ["1 of 3 retrieved documents were not shown to the model"],
@@ -256,7 +258,9 @@ def test_what_is_ambiguous_is_said() -> None:
             "the question was not found in the inputs; the retriever's query stands for it",
             "documents carry a distance (lower is better); it is not taken as their score",
         ],
-        [],
+        ["no answer was found in the outputs"],
+        ["the outputs hold the texts of several model calls; the last one is taken as the answer"],
+        [],  # a retrieval that stands alone comes last
     ]
     assert notes[0] is not None
     assert {key: value for key, value in notes[0].provenance.items() if key != "run"} == {

@@ -189,7 +189,7 @@ def answer_in(outputs: Mapping[str, Any] | None, calls: Sequence[Call]) -> tuple
     found = last_answer(conversation(outputs.get("messages")) or ())
     if found is not None:
         return found, "the last message in outputs['messages']"
-    written = model_text(outputs, calls)
+    written = next(model_texts(outputs, calls), None)
     return written, "a model call whose text occurs in the outputs" if written else "nothing in the outputs"
 
 
@@ -236,16 +236,15 @@ def last_answer(messages: Sequence[Said]) -> str | None:
     return direct.text if direct is not None and direct.role == "tool" and direct.text.strip() else None
 
 
-def model_text(outputs: Mapping[str, Any], calls: Sequence[Call]) -> str | None:
-    """A: the text of a model call that occurs in the outputs, as it is or parsed from JSON."""
+def model_texts(outputs: Mapping[str, Any], calls: Sequence[Call]) -> Iterator[str]:
+    """A: texts of model calls that occur in the outputs, as they are or parsed from JSON; the last call first."""
     held = list(_texts(outputs))
     for call in reversed(calls):
         text = call.text.strip()
         if text and any(text in one for one in held):
-            return call.text
-        if text[:1] == "{" and outputs and _parsed(text) == dict(outputs):
-            return compact(dict(outputs))
-    return None
+            yield call.text
+        elif text[:1] == "{" and outputs and _parsed(text) == dict(outputs):
+            yield compact(dict(outputs))
 
 
 def _parsed(text: str) -> object:

@@ -42,7 +42,7 @@ def sample_from(parts: Sequence[RunBase], finding: Finding, before: Sequence[Run
         contexts=_contexts((*before, *parts), finding, retrieved, call, notes),
         retrieved=retrieved,
         answer=answer,
-        reference=given.get("reference", ()),
+        reference=_references(given.get("reference")),
         facts=given.get("facts"),
         standalone_question=queries.pop() if len(queries) == 1 and question not in queries else None,
         history=_history(root, question),
@@ -74,6 +74,11 @@ class _Notes:
 def _is_empty(outputs: Mapping[str, Any] | None) -> bool:
     """True for a stream that was abandoned and a run that never ended."""
     return not outputs or (set(outputs) == {"output"} and outputs["output"] is None)
+
+
+def _references(value: object) -> tuple[str, ...]:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(str(item) for item in items if item is not None)
 
 
 def _own_metadata(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,6 +139,10 @@ def _answer(root: RunBase, finding: Finding, calls: Sequence[Call], notes: _Note
         notes.provenance["answer"] = "the model call"
         return calls[-1].text if calls else None
     answer, notes.provenance["answer"] = rules.answer_in(root.outputs, calls)
+    if answer is None:
+        notes.warnings.append("no answer was found in the outputs")
+    elif "model call" in notes.provenance["answer"] and len(set(rules.model_texts(root.outputs or {}, calls))) > 1:
+        notes.warnings.append("the outputs hold the texts of several model calls; the last one is taken as the answer")
     return answer
 
 
