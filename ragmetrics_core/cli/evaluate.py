@@ -49,16 +49,7 @@ def add_to(commands: Any) -> None:
         *("--set",), action="append", default=[], metavar="METRIC.SETTING=VALUE", dest="settings",
         help="a setting of a metric, e.g. adherence.polls=3; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write samples and results to this JSONL file")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page; keeps all results in memory")
-    parser.add_argument(
-        "--audit", action="store_true", help="judge the chunks of 50 samples again in shuffled order, for the report"
-    )
-    parser.add_argument(
-        *("--cluster",), metavar="KEY", default="auto",
-        help="samples that belong together, e.g. user.id in their metadata; none if each stands alone; by default "
-        "the conversation or source document, where there is one",
-    )  # fmt: skip
+    _add_outputs(parser)
     parser.add_argument("--limit", type=_positive, metavar="N", help="read at most N rows of each file")
     parser.add_argument("--concurrency", type=_positive, default=32, metavar="N", help="most model calls in flight")
     parser.add_argument("--strict", action="store_true", help="stop at the first row that is no sample")
@@ -70,6 +61,19 @@ def add_to(commands: Any) -> None:
         names = ("--reference-column", "--ground-truth-column") if name == "reference" else (f"--{name}-column",)
         columns.add_argument(*names, dest=f"{name}_column", metavar="NAME")
     parser.set_defaults(run=run)
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write samples and results to this JSONL file")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page; keeps all results in memory")
+    parser.add_argument(
+        "--audit", action="store_true", help="judge the chunks of 50 samples again in shuffled order, for the report"
+    )
+    parser.add_argument(
+        *("--cluster",), metavar="KEY", default="auto",
+        help="samples that belong together, e.g. user.id in their metadata; none if each stands alone; by default "
+        "the conversation or source document, where there is one",
+    )  # fmt: skip
 
 
 def _add_gates(parser: argparse.ArgumentParser) -> None:

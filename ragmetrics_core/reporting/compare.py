@@ -75,11 +75,8 @@ def compare(
     names = _names(first, second, metrics)
     pairs, matched_by = match(first.results, second.results)
     differing = tuple(found for name in names for found in differences(pairs, name))
-    if differing and not anyway:
-        raise InputError(
-            f"the runs are not comparable: {'; '.join(differing)}. Measure both in the same way, or compare them "
-            "anyway (anyway=True, --anyway)"
-        )
+    if not anyway:
+        _refuse(differing)
     parts = [(None, pairs), *sliced(pairs, slices).items()]
     changes = [_change(name, part, own, cluster, margin) for part, own in parts for name in names]
     tested = [change for change in changes if change.p is not None]
@@ -94,6 +91,14 @@ def compare(
         differing=differing,
         most_changed=tuple(found for name in names for found in _most_changed(pairs, name)),
     )
+
+
+def _refuse(differing: Sequence[str]) -> None:
+    if differing:
+        raise InputError(
+            f"the runs are not comparable: {'; '.join(differing)}. Measure both in the same way, or compare them "
+            "anyway (anyway=True, --anyway)"
+        )
 
 
 def _names(first: Report, second: Report, metrics: Sequence[str] | None) -> list[str]:
