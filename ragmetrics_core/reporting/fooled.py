@@ -30,7 +30,9 @@ FAMILIES = {
 }
 """Families of models by how their names are written; judges tend to favour texts of their own family."""
 
-CAUGHT: dict[str, dict[str, float]] = {"lexical": {"number changed": 0.82, '"not" put in': 0.0, "name swapped": 0.01}}
+CAUGHT: dict[str, dict[str, float]] = {
+    "lexical": {"a number was changed": 0.82, 'a "not" was put in': 0.0, "a name was swapped": 0.01}
+}
 """Share of accepted answers that a judge rejects after one edit has made them wrong, by name of the judge, from
 ``benchmarks/judge_quality.py``."""
 
