@@ -12,6 +12,7 @@ from typing import Any
 _CHUNK = re.compile(r"^Chunk ([A-Z]+) <", re.MULTILINE)
 _FACT = re.compile(r"^(F\d+): ", re.MULTILINE)
 _REFERENCE = re.compile(r"^Reference answer <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
+_CHUNK_TEXT = re.compile(r"^Chunk ([A-Z]+) <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
 _RARE = 1e-6
@@ -83,6 +84,15 @@ def _score(prompt: str) -> object:
     return {"reason": "By digest.", "score": round(_draw(prompt), 2)}
 
 
+def _sentences(prompt: str) -> object:
+    """A question in the words of the first chunk, and the first sentence of each chunk."""
+    chunks = _CHUNK_TEXT.findall(prompt)
+    first = [(label, _SENTENCE.split(text.strip())[0][:300]) for label, text in chunks]
+    words = " ".join(first[0][1].split()[:12]) if first else ""
+    sentences = [{"text": text.rstrip(".!?") + ".", "chunk": label} for label, text in first]
+    return {"question": f"What is known of this: {words}?", "sentences": sentences}
+
+
 _REPLIES: dict[str, Callable[[str], object]] = {
     "grade": _graded,
     "useful": _useful,
@@ -91,6 +101,7 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     "verdict": _adherent,
     "score": _score,
     "facts": _facts,
+    "sentences": _sentences,
 }
 
 
