@@ -116,15 +116,17 @@ class Desk:
             InputError: If no candidate gave an item.
         """
         found: dict[str, T] = {}
-        queue = iter(candidates)
+        queue, done = iter(candidates), 0
 
         async def one(candidate: K) -> T | LeftOut:
+            nonlocal done
             try:
                 item = await make(candidate)
             except LeftOut as reason:
                 return reason
+            done += 1
             if self._show is not None:
-                self._show(len(found), wanted, self.usage)
+                self._show(min(done, wanted), wanted, self.usage)
             return item
 
         while len(found) < wanted and (batch := list(islice(queue, wanted - len(found)))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
@@ -49,6 +50,8 @@ class BM25:
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         try:
             import bm25s  # an extra; only where documents are retrieved
+
+            logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports each index otherwise
         except ImportError:
             raise MissingDependency('BM25 needs: pip install "ragmetrics-core[datasets]"') from None
         self._chunks = chunks

@@ -46,9 +46,10 @@ def heading(given: AnySet, reviews: Reviews | None) -> str:
 
 def _row(score: Score, marks: str) -> tuple[str, ...]:
     cost = "unknown" if score.usage.cost is None else f"${score.usage.cost:.4f}"
+    calls = f"{score.usage.calls}" + (f" + {score.usage.stored} stored" if score.usage.stored else "")
     cells = (_cell(value) for value in score.values.values())
     shown = f"{score.points}" + (f" ({score.missing} missing)" if score.missing else "")
-    return (f"{score.judge}{marks}", score.metric, score.prompt or "-", *cells, shown, str(score.usage.calls), cost)
+    return (f"{score.judge}{marks}", score.metric, score.prompt or "-", *cells, shown, calls, cost)
 
 
 def _cell(value: Value) -> str:
@@ -113,6 +114,6 @@ def composition(given: AnySet, reviews: Reviews | None) -> str:
     spread = ", ".join(f"{golden}: {count}" for golden, count in skew.items())
     return (
         f"{len(given.points)} points of {len(given.documents)} documents, skewed: {skew.get(0, 0)} hold no golden "
-        f"chunk, {skew.get(full, 0)} all of them (golden chunks: points: {spread}); "
+        f"chunk, {skew.get(full, 0)} all of them (points by golden chunks: {spread}); "
         f"{whole} are labelled 1, {none} are labelled 0, {len(given.points) - len(labels_)} left out."
     )

@@ -79,16 +79,18 @@ class Score:
 
 def variants(given: AnySet, metrics: Sequence[Metric], judge: Judge, prompts: Sequence[Prompt]) -> list[Variant]:
     """Metrics with the prompts to try: only an LLM judge reads prompts, only a continuous set has facts of its own."""
-    read = [prompt for prompt in prompts if isinstance(judge, LLMJudge) or prompt == "frozen"]
-    read = [prompt for prompt in read if prompt != "frozen" or isinstance(given, ContinuousSet)]
+    own: list[str] = [prompt for prompt in prompts if prompt != "frozen"]
+    if own and not isinstance(judge, LLMJudge):
+        own = [""]
+    names = [*own, "frozen"] if "frozen" in prompts and isinstance(given, ContinuousSet) else own
     found: list[Variant] = []
     for metric in metrics:
-        if not isinstance(metric, RetrievalAccuracy) or not read:
+        if not isinstance(metric, RetrievalAccuracy):
             found.append((metric, ""))
             continue
-        for prompt in read:
-            extraction = metric.extraction if prompt == "frozen" else prompt
-            found.append((metric.model_copy(update={"extraction": extraction}), prompt))
+        for name in names or [""]:
+            extraction = name if name in ("io", "cot") else metric.extraction
+            found.append((metric.model_copy(update={"extraction": extraction}), name))
     return found
 
 
