@@ -132,8 +132,10 @@ def _continuous(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     if options.out is None and not options.dry_run:
         raise SettingError("--out names the file for the set; without it only --dry-run makes sense")
-    for path in map(Path, options.corpus):
-        if options.out is not None and options.out.exists() and path.exists() and options.out.samefile(path):
+    for path in map(Path, options.corpus if options.out is not None else ()):
+        if path.is_dir() and path.resolve() in options.out.resolve().parents:
+            raise InputError(f"--out {options.out} stands in the corpus, which would hold it the next time")
+        if options.out.exists() and path.exists() and options.out.samefile(path):
             raise InputError(f"--out {options.out} would overwrite the input; name another file")
 
 
@@ -148,7 +150,8 @@ def _where(texts: Sequence[str]) -> Mapping[str, str]:
 
 
 def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
-    judge = judge_from(options.model, options.api_base)
+    named = options.model or os.environ.get("RAGMETRICS_JUDGE")
+    judge = judge_from(named, options.api_base) if named else None
     if not isinstance(judge, LLMJudge):
         raise SettingError(
             f"questions and answers are written by a language model: --model gpt-4o-mini; or {otherwise}"
