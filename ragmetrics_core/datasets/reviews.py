@@ -83,6 +83,8 @@ class Reviews:
                 continue
             row = _object(line)
             if number == 1:
+                if len(lines) == 1:
+                    return  # cut off before the first decision
                 if row.get("set") != self._set or _MAGIC not in row:
                     raise InputError(
                         f"{self.path} holds reviews of another version of the set; move it away, or restore the set"
@@ -100,11 +102,12 @@ class Reviews:
             InputError: If it cannot be written.
         """
         try:
-            whole = not self.path.exists() or self.path.read_bytes().endswith(b"\n")
             with self.path.open("a", encoding="utf-8") as file:
-                if not file.tell():
+                written = self.path.read_bytes()
+                file.truncate(written.rfind(b"\n") + 1)  # without a line that was cut off
+                if b"\n" not in written:
                     file.write(json.dumps({_MAGIC: 1, "set": self._set}) + "\n")
-                file.write(("" if whole else "\n") + json.dumps(review.model_dump(), ensure_ascii=False) + "\n")
+                file.write(json.dumps(review.model_dump(), ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
