@@ -10,7 +10,7 @@ from ragmetrics_core.cli.options import judge_from, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.datasets.reviews import Reviews
 from ragmetrics_core.datasets.score_table import score_table
-from ragmetrics_core.datasets.scoring import Prompt, samples_of, score_set, variants
+from ragmetrics_core.datasets.scoring import DRAWS, Prompt, samples_of, score_set, variants
 from ragmetrics_core.datasets.sets import AnySet, read_set
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.judge import Judge
@@ -38,6 +38,7 @@ def add_to(kinds: Any) -> None:
         help="for retrieval accuracy: io, cot, frozen (the continuous set's own facts); default io,cot",
     )  # fmt: skip
     parser.add_argument("--threshold", type=float, default=0.5, help="a point is positive from this score on (0.5)")
+    parser.add_argument("--draws", type=positive, default=DRAWS, metavar="N", help=f"resamples of intervals ({DRAWS})")
     parser.add_argument("--without-reviews", action="store_true", help="score on the labels as they were made")
     parser.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")
     parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         scores = [
             score_set(
                 given, reviews, metric, judge, prompt=prompt, threshold=options.threshold, store=store,
-                concurrency=options.concurrency, progress=False if options.quiet else None,
+                concurrency=options.concurrency, draws=options.draws, progress=False if options.quiet else None,
             )
             for judge in judges
             for metric, prompt in variants(given, metrics, judge, prompts)

@@ -90,9 +90,9 @@ def _end(text: str, start: int, size: int) -> int:
     """Where a chunk ends: at the last border in the second half of what fits."""
     if len(text) - start <= size:
         return len(text)
-    window = text[start : start + size]
+    fits = size + text[start + size].isspace()  # white space at the end of a chunk does not count
     for border in _BORDERS:
-        ends = [found.end() for found in border.finditer(window) if found.end() > size // 2]
+        ends = [found.end() for found in border.finditer(text[start : start + fits]) if found.end() > size // 2]
         if ends:
             return start + ends[-1]
     return start + size

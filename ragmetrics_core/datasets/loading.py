@@ -75,7 +75,7 @@ def load_pairs(paths: Iterable[str | Path], *, where: Mapping[str, str] | None =
     pairs: list[Pair] = []
     places: list[str] = []
     for path in _files(paths):
-        for place, row in _rows(path, where or {}):
+        for place, row in _rows(path, where or {}, asked=True):
             pairs.append(_pair(place, row))
             places.append(place)
     if not pairs:
@@ -157,12 +157,12 @@ def _text(row: Mapping[str, Any]) -> str:
     return str(context(row, "document", 1)["text"])
 
 
-def _rows(path: Path, where: Mapping[str, str]) -> Iterator[Located]:
-    """Rows of a file with their places."""
+def _rows(path: Path, where: Mapping[str, str], *, asked: bool = False) -> Iterator[Located]:
+    """Rows of a file with their places; of SQuAD one per question that is asked, or else one per paragraph."""
     if path.suffix.casefold() in _TEXTS:
         raise InputError(f"{path}: rows come from JSONL or JSON, not from {path.suffix}")
     lines = path.suffix.casefold() != ".json"
-    items = _lines(path) if lines else _items(path, _parsed(_read(path), str(path)))
+    items = _lines(path) if lines else _items(path, _parsed(_read(path), str(path)), asked)
     for place, row in items:
         if not isinstance(row, Mapping):
             raise InputError(f"{place}: needs an object, found {type(row).__name__}")
@@ -176,29 +176,28 @@ def _lines(path: Path) -> Iterator[tuple[str, Any]]:
             yield f"{path}, line {number}", _parsed(line, f"{path}, line {number}")
 
 
-def _items(path: Path, data: Any) -> Iterator[tuple[str, Any]]:
+def _items(path: Path, data: Any, asked: bool) -> Iterator[tuple[str, Any]]:
     listed = next((data[name] for name in _LISTS if isinstance(data.get(name), list)), [data]) if (
         isinstance(data, Mapping)
     ) else data  # fmt: skip
     if not isinstance(listed, list):
         raise InputError(f"{path}: needs a list of objects, found {type(data).__name__}")
-    for number, item in enumerate(_flattened(listed), start=1):
+    for number, item in enumerate(_flattened(listed, asked), start=1):
         yield f"{path}, item {number}", item
 
 
-def _flattened(listed: Iterable[Any]) -> Iterator[Any]:
-    """SQuAD's articles as rows: one per question that has an answer, else one per paragraph."""
+def _flattened(listed: Iterable[Any], asked: bool) -> Iterator[Any]:
     for item in listed:
         if not isinstance(item, Mapping) or not isinstance(item.get("paragraphs"), list):
             yield item
             continue
         for paragraph in item["paragraphs"]:
             about = {"title": item.get("title"), "context": paragraph.get("context")}
-            asked = [one for one in paragraph.get("qas", ()) if not one.get("is_impossible")]
-            for one in asked:
-                yield {**about, "question": one.get("question"), "answers": _answers(one)}
             if not asked:
                 yield about
+            for one in paragraph.get("qas", ()) if asked else ():
+                if not one.get("is_impossible"):
+                    yield {**about, "question": one.get("question"), "answers": _answers(one)}
 
 
 def _answers(asked: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -67,9 +67,9 @@ def _marks(given: AnySet, reviews: Reviews | None, score: Score) -> str:
 
 
 def _circular(given: AnySet, reviews: Reviews | None) -> bool:
-    """Whether labels come from BM25's ranks alone."""
-    reviewed = reviews is not None and bool(reviews.first)
-    return isinstance(given, DiscreteSet) and given.header.parameters.get("retriever") == "bm25" and not reviewed
+    """Whether labels come from BM25's ranks, at least some of them."""
+    whole = reviews is not None and len(reviews.first) == len(review_items(given))
+    return isinstance(given, DiscreteSet) and given.header.parameters.get("retriever") == "bm25" and not whole
 
 
 def caveats(given: AnySet, reviews: Reviews | None, scores: Sequence[Score]) -> list[str]:
