@@ -37,7 +37,8 @@ from ragmetrics_core.model.errors import InputError, SettingError
 SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
 # Makes the pseudo-terminal the controlling one, so that Ctrl-C in it is an interrupt.
 LAUNCH = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # else it is ignored below a shell in the background
 terminal = os.open(sys.argv[1], os.O_RDWR)
 for number in (0, 1, 2):
     os.dup2(terminal, number)

@@ -10,7 +10,8 @@ from itertools import islice
 from typing import TypeVar
 
 from ragmetrics_core.engine.carrying import Seat, carry_out
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.judging.resolve import resolve_judge
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.model.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
@@ -32,7 +33,7 @@ class Desk:
     """One model's session while a set is made.
 
     Args:
-        judge: The judge.
+        judge: A judge, or a name as in ``evaluate``; it must be able to write.
         store: Where replies are kept; None for a store of this session.
         concurrency: Most calls in flight.
         language: Language of questions and responses; None leaves it to the model.
@@ -46,13 +47,14 @@ class Desk:
 
     def __init__(
         self,
-        judge: Judge,
+        judge: JudgeLike,
         *,
         store: ReplyStore | None = None,
         concurrency: int = 32,
         language: str | None = None,
         show: Show | None = None,
     ) -> None:
+        judge = resolve_judge(judge)
         session = judge.session(concurrency=concurrency, store=MemoryStore() if store is None else store)
         self.name = judge.name
         self.usage = Usage()

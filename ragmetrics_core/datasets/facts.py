@@ -16,7 +16,8 @@ from typing import Any, Literal
 from ragmetrics_core.datasets.desk import Show
 from ragmetrics_core.datasets.sets import digest_of
 from ragmetrics_core.engine.loop import submit
-from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.judging.resolve import resolve_judge
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.metrics.templates import digest, shipped
 from ragmetrics_core.model.errors import InputError, JudgeUnavailable, RowError
@@ -93,7 +94,7 @@ def _reference(row: Mapping[str, Any]) -> str:
 
 def extract_facts(
     rows: Sequence[Mapping[str, Any]],
-    judge: Judge,
+    judge: JudgeLike,
     *,
     extraction: Literal["io", "cot"] = "io",
     store: ReplyStore | None = None,
@@ -117,6 +118,7 @@ def extract_facts(
         InputError: If a row has no reference, or no facts could be extracted from one.
         JudgeUnavailable: If the judge will answer nothing.
     """
+    judge = resolve_judge(judge)
     template = shipped(f"facts_{extraction}")
     session = judge.session(concurrency=concurrency, store=MemoryStore() if store is None else store)
     samples = [_sample(row, number) for number, row in enumerate(rows, start=1)]

@@ -10,8 +10,10 @@ from typing import Any, Literal
 from ragmetrics_core.datasets.reviews import Reviews, labelled_combinations, labelled_points
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, DiscreteSet
 from ragmetrics_core.engine.evaluation import iter_results
+from ragmetrics_core.engine.run import JudgeLike
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.resolve import resolve_judge
 from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
@@ -114,7 +116,7 @@ def score_set(
     given: AnySet,
     reviews: Reviews | None,
     metric: Metric,
-    judge: Judge,
+    judge: JudgeLike,
     *,
     prompt: str = "",
     threshold: float = 0.5,
@@ -129,7 +131,7 @@ def score_set(
         given: The set.
         reviews: What people decided; None for the labels as they were made.
         metric: The metric.
-        judge: The judge.
+        judge: A judge, or a name as in ``evaluate``.
         prompt: Name of the prompt, for the table; ``frozen`` takes the set's own facts.
         threshold: A discrete point counts as positive from this score on.
         concurrency: Most calls in flight.
@@ -144,6 +146,7 @@ def score_set(
     Raises:
         JudgeUnavailable: If the judge cannot answer any question.
     """
+    judge = resolve_judge(judge, metric_model=metric.model)
     samples = samples_of(given, metric, prompt)
     results = list(
         iter_results(samples, [metric], judge=judge, concurrency=concurrency, store=store, progress=progress)
