@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
     shown = capsys.readouterr()
     assert "context_utilization  1.000" in shown.out
     assert "context_recall left out: undefined on every row (no reference)" in shown.out
-    assert "1 rows: 1 judged, 0 not judged, 0 bad." in shown.out
+    assert "1 row: 1 judged, 0 not judged, 0 bad." in shown.out
     assert "Judge: lexical; 0 calls" in shown.out
     assert "context_utilization" not in shown.err
 
@@ -160,7 +161,8 @@ def test_no_metric_applies(rows: Callable[..., str], capsys: pytest.CaptureFixtu
     said = fails(capsys, ["evaluate", rows({"frage": "Wer?", "antwort": "Anna."})])
     assert "no metric applies to rows.jsonl (context_utilization: no question; context_adherence: no contexts" in said
     assert "columns that were not recognised: frage, antwort; name them with --question-column" in said
-    assert fails(capsys, ["evaluate", rows()]) == "ragmetrics: rows.jsonl has no rows"
+    for options in ([], ["--dry-run"]):
+        assert fails(capsys, ["evaluate", rows(), *options]) == "ragmetrics: rows.jsonl has no rows"
     assert fails(capsys, ["evaluate", rows("{", "3")]) == "ragmetrics: rows.jsonl: none of its 2 rows is a sample"
     assert "(context_recall: no reference)" in fails(capsys, ["evaluate", rows(GOOD), "--metrics", "recall"])
 
@@ -175,6 +177,19 @@ def test_several_files_each_must_have_rows_that_apply(
     shown = capsys.readouterr()
     assert "4 rows: 4 judged" in shown.out
     assert shown.err.splitlines()[-1].startswith("ragmetrics: no metric applies to c.jsonl (")
+
+
+def test_a_broken_file_is_found_before_anything_is_judged(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server = loopback_server()
+    judge = ["--judge", "openai/x", "--api-base", server.base_url, "--out", "out.jsonl"]
+    Path("b.json").write_text("[{]")
+    assert "b.json: not JSON" in fails(capsys, ["evaluate", rows(GOOD), "b.json", *judge])
+    names = [rows(GOOD, name="a.jsonl"), rows(*[GOOD] * 200, "{", name="c.jsonl")]
+    assert "c.jsonl, line 201: not JSON" in fails(capsys, ["evaluate", *names, "--strict", *judge])
+    assert not server.requests
+    assert not Path("out.jsonl").exists()
 
 
 def test_limit_holds_for_each_file(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,7 +267,9 @@ def test_progress_goes_to_standard_error(rows: Callable[..., str]) -> None:
     often += "from ragmetrics_core.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", often, "evaluate", rows(GOOD, GOOD), "--judge", "lexical"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines() == [f"{n} samples, 0 failed, 0 calls, $0.0000" for n in (1, 2)]
+    first, last = done.stderr.splitlines()
+    assert re.fullmatch(r"1/2 samples, 0 failed, 0 calls, \$0\.0000, \d+ s left", first)
+    assert last == "2/2 samples, 0 failed, 0 calls, $0.0000"
     assert "samples, 0 failed" not in done.stdout
     quiet = subprocess.run([*command, "--quiet"], env=environment(), capture_output=True, check=False)
     assert quiet.stderr == b""

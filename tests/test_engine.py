@@ -34,7 +34,7 @@ from ragmetrics_core import (
     iter_results,
 )
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.model.errors import AuthenticationFailed
+from ragmetrics_core.model.errors import AuthenticationFailed, ConnectionFailed
 
 ROWS = [
     {
@@ -146,6 +146,23 @@ def test_a_wrong_key_ends_the_run_with_one_sentence():
         asyncio.run(aevaluate(ROWS, "adherence", judge=Unavailable()))
     with pytest.raises(JudgeUnavailable):
         ContextAdherence().score(contexts=["c"], answer="a", judge=Unavailable())
+
+
+@pytest.mark.parametrize("polls", [False, True])
+def test_an_endpoint_that_cannot_be_reached_ends_the_run(polls):
+    error = ConnectionFailed("nobody listens at http://127.0.0.1:1")
+    judge = ScriptedJudge({Adherent: Polls(5, (), (error,) * 5) if polls else error})
+    with pytest.raises(JudgeUnavailable, match="nobody listens"):
+        evaluate(ROWS, "adherence", judge=judge, progress=False)
+    assert len(judge.asked) < len(ROWS)
+
+
+def test_a_connection_lost_on_the_way_fails_only_what_it_concerns():
+    def reply(question):
+        return ConnectionFailed("lost") if question.answer == "Author 7." else Polls(1, (Poll("yes", "fine"),))
+
+    report = evaluate(ROWS[:9], "adherence", judge=ScriptedJudge({Adherent: reply}), progress=False)
+    assert [result.results["context_adherence"].status for result in report.results].count("failed") == 1
 
 
 def test_a_key_that_expires_on_the_way_leaves_what_is_done():

@@ -83,8 +83,9 @@ def run(options: argparse.Namespace) -> int:
     source = Source(options)
     judge = _judge(options)
     if options.dry_run:
-        show(estimate(source, metrics, judge).text())
-        return 0
+        found = estimate(source, metrics, judge)
+        show(found.text())
+        return 0 if found.samples else _say_idle(source)
     this = Run(metrics, judge, options.concurrency, None)
     tally = Tally([metric.name for metric in metrics])
     try:
@@ -111,9 +112,10 @@ def _judge(options: argparse.Namespace) -> Judge | None:
 
 def _evaluate(this: Run, source: Source, tally: Tally, options: argparse.Namespace) -> None:
     """Judge every sample, bounded in memory; results are on disk as soon as they are known."""
+    samples = source.counted()
     writer = JsonlWriter(options.out, this.facts) if options.out else None
     with writer or nullcontext():
-        for result in stream(this, source, progress=False if options.quiet else None, columns={}):
+        for result in stream(this, samples, progress=False if options.quiet else None, columns={}):
             if writer is not None:
                 writer.write(result)
             tally.add(result)
@@ -154,10 +156,8 @@ def _exit_code(this: Run, summary: Summary, source: Source, decisions: Sequence[
     if this.interrupted:
         print("ragmetrics: interrupted; what was done is counted above", file=sys.stderr)
         return 130
-    if idle := source.idle():
-        for sentence in idle:
-            print(f"ragmetrics: {sentence}", file=sys.stderr)
-        return 2
+    if source.idle():
+        return _say_idle(source)
     if not any(metric.count for metric in summary.metrics):
         print("ragmetrics: nothing was scored", file=sys.stderr)
         return 1
@@ -165,6 +165,12 @@ def _exit_code(this: Run, summary: Summary, source: Source, decisions: Sequence[
     if "failed" in outcomes:
         return 1
     return {"exit3": 3, "pass": 0, "fail": 1}[undecided] if "undecided" in outcomes else 0
+
+
+def _say_idle(source: Source) -> int:
+    for sentence in source.idle():
+        print(f"ragmetrics: {sentence}", file=sys.stderr)
+    return 2
 
 
 def _metrics(options: argparse.Namespace) -> Sequence[Metric]:

@@ -15,6 +15,7 @@ from ragmetrics_core.model.sample import Sample
 
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
 _SHOWN_PROBLEMS = 5
+_LARGE = 100_000_000  # bytes that are not read twice
 _SHOWN_COLUMNS = 12
 
 
@@ -48,6 +49,21 @@ class Source:
         self._bad: dict[int, int] = {}
         self.undefined: dict[str, str] = {}
         self.failed: dict[str, str] = {}
+
+    def counted(self) -> Source | Counted:
+        """Itself with its length, after a first reading of files that are not large.
+
+        What makes a file unreadable, and with ``--strict`` a row that is no sample, is found before a call is paid.
+        """
+        if sum(path.stat().st_size for path in self.files) > _LARGE:
+            return self
+        count = 0
+        for path in self.files:
+            for item in read_samples(path, self._columns, self._limit):
+                if self._strict and isinstance(item, RowError):
+                    raise item
+                count += 1
+        return Counted(self, count)
 
     def __iter__(self) -> Iterator[Sample | RowError]:
         self._ends, self._bad = [], {}
@@ -94,6 +110,24 @@ class Source:
         found = ", ".join(spare[:_SHOWN_COLUMNS]) + (", …" if len(spare) > _SHOWN_COLUMNS else "")
         unused = f"; columns that were not recognised: {found}; name them with --question-column etc." if spare else ""
         return f"no metric applies to {path} ({reasons}){unused}"
+
+
+class Counted:
+    """Samples whose number is known, for a progress that knows how much is left.
+
+    Args:
+        source: The samples.
+        count: Their number.
+    """
+
+    def __init__(self, source: Source, count: int) -> None:
+        self._source, self._count = source, count
+
+    def __iter__(self) -> Iterator[Sample | RowError]:
+        return iter(self._source)
+
+    def __len__(self) -> int:
+        return self._count
 
 
 def _columns(options: argparse.Namespace) -> Mapping[str, Any]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
-from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, MetricCrashed
-from ragmetrics_core.model.questions import Answer, Batch, NotAnswered, Question, Usage
+from ragmetrics_core.model.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed
+from ragmetrics_core.model.questions import Answer, Batch, NotAnswered, Polls, Question, Usage
 from ragmetrics_core.model.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.model.sample import Sample
 
@@ -25,11 +25,13 @@ class Seat:
         judge: The session.
         answered: Number of questions it has answered.
         unavailable: Why it answers none; None as long as it does.
+        unreachable: The last failure to reach its endpoint at all.
     """
 
     judge: Judge
     answered: int = 0
     unavailable: JudgeUnavailable | None = None
+    unreachable: ConnectionFailed | None = None
 
 
 async def carry_out(metric: Metric, sample: Sample, seat: Seat) -> Outcome:
@@ -100,9 +102,21 @@ async def _answers(seat: Seat, batch: Batch) -> list[Answer[object]]:
 
 async def _answer(seat: Seat, question: Question[object]) -> Answer[object]:
     answer = await seat.judge.answer(question)
-    if not isinstance(answer.reply, NotAnswered):
+    error = _unanswered(answer.reply)
+    if error is None:
         seat.answered += 1
+    elif isinstance(error, ConnectionFailed):
+        seat.unreachable = error
     return answer
+
+
+def _unanswered(reply: object) -> JudgeError | None:
+    """Why a question was not answered at all; None if it was."""
+    if isinstance(reply, NotAnswered):
+        return reply.error
+    if isinstance(reply, Polls) and not reply.answers and reply.failures:
+        return reply.failures[0]
+    return None
 
 
 def _crashed(metric: Metric, error: Exception) -> Failed:

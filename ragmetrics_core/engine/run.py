@@ -21,7 +21,7 @@ from ragmetrics_core.judging.resolve import resolve_judge
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import chosen
-from ragmetrics_core.model.errors import RowError, SettingError
+from ragmetrics_core.model.errors import JudgeUnavailable, RowError, SettingError
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -106,8 +106,12 @@ class Run:
             JudgeUnavailable: With the judge's own sentence.
         """
         for seat in self._seats.values():
-            if seat.unavailable is not None and not seat.answered:
+            if seat.answered:
+                continue
+            if seat.unavailable is not None:
                 raise seat.unavailable
+            if seat.unreachable is not None:  # all attempts of the first question failed: a wrong address
+                raise JudgeUnavailable(str(seat.unreachable)) from seat.unreachable
 
     @property
     def window(self) -> int:
