@@ -28,7 +28,8 @@ from ragmetrics_core.datasets import (
     write_pairs,
 )
 from ragmetrics_core.datasets.continuous import document_points, point_of
-from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, Sentence, to_jsonl
+from ragmetrics_core.datasets.set_files import to_jsonl
+from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, Sentence
 from ragmetrics_core.model.errors import (
     AuthenticationFailed,
     InputError,
@@ -255,6 +256,7 @@ def test_any_callable_is_a_retriever() -> None:
     ]
     made = build_discrete([], pairs(1), retriever=lambda question, count: found)
     first, last = made.points
+    assert made.header.parameters["retriever"] == "own"
     assert [context.text for context in first.contexts] == ["from a model", "from a document"]
     assert [context.id for context in first.contexts] == [None, "7"]
     assert [context.text for context in last.contexts] == ["text", "c"]

@@ -11,7 +11,7 @@ from dataset_toys import Model
 
 from ragmetrics_core import Instructions, LexicalJudge, LLMJudge, NotAnswered
 from ragmetrics_core.datasets.desk import template
-from ragmetrics_core.engine.dry_run import counters
+from ragmetrics_core.engine.dry_run import counting_judges
 from ragmetrics_core.judging.formats import write_question
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.model.errors import MalformedReply, QuestionNotSupported
@@ -72,7 +72,7 @@ def test_the_embedded_judge_does_not_write() -> None:
 
 
 def test_a_dry_run_knows_the_question() -> None:
-    low, high = counters(LLMJudge(Model()))
+    low, high = counting_judges(LLMJudge(Model()))
     for counter, sentences in ((low, 2), (high, 6)):
         answer = asyncio.run(counter.answer(question("one", "two")))
         assert isinstance(answer.reply, Written)

@@ -20,8 +20,9 @@ from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, 
 from ragmetrics_core.datasets.loading import load_documents, load_pairs
 from ragmetrics_core.datasets.retrieving import named_retriever
 from ragmetrics_core.datasets.score_table import composition, heading
-from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, write_set
-from ragmetrics_core.engine.dry_run import Estimate, counters
+from ragmetrics_core.datasets.set_files import write_set
+from ragmetrics_core.datasets.sets import AnySet, ContinuousSet
+from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.model.errors import InputError, SettingError
@@ -187,10 +188,10 @@ def progress(unit: str) -> Show:
 
 def _dry_run(judge: Judge, count: int, unit: str, build: Callable[[Desk], object]) -> int:
     """Build with judges that count, so that the numbers are those of the very same code."""
-    low, high = counters(judge)
+    low, high = counting_judges(judge)
     for counter in (low, high):
         build(Desk(counter))
-    show(Estimate.of(count, low, high).text(unit))
+    show(Estimate.of(count, low.total, high.total).text(unit))
     return 0
 
 

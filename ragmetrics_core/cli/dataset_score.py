@@ -11,7 +11,8 @@ from ragmetrics_core.cli.output import show
 from ragmetrics_core.datasets.reviews import Reviews
 from ragmetrics_core.datasets.score_table import score_table
 from ragmetrics_core.datasets.scoring import DRAWS, Prompt, samples_of, score_set, variants
-from ragmetrics_core.datasets.sets import AnySet, read_set
+from ragmetrics_core.datasets.set_files import read_set
+from ragmetrics_core.datasets.sets import AnySet
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.store import MemoryStore

@@ -16,7 +16,7 @@ from ragmetrics_core.cli.options import judge_from, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.reading import read_rows
 from ragmetrics_core.datasets.facts import as_text, extract_facts, from_text, read_facts, write_facts
-from ragmetrics_core.engine.dry_run import Estimate, counters
+from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.model.errors import InputError, RowError, SettingError
 
 
@@ -49,10 +49,10 @@ def _extract(options: argparse.Namespace) -> int:
     rows = list(_rows(options.file))
     judge = judge_from(options.judge, options.api_base)
     if options.dry_run:
-        low, high = counters(judge)
+        low, high = counting_judges(judge)
         for counter in (low, high):
             extract_facts(rows, counter, extraction=options.extraction)
-        show(Estimate.of(len(rows), low, high).text("references"))
+        show(Estimate.of(len(rows), low.total, high.total).text("references"))
         return 0
     shown = None if options.quiet else progress("references")
     file, usage = extract_facts(rows, judge, extraction=options.extraction, concurrency=options.concurrency, show=shown)

@@ -105,6 +105,8 @@ def build_discrete(
     check_pairs(pairs)
     if retriever is None:
         retriever = _bm25(documents, settings)
+    elif settings.retriever == "bm25":
+        settings = settings.model_copy(update={"retriever": "own"})
     points: list[DiscretePoint] = []
     for number, pair in enumerate(pairs, start=1):
         contexts = retrieved(retriever, pair.question, settings.top, number)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from ragmetrics_core.datasets.set_files import to_jsonl
 from ragmetrics_core.datasets.sets import (
     AnySet,
     CombinationPoint,
@@ -19,7 +20,6 @@ from ragmetrics_core.datasets.sets import (
     Label,
     LabelledDocument,
     digest_of,
-    to_jsonl,
 )
 from ragmetrics_core.model.errors import InputError
 from ragmetrics_core.model.frozen import Frozen

@@ -109,7 +109,7 @@ def composition(given: AnySet, reviews: Reviews | None) -> str:
         )
     labels_ = [label for _, label in labelled_combinations(given, reviews)]
     skew = given.skew()
-    full = max(document.golden for document in given.documents)
+    full = max((document.golden for document in given.documents), default=0)
     whole, none = sum(label == 1 for label in labels_), sum(label == 0 for label in labels_)
     spread = ", ".join(f"{golden}: {count}" for golden, count in skew.items())
     return (

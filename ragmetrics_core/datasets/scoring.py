@@ -151,6 +151,8 @@ def score_set(
     results = list(
         iter_results(samples, [metric], judge=judge, concurrency=concurrency, store=store, progress=progress)
     )
+    if len(results) < len(samples):
+        raise KeyboardInterrupt  # the run ended early and gave what it had, which is no score
     found = Score(judge.name, prompt, metric.name)
     for result in results:
         found.usage += result.results[metric.name].usage

@@ -76,9 +76,12 @@ class Estimate:
     cost: tuple[float, float] | None
 
     @classmethod
-    def of(cls, samples: int, low: CountingJudge, high: CountingJudge, *, bad_rows: int = 0) -> Estimate:
-        """What two counting judges counted."""
-        return _estimate(samples, bad_rows, low.total, high.total)
+    def of(cls, samples: int, low: Usage, high: Usage, *, bad_rows: int = 0) -> Estimate:
+        """From what counting judges counted."""
+        calls, cost = (low.calls, high.calls), (low.cost, high.cost)
+        prompt, completion = (low.prompt_tokens, high.prompt_tokens), (low.completion_tokens, high.completion_tokens)
+        known = None if cost[0] is None or cost[1] is None else (cost[0], cost[1])
+        return cls(samples, bad_rows, calls, prompt, completion, known)
 
     def text(self, unit: str = "samples") -> str:
         """The estimate for people, with its assumptions; ``unit`` says what ``samples`` counts."""
@@ -115,26 +118,15 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
             for counter in counters[metric.name]:
                 submit(carry_out(metric, sample, Seat(counter))).result()
     low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
-    return _estimate(count, bad, low, high)
-
-
-def _estimate(samples: int, bad_rows: int, low: Usage, high: Usage) -> Estimate:
-    return Estimate(
-        samples=samples,
-        bad_rows=bad_rows,
-        calls=(low.calls, high.calls),
-        prompt_tokens=(low.prompt_tokens, high.prompt_tokens),
-        completion_tokens=(low.completion_tokens, high.completion_tokens),
-        cost=None if low.cost is None or high.cost is None else (low.cost, high.cost),
-    )
+    return Estimate.of(count, low, high, bad_rows=bad)
 
 
 def _counters(metric: Metric, judge: Judge | None) -> tuple[CountingJudge, CountingJudge]:
     split = isinstance(metric, ContextAdherence) and metric.early_stop
-    return counters(resolve_judge(judge, metric_model=metric.model), split=split)
+    return counting_judges(resolve_judge(judge, metric_model=metric.model), split=split)
 
 
-def counters(resolved: Judge, *, split: bool = False) -> tuple[CountingJudge, CountingJudge]:
+def counting_judges(resolved: Judge, *, split: bool = False) -> tuple[CountingJudge, CountingJudge]:
     """Judges that count what a judge would send: the least and the most that is usual.
 
     Args:
