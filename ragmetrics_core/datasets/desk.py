@@ -118,21 +118,9 @@ class Desk:
             InputError: If no candidate gave an item.
         """
         found: dict[str, T] = {}
-        queue, done = iter(candidates), 0
-
-        async def one(candidate: K) -> T | LeftOut:
-            nonlocal done
-            try:
-                item = await make(candidate)
-            except LeftOut as reason:
-                return reason
-            done += 1
-            if self._show is not None:
-                self._show(min(done, wanted), wanted, self.usage)
-            return item
-
+        queue, done = iter(candidates), Counter[str]()
         while len(found) < wanted and (batch := list(islice(queue, wanted - len(found)))):
-            for item in await asyncio.gather(*map(one, batch)):
+            for item in await asyncio.gather(*(self._tried(make(it), done, wanted) for it in batch)):
                 if isinstance(item, LeftOut):
                     self.left_out[str(item)] += 1
                 elif key(item) in found:
@@ -143,6 +131,17 @@ class Desk:
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
             raise InputError(f"{self.name} gave nothing that could be used ({reasons}); try another model")
         return list(found.values())
+
+    async def _tried(self, making: Awaitable[T], done: Counter[str], wanted: int) -> T | LeftOut:
+        """An item, or why there is none; shows progress."""
+        try:
+            item = await making
+        except LeftOut as reason:
+            return reason
+        done["items"] += 1
+        if self._show is not None:
+            self._show(min(done["items"], wanted), wanted, self.usage)
+        return item
 
 
 def template() -> str:

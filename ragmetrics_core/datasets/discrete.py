@@ -116,7 +116,13 @@ def build_discrete(
                 f"{2 * settings.take} are needed, better {settings.top}"
             )
         points += _points(pair, contexts, settings.take)
-    header = Header(
+    return DiscreteSet(header=_header(documents, settings, source, desk), points=tuple(points))
+
+
+def _header(
+    documents: Sequence[Document], settings: DiscreteSettings, source: Sequence[str], desk: Desk | None
+) -> Header:
+    return Header(
         kind="discrete",
         source=tuple(source),
         corpus=corpus_digest(documents),
@@ -126,7 +132,6 @@ def build_discrete(
         prompts=digest(template(), desk.language or "") if desk else "",
         left_out=dict(sorted(desk.left_out.items())) if desk else {},
     )
-    return DiscreteSet(header=header, points=tuple(points))
 
 
 def _bm25(documents: Sequence[Document], settings: DiscreteSettings) -> BM25:

@@ -22,7 +22,7 @@ from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.metrics.templates import digest, shipped
 from ragmetrics_core.model.errors import InputError, JudgeUnavailable, RowError
 from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.questions import ExtractFacts, Instructions, NotAnswered, Usage
+from ragmetrics_core.model.questions import Answer, ExtractFacts, Instructions, NotAnswered, Usage
 from ragmetrics_core.model.rows import sample_from_row
 from ragmetrics_core.model.sample import Sample
 
@@ -118,36 +118,22 @@ def extract_facts(
         InputError: If a row has no reference, or no facts could be extracted from one.
         JudgeUnavailable: If the judge will answer nothing.
     """
-    judge = resolve_judge(judge)
+    judge, done = resolve_judge(judge), list[Usage]()
     template = shipped(f"facts_{extraction}")
     session = judge.session(concurrency=concurrency, store=MemoryStore() if store is None else store)
     samples = [_sample(row, number) for number, row in enumerate(rows, start=1)]
-    usage: list[Usage] = []
+    for number, sample in enumerate(samples, start=1):
+        if not sample.facts and not sample.reference:
+            raise InputError(f"row {number}: no reference, so there is nothing to extract facts from")
 
     async def one(number: int, sample: Sample) -> list[Row]:
         if sample.facts:
             return [fact.model_dump(exclude_defaults=True) for fact in sample.facts]
-        question = ExtractFacts(
-            instructions=Instructions(template),
-            question=sample.question,
-            reference=sample.reference[0],
-            reasoning=extraction == "cot",
-        )
-        answer = await session.answer(question)
-        usage.append(answer.usage)
-        if isinstance(answer.reply, NotAnswered):
-            if isinstance(answer.reply.error, JudgeUnavailable):
-                raise answer.reply.error
-            raise InputError(f"row {number}: no facts: {answer.reply.error}")
+        answer = await session.answer(_question(sample, template, extraction))
+        done.append(answer.usage)
         if show is not None:
-            show(len(usage), len(samples), sum(usage, Usage()))
-        if not answer.reply:
-            raise InputError(f"row {number}: the reference states no fact; leave the row out")
-        return [{"text": text} for text in answer.reply]
-
-    for number, sample in enumerate(samples, start=1):
-        if not sample.facts and not sample.reference:
-            raise InputError(f"row {number}: no reference, so there is nothing to extract facts from")
+            show(len(done), len(samples), sum(done, Usage()))
+        return _facts(answer, number)
 
     async def all_of_them() -> list[list[Row]]:
         return list(await asyncio.gather(*(one(number, sample) for number, sample in enumerate(samples, start=1))))
@@ -155,7 +141,32 @@ def extract_facts(
     found = submit(all_of_them()).result()
     made = tuple({**row, "facts": facts} for row, facts in zip(rows, found, strict=True))
     file = FactsFile(model=judge.name, extraction=extraction, prompts=digest(template), rows=made)
-    return file, sum(usage, Usage())
+    return file, sum(done, Usage())
+
+
+def _question(sample: Sample, template: str, extraction: str) -> ExtractFacts:
+    return ExtractFacts(
+        instructions=Instructions(template),
+        question=sample.question,
+        reference=sample.reference[0],
+        reasoning=extraction == "cot",
+    )
+
+
+def _facts(answer: Answer[tuple[str, ...]], number: int) -> list[Row]:
+    """The facts of a reply.
+
+    Raises:
+        InputError: If there are none.
+        JudgeUnavailable: If the judge will answer nothing.
+    """
+    if isinstance(answer.reply, NotAnswered):
+        if isinstance(answer.reply.error, JudgeUnavailable):
+            raise answer.reply.error
+        raise InputError(f"row {number}: no facts: {answer.reply.error}")
+    if not answer.reply:
+        raise InputError(f"row {number}: the reference states no fact; leave the row out")
+    return [{"text": text} for text in answer.reply]
 
 
 def write_facts(path: str | Path, file: FactsFile) -> None:

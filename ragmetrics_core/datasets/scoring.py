@@ -156,9 +156,20 @@ def score_set(
     found = Score(judge.name, prompt, metric.name)
     for result in results:
         found.usage += result.results[metric.name].usage
-    pairs = (
-        _discrete(given, reviews, results) if isinstance(given, DiscreteSet) else _continuous(given, reviews, results)
-    )
+    if isinstance(given, DiscreteSet):
+        clusters = _clusters(found, _discrete(given, reviews, results))
+        statistics = _verdict_statistics(threshold)
+    else:
+        clusters, statistics = _clusters(found, _continuous(given, reviews, results)), _SHARE_STATISTICS
+    found.values = {name: _value(clusters, compute, draws) for name, compute in statistics.items()}
+    return found
+
+
+Pair = tuple[str, float | None, float, float]
+
+
+def _clusters(found: Score, pairs: Iterable[Pair]) -> list[list[Scored]]:
+    """The scored points by document, which are counted too."""
     clusters: dict[str, list[Scored]] = {}
     for document, score, label, other in pairs:
         if score is None:
@@ -166,12 +177,7 @@ def score_set(
         else:
             clusters.setdefault(document, []).append((score, label, other))
     found.points, found.documents = sum(map(len, clusters.values())), len(clusters)
-    statistics = _verdict_statistics(threshold) if isinstance(given, DiscreteSet) else _SHARE_STATISTICS
-    found.values = {name: _value(list(clusters.values()), compute, draws) for name, compute in statistics.items()}
-    return found
-
-
-Pair = tuple[str, float | None, float, float]
+    return list(clusters.values())
 
 
 def _outcome(result: SampleResult) -> Any:

@@ -77,13 +77,7 @@ def walk(
             key = _key(ask, show)
             if key in _KEYS:
                 reason = ask("why (Enter for no reason)> ").strip()
-                date = datetime.now(UTC).isoformat(timespec="seconds")
-                reviews.add(
-                    Review(
-                        item=item.id, was=item.was, label=_KEYS[key], reviewer=reviewer, reason=reason, date=date,
-                        second=second,
-                    )
-                )  # fmt: skip
+                reviews.add(_review(item, _KEYS[key], reviewer, reason, second=second))
         except EOFError:
             break
         if key == "q":
@@ -93,6 +87,11 @@ def walk(
         back = key == "b"
         at = max(at - 1, 0) if back else at + 1
     return all(item.id in decided for item in items)
+
+
+def _review(item: Item, label: Verdict, reviewer: str, reason: str, *, second: bool) -> Review:
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return Review(item=item.id, was=item.was, label=label, reviewer=reviewer, reason=reason, date=date, second=second)
 
 
 def _key(ask: Callable[[str], str], show: Callable[[str], None]) -> str:
