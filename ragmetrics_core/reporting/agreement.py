@@ -1,9 +1,9 @@
-"""Agreement of scores and verdicts with labels of people, and seeded bootstrap intervals for all of it."""
+"""Agreement of scores with labels and of raters with each other, and seeded bootstrap intervals."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from statistics import fmean
 from typing import TypeVar
 
@@ -50,64 +50,6 @@ def balanced_accuracy(pairs: Sequence[tuple[bool, bool]]) -> float | None:
     if not all(right.values()):
         return None
     return fmean(map(fmean, right.values()))
-
-
-def matthews(pairs: Sequence[tuple[bool, bool]]) -> float | None:
-    """Matthews' correlation of verdicts and labels; None if one side does not vary."""
-    return correlation([(float(verdict), float(label)) for verdict, label in pairs])
-
-
-def kappa(pairs: Sequence[tuple[bool, bool]]) -> float | None:
-    """Cohen's kappa: agreement beyond chance; None if both sides are constant and equal.
-
-    Source:
-        Cohen (1960), Educational and Psychological Measurement 20(1).
-    """
-    if not pairs:
-        return None
-    one, other = (fmean(side) for side in zip(*pairs, strict=True))
-    return _beyond(pairs, one * other + (1 - one) * (1 - other))
-
-
-def gwet(pairs: Sequence[tuple[bool, bool]]) -> float | None:
-    """Gwet's AC1: agreement beyond chance that a lopsided prevalence does not deflate; None without rows.
-
-    Source:
-        Gwet (2008), British Journal of Mathematical and Statistical Psychology 61(1).
-    """
-    if not pairs:
-        return None
-    share = fmean(float(value) for pair in pairs for value in pair)
-    return _beyond(pairs, 2 * share * (1 - share))
-
-
-def _beyond(pairs: Sequence[tuple[bool, bool]], chance: float) -> float | None:
-    agreed = fmean(verdict == label for verdict, label in pairs)
-    return (agreed - chance) / (1 - chance) if chance < 1 else None
-
-
-def brier(pairs: Sequence[tuple[float, bool]]) -> float | None:
-    """Mean squared difference of score and label, 0 is best; None without rows."""
-    return fmean((score - label) ** 2 for score, label in pairs) if pairs else None
-
-
-def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
-    """Krippendorff's alpha for nominal labels of several annotators; None if nothing varies.
-
-    Args:
-        rows: The labels of each unit; units with one label tell nothing.
-
-    Source:
-        Krippendorff (2011), Computing Krippendorff's alpha-reliability.
-    """
-    units = [row for row in rows if len(row) > 1]
-    values = [value for row in units for value in row]
-    count, ones = len(values), sum(values)
-    if not 0 < ones < count:
-        return None
-    observed = sum(2 * sum(row) * (len(row) - sum(row)) / (len(row) - 1) for row in units) / count
-    expected = 2 * ones * (count - ones) / (count * (count - 1))
-    return 1 - observed / expected
 
 
 def mean_error(pairs: Sequence[tuple[float, float]]) -> float | None:
@@ -179,3 +121,102 @@ def _resampled(
 
 def _middle(values: Sequence[float]) -> Interval:
     return values[round(0.025 * (len(values) - 1))], values[round(0.975 * (len(values) - 1))]
+
+
+def accuracy(pairs: Sequence[tuple[bool, bool]]) -> float | None:
+    """Share of verdicts that equal the label; None without rows."""
+    return fmean(verdict == label for verdict, label in pairs) if pairs else None
+
+
+def f1(pairs: Sequence[tuple[bool, bool]]) -> float | None:
+    """Harmonic mean of precision and recall of the positive verdicts.
+
+    Args:
+        pairs: Verdict and label of each row.
+
+    Returns:
+        In [0, 1]; None if neither a verdict nor a label is positive.
+
+    Example:
+        >>> f1([(True, True), (True, False), (False, True)])
+        0.5
+    """
+    hits = sum(verdict and label for verdict, label in pairs)
+    marked = sum(verdict for verdict, _ in pairs) + sum(label for _, label in pairs)
+    return 2 * hits / marked if marked else None
+
+
+def spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's rank correlation, ties with their mean rank; None if one side does not vary.
+
+    Example:
+        >>> round(spearman([(1, 1), (2, 3), (3, 2)]), 12)
+        0.5
+    """
+    if not pairs:
+        return None
+    left, right = (_ranks(side) for side in zip(*pairs, strict=True))
+    return correlation(list(zip(left, right, strict=True)))
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    order = sorted(range(len(values)), key=lambda index: values[index])
+    ranks = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for index in order[start:end]:
+            ranks[index] = (start + end - 1) / 2
+        start = end
+    return ranks
+
+
+def calibration(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Slope and intercept of the least-squares line of labels on scores; (1, 0) is perfectly calibrated.
+
+    Args:
+        pairs: Score and label of each row.
+
+    Returns:
+        None if the scores do not vary.
+
+    Example:
+        >>> calibration([(0.0, 0.5), (1.0, 1.0)])
+        (0.5, 0.5)
+    """
+    if not pairs:
+        return None
+    score, label = (fmean(side) for side in zip(*pairs, strict=True))
+    spread = sum((own - score) ** 2 for own, _ in pairs)
+    if spread <= 0:
+        return None
+    slope = sum((own - score) * (other - label) for own, other in pairs) / spread
+    return slope, label - slope * score
+
+
+def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
+    """Cohen's kappa of two raters over any categories.
+
+    Args:
+        pairs: The category that each rater chose, per item.
+
+    Returns:
+        At most 1; None without items, or if both chose one category throughout.
+
+    Source:
+        Cohen (1960), Educational and Psychological Measurement 20(1).
+
+    Example:
+        >>> kappa([("yes", "yes"), ("yes", "no"), ("no", "no"), ("no", "no")])
+        0.5
+    """
+    if not pairs:
+        return None
+    categories = {category for pair in pairs for category in pair}
+    shares = [
+        [sum(pair[side] == category for pair in pairs) / len(pairs) for category in categories] for side in (0, 1)
+    ]
+    chance = sum(one * other for one, other in zip(*shares, strict=True))
+    return None if chance >= 1 else (sum(one == other for one, other in pairs) / len(pairs) - chance) / (1 - chance)

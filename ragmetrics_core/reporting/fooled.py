@@ -12,6 +12,7 @@ from ragmetrics_core.model.evidence import UtilizationEvidence
 from ragmetrics_core.model.intervals import wilson
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.reporting.agreement import spearman
 
 _FEWEST = 10
 _NOTABLE = 0.3
@@ -122,29 +123,6 @@ def _correlation(metric: str, trait: str, pairs: Sequence[tuple[float, float]]) 
     half = NormalDist().inv_cdf(0.975) * sqrt((1 + rho * rho / 2) / (len(pairs) - 3))
     z = atanh(max(-0.999999, min(0.999999, rho)))
     return Correlation(metric, trait, rho, tanh(z - half), tanh(z + half), len(pairs))
-
-
-def spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Spearman's rank correlation with averaged ties; None if one side does not vary."""
-    left, right = (_ranks([pair[side] for pair in pairs]) for side in (0, 1))
-    centre = (len(pairs) + 1) / 2
-    product = sum((one - centre) * (other - centre) for one, other in zip(left, right, strict=True))
-    spread = sum((one - centre) ** 2 for one in left) * sum((other - centre) ** 2 for other in right)
-    return max(-1.0, min(1.0, product / sqrt(spread))) if spread > 0 else None
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    order = sorted(range(len(values)), key=values.__getitem__)
-    ranks = [0.0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for place in order[start:end]:
-            ranks[place] = (start + end + 1) / 2
-        start = end
-    return ranks
 
 
 def usefulness_by_rank(rows: Iterable[SampleResult], *, most: int = 20) -> list[RankShare]:

@@ -16,14 +16,11 @@ from ragmetrics_core.reporting.agreement import (
     auroc,
     balanced_accuracy,
     bootstrap,
-    brier,
-    gwet,
     kappa,
-    krippendorff,
     macro_bootstrap,
-    matthews,
 )
 from ragmetrics_core.reporting.calibration import calibration_error, slope_and_intercept
+from ragmetrics_core.reporting.raters import brier, gwet, krippendorff, matthews
 from ragmetrics_core.reporting.report import Report
 
 Statistic = Callable[[Sequence["Labelled"]], float | None]
