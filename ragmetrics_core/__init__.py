@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ragmetrics_core.judging.litellm_model import LiteLLMModel as LiteLLMModel
     from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
     from ragmetrics_core.judging.scripted import ScriptedJudge as ScriptedJudge
+    from ragmetrics_core.judging.sqlite_store import SqliteStore as SqliteStore
+    from ragmetrics_core.judging.store import FreshStore as FreshStore
     from ragmetrics_core.judging.store import MemoryStore as MemoryStore
     from ragmetrics_core.judging.store import ReplyStore as ReplyStore
     from ragmetrics_core.metrics.context_adherence import ContextAdherence as ContextAdherence
@@ -82,7 +84,8 @@ _HOMES = {
     "judging.litellm_model": ("LiteLLMModel",),
     "judging.llm": ("LLMJudge",),
     "judging.scripted": ("ScriptedJudge",),
-    "judging.store": ("MemoryStore", "ReplyStore"),
+    "judging.sqlite_store": ("SqliteStore",),
+    "judging.store": ("FreshStore", "MemoryStore", "ReplyStore"),
     "metrics.context_adherence": ("ContextAdherence",),
     "metrics.context_recall": ("ContextRecall", "RecallExample"),
     "metrics.context_utilization": ("ContextUtilization",),

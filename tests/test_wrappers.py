@@ -306,7 +306,7 @@ def test_who_waits_for_a_cancelled_call_asks_again() -> None:
 def test_a_memory_store_is_bounded() -> None:
     store = MemoryStore(2)
     for key in "abc":
-        store.put(key, Choice(key))
+        store.put({key: Choice(key)}, Usage())
     assert store.get("a") is None
     assert len(store) == 2
 

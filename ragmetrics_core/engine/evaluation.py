@@ -7,7 +7,7 @@ from typing import Any
 
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
 from ragmetrics_core.engine.tables import Samples
-from ragmetrics_core.judging.store import ReplyStore
+from ragmetrics_core.judging.store_place import StoreLike
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.reporting.report import Report
@@ -19,7 +19,7 @@ def iter_results(
     *,
     judge: JudgeLike = None,
     concurrency: int = 32,
-    store: ReplyStore | None = None,
+    store: StoreLike = None,
     progress: Show = False,
     **columns: Any,
 ) -> Iterator[SampleResult]:
@@ -38,7 +38,7 @@ def evaluate(
     *,
     judge: JudgeLike = None,
     concurrency: int = 32,
-    store: ReplyStore | None = None,
+    store: StoreLike = None,
     progress: Show = None,
     **columns: Any,
 ) -> Report:
@@ -50,7 +50,9 @@ def evaluate(
         judge: A judge, a chat model, or a model's name such as ``"gpt-4o-mini"`` or ``"ollama/llama3.1"``; by
             default the metric's own ``model``, then ``RAGMETRICS_JUDGE``, then the embedded judge.
         concurrency: Most model calls in flight.
-        store: Where replies are kept, so that nothing is asked twice; by default in memory, for this run.
+        store: Where replies are kept, so that nothing is paid twice and a killed run goes on where it ended: the
+            path of a file, a store, True for a file in the user's cache folder, False for memory. By default the
+            file that ``RAGMETRICS_STORE`` names, else memory.
         progress: True or False; None shows a bar on a terminal and logs elsewhere; a callable gets the progress.
         **columns: For rows, where a field is: ``question_column=``, ``contexts_column=``, ``answer_column=``,
             ``ground_truth_column=``, … — a name, a dotted path or a callable.
@@ -79,7 +81,7 @@ async def aevaluate(
     *,
     judge: JudgeLike = None,
     concurrency: int = 32,
-    store: ReplyStore | None = None,
+    store: StoreLike = None,
     progress: Show = False,
     **columns: Any,
 ) -> Report:

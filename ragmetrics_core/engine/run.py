@@ -18,7 +18,8 @@ from ragmetrics_core.engine.tables import Samples, each_sample
 from ragmetrics_core.judging.chat import ChatModel
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.judging.store import MemoryStore, ReplyStore
+from ragmetrics_core.judging.store import ReplyStore
+from ragmetrics_core.judging.store_place import StoreLike, resolve_store
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.model.errors import JudgeUnavailable, RowError, SettingError
@@ -40,13 +41,13 @@ class Run:
         metrics: Metrics and names of metrics; None for all.
         judge: Judge of every metric that names none; see ``resolve_judge``.
         concurrency: Most model calls in flight per judge.
-        store: Where replies are kept; None for a store of this run, in memory.
+        store: Where replies are kept; see ``resolve_store``.
 
     Raises:
         SettingError: If a setting is invalid.
     """
 
-    def __init__(self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: ReplyStore | None) -> None:
+    def __init__(self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike) -> None:
         if concurrency < 1:
             raise SettingError(f"concurrency must be at least 1, got {concurrency}")
         self.metrics = chosen(metrics)
@@ -54,7 +55,8 @@ class Run:
         self.interrupted = False
         self._started = time.monotonic()
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
-        self._seats = self._seated(judge, MemoryStore() if store is None else store)
+        self._store = resolve_store(store)
+        self._seats = self._seated(judge, self._store)
 
     def _seated(self, judge: JudgeLike, store: ReplyStore) -> dict[str, Seat]:
         """One session per distinct judge, shared by the metrics that use it."""
@@ -113,6 +115,10 @@ class Run:
             if seat.unreachable is not None:  # all attempts of the first question failed: a wrong address
                 raise JudgeUnavailable(str(seat.unreachable)) from seat.unreachable
 
+    def finish(self) -> None:
+        """Have every reply on disk, where the store has one."""
+        self._store.flush()
+
     @property
     def window(self) -> int:
         """Most samples in flight, so that memory is bounded while every call slot is used."""
@@ -144,6 +150,7 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
         finally:
             for future in waiting:
                 future.cancel()
+            run.finish()
 
 
 def _finished(waiting: deque[Future[SampleResult]], display: Display) -> Iterator[SampleResult]:
@@ -174,6 +181,7 @@ async def astream(
         finally:
             for future in waiting:
                 future.cancel()
+            run.finish()
 
 
 async def _next(run: Run, waiting: deque[Future[SampleResult]], display: Display) -> SampleResult:

@@ -79,7 +79,7 @@ class Conversation(Generic[T]):
             self._model.reject(request)
             return problem
         if isinstance(problem, EmptyReply):
-            self._model.reject(request)
+            self._model.reject(request)  # the repair is the same request
         again = _repair(request, problem)
         reply = await self._model.complete(again)
         self.usage += replace(reply.usage, repairs=reply.usage.calls)
@@ -90,6 +90,8 @@ class Conversation(Generic[T]):
         if isinstance(outcome, JudgeError):
             self._model.reject(request)
             self._model.reject(again)
+        elif again is not request:
+            self._model.adopt(request, outcome.choice)
         return outcome
 
     def _usable(self, choice: Choice) -> Outcome[T]:

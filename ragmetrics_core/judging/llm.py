@@ -57,6 +57,8 @@ class LLMJudge(Judge):
         top_logprobs: Alternatives per token, where log-probabilities are asked for.
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no limit.
+        replicate: Number of an independent repetition, e.g. of a noise study: stored replies of one are not used
+            for another.
 
     Example:
         >>> from ragmetrics_core import LiteLLMModel
@@ -72,11 +74,13 @@ class LLMJudge(Judge):
         top_logprobs: int = 5,
         attempts: int = 5,
         timeout: float | None = 300.0,
+        replicate: int = 0,
     ) -> None:
         self.name = model.name
         self.model = model
         self.max_tokens = max_tokens
         self.top_logprobs = top_logprobs
+        self.replicate = replicate
         self._attempts = attempts
         self._timeout = timeout
         self._learned = Learned()
@@ -87,9 +91,10 @@ class LLMJudge(Judge):
 
     def session(self, *, concurrency: int, store: ReplyStore | None) -> Judge:
         """Return a judge for one run; what is learned about the endpoint stays with this object."""
-        limited = Limited(self.model, concurrency, self._timeout)
+        kept = MemoryStore() if store is None else store
+        limited = Limited(self.model, concurrency, self._timeout, kept.settled)
         adapting = Adapting(Retrying(limited, self._attempts), self._learned)
-        return _Session(self, Stored(adapting, MemoryStore() if store is None else store))
+        return _Session(self, Stored(adapting, kept))
 
 
 class _Session(Judge):
@@ -124,7 +129,11 @@ class _Session(Judge):
         form = kind.form(question)
         conversation = Conversation(self._model, form)
         request = ChatRequest(
-            messages=render(question), schema=form.schema, temperature=0.0, max_tokens=self._judge.max_tokens
+            messages=render(question),
+            schema=form.schema,
+            temperature=0.0,
+            max_tokens=self._judge.max_tokens,
+            replicate=self._judge.replicate,
         )
         weighable = self._model.capabilities().logprobs is not False
         asked = Asking(conversation, request, self._judge.top_logprobs if weighable else 0)

@@ -13,8 +13,9 @@ import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import chain, repeat
 
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Origin
 from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.model.errors import (
     EmptyReply,
@@ -67,11 +68,20 @@ class Limited(Wrapper):
         inner: The model.
         concurrency: Most calls in flight.
         timeout: Seconds for one call, queueing not included; None for no limit.
+        settled: Awaited before each call, e.g. until every reply so far is on disk; what is lost with a killed
+            process is then no more than the calls in flight.
     """
 
-    def __init__(self, inner: ChatModel, concurrency: int, timeout: float | None) -> None:
+    def __init__(
+        self,
+        inner: ChatModel,
+        concurrency: int,
+        timeout: float | None,
+        settled: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         super().__init__(inner)
         self._timeout = timeout
+        self._settled = settled
         self._slots = asyncio.Semaphore(concurrency)
         self._alone = asyncio.Lock()
         self._opened = False
@@ -92,6 +102,8 @@ class Limited(Wrapper):
             return await self._call(request)
 
     async def _call(self, request: ChatRequest) -> ChatReply:
+        if self._settled is not None:
+            await self._settled()
         if self._unavailable is not None:
             raise self._unavailable.with_traceback(None)
         try:
@@ -198,7 +210,7 @@ class Stored(Wrapper):
             shared = {key: self._flights[key] for key in missing if key not in known and key in self._flights}
             own = [key for key in missing if key not in known and key not in shared]
             outcomes |= known
-            usage += Usage(stored=len(known))
+            usage = sum(map(_from_store, known.values()), usage)
             if own:
                 fetched, cost = await self._fetch(request, own)
                 outcomes |= fetched
@@ -218,20 +230,30 @@ class Stored(Wrapper):
         for key in self._keys(request):
             self._store.reject(key)
 
+    def adopt(self, request: ChatRequest, choice: Choice) -> None:
+        """Keep a repaired reply in place of the unusable one, which is set aside."""
+        (key,) = self._keys(request)
+        self._store.reject(key)
+        self._store.put({key: choice}, Usage())
+
     async def _fetch(self, request: ChatRequest, keys: list[str]) -> tuple[dict[str, _Outcome], Usage]:
-        """Ask for several replies in one call, keep them, and hand them to whoever waits."""
+        """Ask for several replies in one call, keep each as it comes, and hand them to whoever waits."""
         flights = {key: asyncio.get_running_loop().create_future() for key in keys}
         self._flights |= flights
         outcomes: dict[str, _Outcome] = dict.fromkeys(keys)
+
+        def keep(position: int, reply: ChatReply) -> None:
+            named = dict(zip(keys[position:], map(_stamped(reply), reply.choices), strict=False))
+            self._store.put(named, reply.usage)
+            outcomes.update(named)
+
         try:
-            reply = await self.inner.complete(replace(request, n=len(keys)))
-            for key, choice in zip(keys, reply.choices, strict=False):
-                outcomes[key] = choice
-                self._store.put(key, choice)
-            for key, error in zip(keys[len(reply.choices) :], reply.failures, strict=False):
-                outcomes[key] = error
-            for key in keys:
-                outcomes[key] = outcomes[key] or EmptyReply("the endpoint returned fewer replies than asked for")
+            reply = await self.inner.complete(replace(request, n=len(keys), arrived=keep))
+            if reply.choices and not any(outcomes.values()):
+                keep(0, reply)
+            unanswered = [key for key in keys if outcomes[key] is None]
+            none = EmptyReply("the endpoint returned fewer replies than asked for")
+            outcomes |= dict(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
         finally:
             for key, flight in flights.items():
                 del self._flights[key]
@@ -248,6 +270,7 @@ class Stored(Wrapper):
             request.temperature,
             request.top_logprobs,
             request.max_tokens,
+            request.replicate,
         ]
         common = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
         keys = []
@@ -256,3 +279,13 @@ class Stored(Wrapper):
             key.update(f"|poll {poll}".encode())
             keys.append(key.hexdigest())
         return keys
+
+
+def _from_store(choice: Choice) -> Usage:
+    return Usage(stored=1, models=(choice.origin.model,) if choice.origin.model else ())
+
+
+def _stamped(reply: ChatReply) -> Callable[[Choice], Choice]:
+    """Note on each choice of a call which call gave it."""
+    origin = Origin(next(iter(reply.usage.models), ""), len(reply.choices))
+    return lambda choice: replace(choice, origin=origin)

@@ -138,6 +138,7 @@ def summarise(
         The summary.
 
     Example:
+        >>> from ragmetrics_core.model.results import Scored
         >>> from ragmetrics_core.model.sample import Sample
         >>> sample = Sample(question="Who?", answer="Ada")
         >>> scored = Scored(metric="context_recall", reason="", value=0.25)
