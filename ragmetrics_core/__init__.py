@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.judging.chat import TokenAlternatives as TokenAlternatives
     from ragmetrics_core.judging.judge import Judge as Judge
     from ragmetrics_core.judging.lexical.judge import LexicalJudge as LexicalJudge
+    from ragmetrics_core.judging.limits import Limits as Limits
     from ragmetrics_core.judging.litellm_model import LiteLLMModel as LiteLLMModel
     from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
     from ragmetrics_core.judging.scripted import ScriptedJudge as ScriptedJudge
@@ -81,6 +82,7 @@ _HOMES = {
     ),
     "judging.judge": ("Judge",),
     "judging.lexical.judge": ("LexicalJudge",),
+    "judging.limits": ("Limits",),
     "judging.litellm_model": ("LiteLLMModel",),
     "judging.llm": ("LLMJudge",),
     "judging.scripted": ("ScriptedJudge",),

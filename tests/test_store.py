@@ -27,11 +27,12 @@ from ragmetrics_core.judging.chat import (
     Origin,
     TokenAlternatives,
 )
+from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.sqlite_store import SqliteStore
 from ragmetrics_core.judging.store import FreshStore, MemoryStore
 from ragmetrics_core.judging.store_place import default_path, resolve_store
-from ragmetrics_core.judging.wrappers import Limited, Stored
+from ragmetrics_core.judging.wrappers import Stored
 from ragmetrics_core.model.errors import InputError, SettingError
 from ragmetrics_core.model.questions import ExtractFacts, Instructions, Usage
 

@@ -15,8 +15,9 @@ from ragmetrics_core.judging.chat import (
     Message,
     TokenAlternatives,
 )
+from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.store import MemoryStore
-from ragmetrics_core.judging.wrappers import Limited, Retrying, Stored
+from ragmetrics_core.judging.wrappers import Retrying, Stored
 from ragmetrics_core.model.errors import (
     AuthenticationFailed,
     ConnectionFailed,

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.cli import spending
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.engine.dry_run import estimate
@@ -18,12 +19,9 @@ from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.judging.store import FreshStore, ReplyStore
-from ragmetrics_core.judging.store_place import resolve_store
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
 from ragmetrics_core.model.errors import JudgeUnavailable, SettingError
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.reporting.gates import Decision, decide, parse_gate
 from ragmetrics_core.reporting.report import JsonlWriter
 from ragmetrics_core.reporting.summary import Summary, Tally
@@ -51,7 +49,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write samples and results to this JSONL file")
     parser.add_argument("--limit", type=_positive, metavar="N", help="read at most N rows of each file")
     parser.add_argument("--concurrency", type=_positive, default=32, metavar="N", help="most model calls in flight")
-    _add_store(parser)
+    spending.add_to(parser)
     parser.add_argument("--strict", action="store_true", help="stop at the first row that is no sample")
     parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -61,22 +59,6 @@ def add_to(commands: Any) -> None:
         names = ("--reference-column", "--ground-truth-column") if name == "reference" else (f"--{name}-column",)
         columns.add_argument(*names, dest=f"{name}_column", metavar="NAME")
     parser.set_defaults(run=run)
-
-
-def _add_store(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--store", type=Path, metavar="FILE",
-        help="keep replies in this file, and take known ones from it; RAGMETRICS_STORE names another default",
-    )  # fmt: skip
-    where.add_argument("--no-store", action="store_true", help="keep no replies after the run")
-    parser.add_argument("--fresh", action="store_true", help="ask everything anew, and keep the new replies")
-
-
-def _store(options: argparse.Namespace) -> ReplyStore:
-    """By default the file in the user's cache folder; it is made at the first call of a model, if there is one."""
-    store = resolve_store(False if options.no_store else options.store or True)
-    return FreshStore(store) if options.fresh else store
 
 
 def _add_gates(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         found = estimate(source, metrics, judge)
         show(found.text())
         return 0 if found.samples else _say_idle(source)
-    this = Run(metrics, judge, options.concurrency, _store(options))
+    this = Run(metrics, judge, options.concurrency, spending.store(options), spending.limits(options))
     tally = Tally([metric.name for metric in metrics])
     try:
         _evaluate(this, source, tally, options)
@@ -160,17 +142,12 @@ def _lines(
     usage = summary.usage
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
     if shown.metrics:
-        lines.append(f"Judge: {', '.join(this.facts.judges)}; {_calls(usage)}, {price}; {this.facts.seconds:.1f} s")
+        lines.append(
+            f"Judge: {', '.join(this.facts.judges)}; {spending.calls(usage)}, {price}; {this.facts.seconds:.1f} s"
+        )
     if options.out:
         lines.append(f"Samples and results: {options.out}")
     return lines + [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
-
-
-def _calls(usage: Usage) -> str:
-    """Calls, and what made them fewer or more."""
-    more = [f"{usage.stored} replies from the store"] if usage.stored else []
-    more += [f"{usage.faults} faults survived"] if usage.faults else []
-    return ", ".join([f"{usage.calls} calls", *more])
 
 
 def _applicable(summary: Summary) -> Summary:

@@ -17,12 +17,13 @@ from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.tables import Samples, each_sample
 from ragmetrics_core.judging.chat import ChatModel
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.limits import Allowance, Limits
 from ragmetrics_core.judging.resolve import resolve_judge
 from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.judging.store_place import StoreLike, resolve_store
-from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
-from ragmetrics_core.model.errors import JudgeUnavailable, RowError, SettingError
+from ragmetrics_core.model.errors import JudgeUnavailable, LimitReached, RowError, SettingError
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -42,12 +43,15 @@ class Run:
         judge: Judge of every metric that names none; see ``resolve_judge``.
         concurrency: Most model calls in flight per judge.
         store: Where replies are kept; see ``resolve_store``.
+        limits: What the run may spend; None for no limit.
 
     Raises:
         SettingError: If a setting is invalid.
     """
 
-    def __init__(self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike) -> None:
+    def __init__(
+        self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike, limits: Limits | None = None
+    ) -> None:
         if concurrency < 1:
             raise SettingError(f"concurrency must be at least 1, got {concurrency}")
         self.metrics = chosen(metrics)
@@ -56,6 +60,7 @@ class Run:
         self._started = time.monotonic()
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
         self._store = resolve_store(store)
+        self._allowance = Allowance(limits)
         self._seats = self._seated(judge, self._store)
 
     def _seated(self, judge: JudgeLike, store: ReplyStore) -> dict[str, Seat]:
@@ -64,9 +69,16 @@ class Run:
         for metric in self.metrics:
             model = metric.model if judge is None else None
             if model not in by_model:
-                session = resolve_judge(judge, metric_model=model).session(concurrency=self.concurrency, store=store)
+                session = resolve_judge(judge, metric_model=model).session(
+                    concurrency=self.concurrency, store=store, allowance=self._allowance
+                )
                 by_model[model] = Seat(session)
         return {metric.name: by_model[metric.model if judge is None else None] for metric in self.metrics}
+
+    @property
+    def stopped(self) -> str:
+        """Which limit ended the run; "" if none did."""
+        return "" if self._allowance.reached is None else str(self._allowance.reached)
 
     @property
     def facts(self) -> RunFacts:
@@ -79,6 +91,7 @@ class Run:
             seconds=round(time.monotonic() - self._started, 3),
             concurrency=self.concurrency,
             interrupted=self.interrupted,
+            stopped=self.stopped,
         )
 
     def start(self, items: Iterable[Sample | RowError]) -> Iterator[Future[SampleResult]]:
@@ -88,6 +101,8 @@ class Run:
         samples = [item for item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(samples) for metric in self.metrics]
         for index, item in enumerate(chain(pool, iterator)):
+            if self.stopped:
+                return
             yield self.submit(index, item)
 
     def submit(self, index: int, item: Sample | RowError) -> Future[SampleResult]:
@@ -98,7 +113,9 @@ class Run:
         if isinstance(item, RowError):
             return SampleResult(index=index, sample=None, problem=str(item))
         outcomes = await asyncio.gather(*(carry_out(metric, item, self._seats[metric.name]) for metric in self.metrics))
-        results = {metric.name: outcome for metric, outcome in zip(self.metrics, outcomes, strict=True)}
+        results = {
+            metric.name: outcome for metric, outcome in zip(self.metrics, outcomes, strict=True) if not _cut(outcome)
+        }
         return SampleResult(index=index, sample=item, results=results)
 
     def check(self) -> None:
@@ -110,7 +127,7 @@ class Run:
         for seat in self._seats.values():
             if seat.answered:
                 continue
-            if seat.unavailable is not None:
+            if seat.unavailable is not None and not isinstance(seat.unavailable, LimitReached):
                 raise seat.unavailable
             if seat.unreachable is not None:  # all attempts of the first question failed: a wrong address
                 raise JudgeUnavailable(str(seat.unreachable)) from seat.unreachable
@@ -190,6 +207,11 @@ async def _next(run: Run, waiting: deque[Future[SampleResult]], display: Display
     run.check()
     display.add(result)
     return result
+
+
+def _cut(outcome: Outcome) -> bool:
+    """True for a metric that a limit of the run kept from its end: it is reported as not judged."""
+    return outcome.status == "failed" and outcome.error.type == LimitReached.__name__
 
 
 def _version() -> str:

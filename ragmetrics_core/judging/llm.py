@@ -12,9 +12,11 @@ from ragmetrics_core.judging.chat import ChatModel, ChatRequest
 from ragmetrics_core.judging.conversation import Conversation
 from ragmetrics_core.judging.formats import Format
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.limited import Limited
+from ragmetrics_core.judging.limits import Allowance
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
-from ragmetrics_core.judging.wrappers import Limited, Retrying, Stored
+from ragmetrics_core.judging.wrappers import Retrying, Stored
 from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, QuestionNotSupported
 from ragmetrics_core.model.questions import (
     Adherent,
@@ -72,7 +74,7 @@ class LLMJudge(Judge):
         *,
         max_tokens: int = 1024,
         top_logprobs: int = 5,
-        attempts: int = 5,
+        attempts: int = 8,
         timeout: float | None = 300.0,
         replicate: int = 0,
     ) -> None:
@@ -89,11 +91,12 @@ class LLMJudge(Judge):
         """Answer one question on its own; a run of many questions shares a ``session``."""
         return await self.session(concurrency=32, store=None).answer(question)
 
-    def session(self, *, concurrency: int, store: ReplyStore | None) -> Judge:
+    def session(self, *, concurrency: int, store: ReplyStore | None, allowance: Allowance | None = None) -> Judge:
         """Return a judge for one run; what is learned about the endpoint stays with this object."""
         kept = MemoryStore() if store is None else store
-        limited = Limited(self.model, concurrency, self._timeout, kept.settled)
-        adapting = Adapting(Retrying(limited, self._attempts), self._learned)
+        allowance = allowance or Allowance()
+        limited = Limited(self.model, concurrency, self._timeout, kept.settled, allowance)
+        adapting = Adapting(Retrying(limited, self._attempts, allowance.sleep), self._learned)
         return _Session(self, Stored(adapting, kept))
 
 

@@ -1,6 +1,6 @@
-"""Wrappers around a chat model, each with its protocol: stored replies, retries, limits.
+"""Wrappers around a chat model, each with its protocol: stored replies and retries.
 
-From the outside in: ``Stored`` → ``Adapting`` (in its own file) → ``Retrying`` → ``Limited`` → the model. From
+From the outside in: ``Stored`` → ``Adapting`` → ``Retrying`` → ``Limited`` (two files of their own) → the model. From
 ``Retrying`` outwards errors are values in ``ChatReply.failures``; only ``JudgeUnavailable`` is raised, because it
 ends the run.
 """
@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import chain, repeat
@@ -20,7 +21,6 @@ from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.model.errors import (
     EmptyReply,
     JudgeError,
-    JudgeTimeout,
     JudgeUnavailable,
     TransientJudgeError,
 )
@@ -58,70 +58,6 @@ class Wrapper(ChatModel):
         await self.inner.prepare()
 
 
-class Limited(Wrapper):
-    """Limits the calls in flight and their duration, and sends the first call alone.
-
-    A call that shows the judge to be unavailable ends the session: all later calls raise the same error
-    without calling. Sent alone, the first call is the only one that a wrong key costs.
-
-    Args:
-        inner: The model.
-        concurrency: Most calls in flight.
-        timeout: Seconds for one call, queueing not included; None for no limit.
-        settled: Awaited before each call, e.g. until every reply so far is on disk; what is lost with a killed
-            process is then no more than the calls in flight.
-    """
-
-    def __init__(
-        self,
-        inner: ChatModel,
-        concurrency: int,
-        timeout: float | None,
-        settled: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        super().__init__(inner)
-        self._timeout = timeout
-        self._settled = settled
-        self._slots = asyncio.Semaphore(concurrency)
-        self._alone = asyncio.Lock()
-        self._opened = False
-        self._unavailable: JudgeUnavailable | None = None
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Call the model as soon as a slot is free.
-
-        Raises:
-            JudgeTimeout: If no reply came in time.
-            JudgeError: Whatever the model raises.
-        """
-        if not self._opened:
-            async with self._alone:
-                if not self._opened:
-                    return await self._call(request)
-        async with self._slots:
-            return await self._call(request)
-
-    async def _call(self, request: ChatRequest) -> ChatReply:
-        if self._settled is not None:
-            await self._settled()
-        if self._unavailable is not None:
-            raise self._unavailable.with_traceback(None)
-        try:
-            async with asyncio.timeout(self._timeout):
-                reply = await self.inner.complete(request)
-        except TimeoutError:
-            self._opened = True
-            raise JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s") from None
-        except JudgeUnavailable as error:
-            self._opened, self._unavailable = True, error
-            raise
-        except JudgeError:
-            self._opened = True
-            raise
-        self._opened = True
-        return reply
-
-
 class Retrying(Wrapper):
     """Repeats calls that failed for a passing reason, with exponential backoff and full jitter.
 
@@ -130,6 +66,7 @@ class Retrying(Wrapper):
         attempts: Most calls for one request.
         sleep: Waits, in seconds.
         shortest: Longest wait after the first failure, in seconds; doubles with each further one.
+        deadline: Seconds after which a request is not repeated any more.
     """
 
     def __init__(
@@ -138,11 +75,13 @@ class Retrying(Wrapper):
         attempts: int,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         shortest: float = 0.5,
+        deadline: float = 600.0,
     ) -> None:
         super().__init__(inner)
         self._attempts = attempts
         self._sleep = sleep
         self._shortest = shortest
+        self._deadline = deadline
         self._random = random.Random()  # noqa: S311 - jitter is no secret
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -154,6 +93,7 @@ class Retrying(Wrapper):
         Raises:
             JudgeUnavailable: If no call will succeed.
         """
+        end = time.monotonic() + self._deadline
         for attempt in range(1, self._attempts + 1):
             try:
                 reply = await self.inner.complete(request)
@@ -161,7 +101,7 @@ class Retrying(Wrapper):
                 raise
             except JudgeError as error:
                 wait = self._wait(error, attempt)
-                if wait is None:
+                if wait is None or time.monotonic() + wait > end:
                     return ChatReply((), Usage(calls=attempt, faults=attempt - 1), (error,) * request.n)
                 await self._sleep(wait)
             else:

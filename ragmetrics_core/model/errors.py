@@ -10,7 +10,8 @@ RagMetricsError
     ├── JudgeUnavailable          no question will be answered: the run ends
     │   ├── AuthenticationFailed
     │   ├── ModelNotFound
-    │   └── QuotaExhausted
+    │   ├── QuotaExhausted
+    │   └── LimitReached          a cap of the run: it ends with what is done
     ├── TransientJudgeError       the same request may succeed later
     │   ├── RateLimited
     │   ├── JudgeTimeout
@@ -77,6 +78,10 @@ class ModelNotFound(JudgeUnavailable):
 
 class QuotaExhausted(JudgeUnavailable):
     """The account's quota or budget is used up."""
+
+
+class LimitReached(JudgeUnavailable):
+    """A cap of the run was reached: calls, money or time."""
 
 
 class TransientJudgeError(JudgeError):
