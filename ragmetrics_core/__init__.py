@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.judging.chat import Choice as Choice
     from ragmetrics_core.judging.chat import Message as Message
     from ragmetrics_core.judging.chat import TokenAlternatives as TokenAlternatives
+    from ragmetrics_core.judging.compatible_model import OpenAICompatibleModel as OpenAICompatibleModel
     from ragmetrics_core.judging.judge import Judge as Judge
     from ragmetrics_core.judging.lexical.judge import LexicalJudge as LexicalJudge
     from ragmetrics_core.judging.limits import Limits as Limits
@@ -80,6 +81,7 @@ _HOMES = {
     "judging.chat": (
         *("Capabilities", "ChatModel", "ChatReply", "ChatRequest", "Choice", "Message", "TokenAlternatives"),
     ),
+    "judging.compatible_model": ("OpenAICompatibleModel",),
     "judging.judge": ("Judge",),
     "judging.lexical.judge": ("LexicalJudge",),
     "judging.limits": ("Limits",),

@@ -154,6 +154,10 @@ class ChatModel(Protocol):
         """Load what ``capabilities`` and the first call need, e.g. a slow import, without blocking the loop."""
         return
 
+    async def aclose(self) -> None:
+        """Close the connections that the running loop holds, where the model owns some."""
+        return
+
     def prices(self) -> tuple[float, float] | None:
         """US dollars per prompt token and per reply token; None if unknown. Known after ``prepare``."""
         return None

@@ -9,7 +9,14 @@ from ragmetrics_core.judging.chat import ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.judging.limits import Allowance
 from ragmetrics_core.judging.pacing import Pace, Slots
 from ragmetrics_core.judging.wrappers import Wrapper
-from ragmetrics_core.model.errors import JudgeError, JudgeTimeout, JudgeUnavailable, RateLimited, TransientJudgeError
+from ragmetrics_core.model.errors import (
+    ContextWindowExceeded,
+    JudgeError,
+    JudgeTimeout,
+    JudgeUnavailable,
+    RateLimited,
+    TransientJudgeError,
+)
 from ragmetrics_core.model.questions import Usage
 
 _REPLY_TOKENS = 100.0
@@ -109,6 +116,9 @@ class Limited(Wrapper):
         except JudgeUnavailable as error:
             self._opened, self._unavailable = True, error
             raise
+        except ContextWindowExceeded as error:
+            self._opened = True
+            raise _counted(error, request) from error
         except JudgeError:
             self._opened = True
             raise
@@ -121,8 +131,7 @@ class Limited(Wrapper):
         wait = 0.0 if self._requests is None else self._requests.reserve()
         estimate = 0.0
         if self._tokens is not None:
-            characters = sum(len(message.content) for message in request.messages)
-            estimate = characters / 4 + request.n * self._reply_tokens
+            estimate = _prompt_tokens(request) + request.n * self._reply_tokens
             wait = max(wait, self._tokens.reserve(estimate))
         if wait > 0:
             await self._allowance.sleep(wait)
@@ -133,3 +142,15 @@ class Limited(Wrapper):
         if self._tokens is not None and usage is not None:
             self._tokens.correct(usage.prompt_tokens + usage.completion_tokens - estimate)
             self._reply_tokens += 0.1 * (usage.completion_tokens - self._reply_tokens)
+
+
+def _prompt_tokens(request: ChatRequest) -> int:
+    """About how many tokens a request has: four characters each."""
+    return sum(len(message.content) for message in request.messages) // 4
+
+
+def _counted(error: ContextWindowExceeded, request: ChatRequest) -> ContextWindowExceeded:
+    """The same error with the length of the request, estimated where the endpoint did not say it."""
+    if error.tokens is not None or not error.where:
+        return error
+    return ContextWindowExceeded.counted(error.where, _prompt_tokens(request), error.window, about="about ")
