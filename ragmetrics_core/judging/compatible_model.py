@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import importlib
 import json
 import os
 import sys
 import weakref
 from collections.abc import Mapping
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest
@@ -77,9 +77,9 @@ class OpenAICompatibleModel(ChatModel):
         self._capabilities = capabilities or Capabilities()
         self._prices = prices
         self._extra = dict(extra or {})
-        self._sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+        weakref.finalize(self, _close, self._sessions)
+        _models.add(self)
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({public(self.base_url)!r}, {self.model!r})"
@@ -157,7 +157,6 @@ class OpenAICompatibleModel(ChatModel):
                 connector=connector, timeout=aiohttp.ClientTimeout(total=None), trust_env=True
             )
             self._sessions[loop] = session
-            atexit.register(_close, weakref.ref(session), loop)
         return session
 
     def _reply(self, content: bytes) -> ChatReply:
@@ -185,9 +184,22 @@ def _kind(status: int) -> type[errors.JudgeError]:
     return errors.RequestRejected if status in _REJECTED else errors.JudgeServerError
 
 
-def _close(session: weakref.ref[aiohttp.ClientSession], loop: asyncio.AbstractEventLoop) -> None:
-    """Close connections at the end of the process, on the loop that still runs in its own thread."""
-    alive = session()
-    if alive is not None and not alive.closed and loop.is_running():
-        with contextlib.suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(alive.close(), loop).result(1.0)
+_models: weakref.WeakSet[OpenAICompatibleModel] = weakref.WeakSet()
+_closing: set[Future[None]] = set()
+
+
+def _close(sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession]) -> None:
+    """Close the connections of a model that is gone, each on its loop; called from any thread."""
+    for loop, session in sessions.items():
+        if loop.is_running() and not session.closed:
+            future = asyncio.run_coroutine_threadsafe(session.close(), loop)
+            _closing.add(future)
+            future.add_done_callback(_closing.discard)
+
+
+@atexit.register
+def _await_closing() -> None:
+    """Let connections end quietly before the process does."""
+    for model in tuple(_models):
+        _close(model._sessions)  # noqa: SLF001 - a model of this file
+    wait(tuple(_closing), timeout=1.0)
