@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error, public, seconds
@@ -72,6 +74,8 @@ class OpenAICompatibleModel(ChatModel):
             )
         self.base_url = base_url.rstrip("/")
         self.model = model
+        self._url = f"{self.base_url}/chat/completions"
+        self._proxy = _proxy(self.base_url)
         self._api_key = api_key
         self._timeout = timeout
         self._capabilities = capabilities or Capabilities()
@@ -120,7 +124,7 @@ class OpenAICompatibleModel(ChatModel):
         try:
             async with (
                 asyncio.timeout(self._timeout),
-                self._session().post(f"{self.base_url}/chat/completions", data=body, headers=self._headers()) as got,
+                self._session().post(self._url, data=body, headers=self._headers(), proxy=self._proxy) as got,
             ):
                 status, headers, content = got.status, got.headers, await got.read()
         except TimeoutError:
@@ -153,9 +157,7 @@ class OpenAICompatibleModel(ChatModel):
         session = self._sessions.get(loop)
         if session is None or session.closed:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300)
-            session = aiohttp.ClientSession(
-                connector=connector, timeout=aiohttp.ClientTimeout(total=None), trust_env=True
-            )
+            session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None))
             self._sessions[loop] = session
         return session
 
@@ -182,6 +184,12 @@ class OpenAICompatibleModel(ChatModel):
 def _kind(status: int) -> type[errors.JudgeError]:
     """What a status stands for before the body is looked at; judge_error narrows it."""
     return errors.RequestRejected if status in _REJECTED else errors.JudgeServerError
+
+
+def _proxy(address: str) -> str | None:
+    """The proxy that the environment names for an address; looked up once, where aiohttp would for each call."""
+    parts = urlsplit(address)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 _models: weakref.WeakSet[OpenAICompatibleModel] = weakref.WeakSet()

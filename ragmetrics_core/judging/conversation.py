@@ -64,6 +64,8 @@ class Conversation(Generic[T]):
         reply = await self._model.complete(request)
         self.usage += reply.usage
         polls = range(request.first_poll, request.first_poll + request.n)
+        if request.n == 1 and reply.choices:
+            return [await self._read(request, reply.choices[0])]  # the usual case needs no task of its own
         read_ones = await gathered(
             self._read(replace(request, n=1, first_poll=poll), choice)
             for poll, choice in zip(polls, reply.choices, strict=False)

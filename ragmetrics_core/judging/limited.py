@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from ragmetrics_core.judging.chat import ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.judging.limits import Allowance
@@ -22,6 +23,17 @@ from ragmetrics_core.model.questions import Usage
 _REPLY_TOKENS = 100.0
 
 
+@dataclass
+class Gate:
+    """Whether a first call got through, so that others need not wait for it.
+
+    Attributes:
+        opened: True if so.
+    """
+
+    opened: bool = False
+
+
 class Limited(Wrapper):
     """Limits the calls in flight, their duration and their pace, and sends the first call alone.
 
@@ -35,6 +47,7 @@ class Limited(Wrapper):
         settled: Awaited before each call, e.g. until every reply so far is on disk; what is lost with a killed
             process is then no more than the calls in flight.
         allowance: What the run may spend; None for no limit.
+        gate: Whether an earlier session of the same judge got through; None for a closed gate.
     """
 
     def __init__(
@@ -44,6 +57,7 @@ class Limited(Wrapper):
         timeout: float | None,
         settled: Callable[[], Awaitable[None]] | None = None,
         allowance: Allowance | None = None,
+        gate: Gate | None = None,
     ) -> None:
         super().__init__(inner)
         self._timeout = timeout
@@ -55,7 +69,7 @@ class Limited(Wrapper):
         self._tokens = None if tokens is None else Pace(tokens, allowance.clock)
         self._reply_tokens = _REPLY_TOKENS
         self._alone = asyncio.Lock()
-        self._opened = False
+        self._gate = gate or Gate()
         self._unavailable: JudgeUnavailable | None = None
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -66,9 +80,9 @@ class Limited(Wrapper):
             LimitReached: If a cap of the run is reached.
             JudgeError: Whatever the model raises.
         """
-        if not self._opened:
+        if not self._gate.opened:
             async with self._alone:
-                if not self._opened:
+                if not self._gate.opened:
                     return await self._in_slot(request)
         return await self._in_slot(request)
 
@@ -108,21 +122,21 @@ class Limited(Wrapper):
             async with asyncio.timeout(min(limits, default=None)):
                 reply = await self.inner.complete(request)
         except TimeoutError:
-            self._opened = True
+            self._gate.opened = True
             if left is not None and left == min(limits):
                 self._allowance.expire()
                 self._allowance.check()
             raise JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s") from None
         except JudgeUnavailable as error:
-            self._opened, self._unavailable = True, error
+            self._gate.opened, self._unavailable = True, error
             raise
         except ContextWindowExceeded as error:
-            self._opened = True
+            self._gate.opened = True
             raise _counted(error, request) from error
         except JudgeError:
-            self._opened = True
+            self._gate.opened = True
             raise
-        self._opened = True
+        self._gate.opened = True
         return reply
 
     async def _keep_pace(self, request: ChatRequest) -> float:

@@ -12,7 +12,7 @@ from ragmetrics_core.judging.chat import ChatModel, ChatRequest
 from ragmetrics_core.judging.conversation import Conversation
 from ragmetrics_core.judging.formats import Format
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.limited import Limited
+from ragmetrics_core.judging.limited import Gate, Limited
 from ragmetrics_core.judging.limits import Allowance
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
@@ -86,6 +86,7 @@ class LLMJudge(Judge):
         self._attempts = attempts
         self._timeout = timeout
         self._learned = Learned()
+        self._gate = Gate()
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question on its own; a run of many questions shares a ``session``."""
@@ -95,7 +96,7 @@ class LLMJudge(Judge):
         """Return a judge for one run; what is learned about the endpoint stays with this object."""
         kept = MemoryStore() if store is None else store
         allowance = allowance or Allowance()
-        limited = Limited(self.model, concurrency, self._timeout, kept.settled, allowance)
+        limited = Limited(self.model, concurrency, self._timeout, kept.settled, allowance, self._gate)
         adapting = Adapting(Retrying(limited, self._attempts, allowance.sleep), self._learned)
         return _Session(self, Stored(adapting, kept))
 
