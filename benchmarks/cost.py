@@ -10,7 +10,6 @@ an earlier call of the sample had as well.
 from __future__ import annotations
 
 import json
-
 from collections.abc import Sequence
 
 from ragmetrics_core import (

@@ -63,6 +63,8 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     lines.append(
         f"{summary.rows} rows: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad."
     )
+    if summary.usage.faults:
+        lines.append(f"{summary.usage.faults} faults of the judge's endpoint survived by asking again.")
     if run.interrupted or run.stopped:
         lines.append(f"The run ended early: {run.stopped or 'it was interrupted'}.")
     return (*lines, *run.notes)
