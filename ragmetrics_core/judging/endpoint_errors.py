@@ -71,9 +71,9 @@ class Fault:
         text = "\n".join(map(str, chain))
         bodies = (getattr(link, "body", None) for link in chain)
         body = next((body for body in bodies if isinstance(body, dict)), {})
-        status = getattr(error, "status_code", None)
+        statuses = (getattr(link, "status_code", None) for link in chain)
         return cls(
-            status=status if isinstance(status, int) else None,
+            status=next((status for status in statuses if isinstance(status, int)), None),
             symbols=_symbols(body, text),
             retry_after=next(filter(lambda wait: wait is not None, map(_retry_after, chain)), None),
             text=text,
