@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "startup.py": (),
     "scale.py": ("--sizes", "1000", "10000"),
     "throughput.py": ("--samples", "200", "--repeats", "1"),
+    "overhead.py": (),
     "killed.py": ("--samples", "200", "--kills", "3"),
 }
 
@@ -26,9 +27,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller sizes")
     options = parser.parse_args()
-    optional = [file.name for file in sorted(FOLDER.glob("overhead*.py"))]
     failed = []
-    for name in (*BENCHMARKS, *optional):
+    for name in BENCHMARKS:
         quick = BENCHMARKS.get(name, ()) if options.quick else ()
         if subprocess.run([sys.executable, str(FOLDER / name), *quick], check=False).returncode:
             failed.append(name)

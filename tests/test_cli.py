@@ -51,7 +51,7 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
     shown = capsys.readouterr()
     assert "context_utilization  1.000" in shown.out
     assert "context_recall left out: undefined on every row (no reference)" in shown.out
-    assert "1 rows: 1 judged, 0 not judged, 0 bad." in shown.out
+    assert "1 row: 1 judged, 0 not judged, 0 bad." in shown.out
     assert "Judge: lexical; 0 calls" in shown.out
     assert "context_utilization" not in shown.err
 

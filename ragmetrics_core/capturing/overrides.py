@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ragmetrics_core.model.cells import follow
 from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.rows import follow
 from ragmetrics_core.model.sample import Sample
 
 Source = str | Callable[[Any], Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -11,6 +12,9 @@ from ragmetrics_core.demo.own_docs import demo
 from ragmetrics_core.reporting.report import Report
 
 GROUP = "ragmetrics.demos"
+_ORDER = ("langchain", "llamaindex", "haystack")  # which of several adapters shows itself first
+# A demo calls no host, so frameworks must not either; they read this when they are imported.
+_NO_TELEMETRY = {"HAYSTACK_TELEMETRY_ENABLED": "False", "LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false"}
 
 
 def add_to(commands: Any) -> None:
@@ -24,7 +28,8 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run a demo of an adapter, else the core's own, and print its report."""
     offered = {point.name: point for point in entry_points(group=GROUP)}
-    name = options.name or min(offered, default="core")
+    known = [name for name in _ORDER if name in offered]
+    name = options.name or next(iter([*known, *sorted(offered)]), "core")
     if name != "core" and name not in offered:
         print(f"ragmetrics: no demo {name!r}; there are: {', '.join(['core', *sorted(offered)])}", file=sys.stderr)
         return 2
@@ -40,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _offered(point: EntryPoint) -> Report:
+    os.environ.update(_NO_TELEMETRY)
     report = point.load()()
     if not isinstance(report, Report):
         raise TypeError(f"the demo {point.value} must return a Report, got {type(report).__name__}")

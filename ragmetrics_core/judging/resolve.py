@@ -79,5 +79,5 @@ def _announce() -> None:
         _announced = True
         _logger.info(
             "no judge was chosen: the embedded lexical judge answers, by word overlap and without any model; "
-            "choose one with judge='openai/gpt-4o-mini' or RAGMETRICS_JUDGE"
+            "choose one with judge=, --judge or RAGMETRICS_JUDGE, e.g. openai/gpt-4o-mini"
         )

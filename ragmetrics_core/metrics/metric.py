@@ -50,6 +50,8 @@ class Metric(Frozen, ABC):
             first = error.errors(include_input=False, include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
             message = first["msg"].removeprefix("Value error, ")
+            if first["type"] == "extra_forbidden":
+                message = f"no such setting; there are: {', '.join(type(self).model_fields)}"
             raise SettingError(f"{type(self).__name__}: {place}{': ' if place else ''}{message}") from None
 
     @abstractmethod

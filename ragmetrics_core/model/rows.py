@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ragmetrics_core.model.cells import follow as follow
-from ragmetrics_core.model.cells import number_as_text, plain_data, present, structured
+from ragmetrics_core.model.cells import follow, number_as_text, plain_data, present, structured
 from ragmetrics_core.model.columns import USUAL_NAMES, plain_name
 from ragmetrics_core.model.errors import RowError, SettingError
 from ragmetrics_core.model.sample import Sample

@@ -60,9 +60,8 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         for numbers in summary.metrics
         if numbers.useful_share is not None
     ]
-    lines.append(
-        f"{summary.rows} rows: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad."
-    )
+    rows = "1 row" if summary.rows == 1 else f"{summary.rows} rows"
+    lines.append(f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad.")
     if summary.usage.faults:
         lines.append(f"{summary.usage.faults} faults of the judge's endpoint survived by asking again.")
     if run.interrupted or run.stopped:

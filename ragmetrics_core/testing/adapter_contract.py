@@ -114,7 +114,9 @@ class AdapterContract:
         """Scores, reasons and verdicts are those of the core on the hand-written sample."""
         for turn in GOLDEN_TURNS:
             captured = self.play(turn)[0][0].model_copy(update={"reference": turn.sample.reference})
-            written = turn.sample
+            if captured.retrieved is not None:
+                assert [c.text for c in captured.retrieved] == [c.text for c in turn.contexts], turn.name
+            written = turn.sample.model_copy(update={"retrieved": captured.retrieved})
             for one, two in zip(_outcomes(captured), _outcomes(written), strict=True):
                 assert (one.metric, one.status, one.value, one.reason) == (
                     two.metric,

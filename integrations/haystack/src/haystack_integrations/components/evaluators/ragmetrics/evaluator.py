@@ -1,0 +1,268 @@
+"""The component: judges the answers that reach it over one wire."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from haystack import Document, component, default_from_dict, default_to_dict, logging
+from haystack.components.generators.chat.types import ChatGenerator
+from haystack.core.errors import SerializationError
+from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
+from haystack_integrations.components.evaluators.ragmetrics import inputs, stored_metrics
+from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
+from haystack_integrations.components.evaluators.ragmetrics.stored_metrics import MetricLike
+
+from ragmetrics_core.engine.evaluation import aevaluate, evaluate
+from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.model import errors
+from ragmetrics_core.model.errors import JudgeUnavailable, SettingError
+from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult, SampleResult
+from ragmetrics_core.model.sample import Sample
+
+logger = logging.getLogger(__name__)
+
+
+@component
+class RagMetricsEvaluator:
+    """Scores answers inside a pipeline, with evidence and cost for every score.
+
+    Connect ``answer_builder.answers`` to ``answers``: question, documents and answer come over that one wire.
+    Instead, ``query``, ``documents`` and ``replies`` take the parts of one answer, and ``questions``, ``contexts``,
+    ``predicted_answers`` and ``ground_truth_answers`` the lists that Haystack's own evaluators take.
+
+    It judges what is wired. Documents that an ``AnswerBuilder`` cut by ``reference_pattern`` are not all that the
+    model saw; ``meta["warnings"]`` says so.
+
+    Args:
+        metrics: Names, metrics, or ``{"name": …, "settings": {…}}``; None for all four.
+        chat_generator: The model of the judge: any ChatGenerator.
+        judge: Instead, a judge of ragmetrics or the name of a model, e.g. ``"openai/gpt-4o-mini"``; ``"lexical"``
+            is the embedded judge, which needs neither key nor network and is the default.
+        raise_on_failure: Raise if a score could not be determined; otherwise it is NaN with the status ``failed``.
+        progress_bar: Show a progress bar on a terminal.
+        concurrency: Most model calls in flight.
+        judge_async: Call the generator's ``run_async`` instead of ``run`` in threads.
+
+    Raises:
+        SettingError: If a metric or setting is unknown, or both a generator and a judge are given.
+
+    Example:
+        >>> from haystack import Document
+        >>> evaluator = RagMetricsEvaluator(metrics=["context_adherence"], judge="lexical")
+        >>> result = evaluator.run(query="Capital?", documents=[Document(content="Paris.")], replies="Paris.")
+        >>> result["results"]["context_adherence"]["status"]
+        ['scored']
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[MetricLike] | MetricLike | None = None,
+        *,
+        chat_generator: ChatGenerator | None = None,
+        judge: JudgeLike = None,
+        raise_on_failure: bool = True,
+        progress_bar: bool = True,
+        concurrency: int = 32,
+        judge_async: bool = False,
+    ) -> None:
+        if chat_generator is not None and judge is not None:
+            raise SettingError("give chat_generator= or judge=, not both")
+        self.metrics = stored_metrics.made(metrics)
+        self.chat_generator = chat_generator
+        self.judge = judge
+        self.raise_on_failure = raise_on_failure
+        self.progress_bar = progress_bar
+        self.concurrency = concurrency
+        self.judge_async = judge_async
+        self._model = HaystackModel(chat_generator, judge_async=judge_async) if chat_generator is not None else None
+        self._judge: JudgeLike = LLMJudge(self._model) if self._model is not None else judge
+
+    def to_dict(self) -> dict[str, Any]:
+        """Serialize the component.
+
+        Raises:
+            SerializationError: If the judge is an object that a name cannot stand for.
+        """
+        return default_to_dict(
+            self,
+            metrics=[stored_metrics.stored(metric) for metric in self.metrics],
+            chat_generator=self.chat_generator,
+            judge=_judge_name(self.judge),
+            raise_on_failure=self.raise_on_failure,
+            progress_bar=self.progress_bar,
+            concurrency=self.concurrency,
+            judge_async=self.judge_async,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> RagMetricsEvaluator:
+        """Make the component again; metrics of other packages must be on Haystack's allowlist."""
+        return default_from_dict(cls, data)
+
+    def warm_up(self) -> None:
+        """Warm up the generator, if it can be."""
+        if self.chat_generator is not None and hasattr(self.chat_generator, "warm_up"):
+            self.chat_generator.warm_up()
+
+    def close(self) -> None:
+        """Release what the generator holds."""
+        if self._model is not None:
+            self._model.close()
+
+    @component.output_types(
+        results=dict[str, dict[str, Any]], score=float, individual_scores=list[float], meta=dict[str, Any]
+    )
+    def run(
+        self,
+        answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
+        query: str | None = None,
+        documents: list[Document] | None = None,
+        replies: list[ChatMessage] | list[str] | str | None = None,
+        questions: list[str] | None = None,
+        contexts: list[list[str]] | None = None,
+        predicted_answers: list[str] | None = None,
+        ground_truth_answers: list[str] | None = None,
+        reference: str | list[str] | None = None,
+    ) -> dict[str, Any]:
+        """Score answers; give one of three groups of inputs.
+
+        Args:
+            answers: Answers with their questions and documents.
+            query: The question of one answer.
+            documents: The documents that the model saw for it, in their order.
+            replies: The answer; of several replies each is scored.
+            questions: Questions of a batch.
+            contexts: Texts that the model saw, per question.
+            predicted_answers: Answers, per question.
+            ground_truth_answers: Expected answers, per question.
+            reference: The expected answer, with ``answers`` or ``query``; a list holds one per answer.
+
+        Returns:
+            ``results``: per metric its mean ``score``, ``individual_scores`` (NaN where there is none),
+            ``status`` (scored, undefined or failed), ``reasons`` and ``evidence``. ``score`` and
+            ``individual_scores``: those of the first metric. ``meta``: calls, tokens, cost, judge, warnings.
+
+        Raises:
+            SettingError: If inputs of several groups are given, or lists differ in length.
+            RagMetricsError: With ``raise_on_failure``, if a score could not be determined; the type says why.
+        """
+        samples, warnings = inputs.samples(
+            inputs.Answers(answers),
+            inputs.Single(query, documents, replies),
+            inputs.Batch(questions, contexts, predicted_answers, ground_truth_answers),
+            reference,
+        )
+        try:
+            report = evaluate(
+                samples,
+                self.metrics,
+                judge=self._judge,
+                concurrency=self.concurrency,
+                progress=None if self.progress_bar else False,
+            )
+        except JudgeUnavailable as error:
+            return self._outputs(self._unavailable(samples, error), warnings)
+        return self._outputs(report.results, warnings)
+
+    @component.output_types(
+        results=dict[str, dict[str, Any]], score=float, individual_scores=list[float], meta=dict[str, Any]
+    )
+    async def run_async(
+        self,
+        answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
+        query: str | None = None,
+        documents: list[Document] | None = None,
+        replies: list[ChatMessage] | list[str] | str | None = None,
+        questions: list[str] | None = None,
+        contexts: list[list[str]] | None = None,
+        predicted_answers: list[str] | None = None,
+        ground_truth_answers: list[str] | None = None,
+        reference: str | list[str] | None = None,
+    ) -> dict[str, Any]:
+        """Score answers without blocking the event loop, all at the same time; see ``run``."""
+        samples, warnings = inputs.samples(
+            inputs.Answers(answers),
+            inputs.Single(query, documents, replies),
+            inputs.Batch(questions, contexts, predicted_answers, ground_truth_answers),
+            reference,
+        )
+        try:
+            report = await aevaluate(samples, self.metrics, judge=self._judge, concurrency=self.concurrency)
+        except JudgeUnavailable as error:
+            return self._outputs(self._unavailable(samples, error), warnings)
+        return self._outputs(report.results, warnings)
+
+    def _unavailable(self, samples: Sequence[Sample], error: JudgeUnavailable) -> list[SampleResult]:
+        """Every result failed: the judge answers nothing."""
+        if self.raise_on_failure:
+            raise error
+        failed: dict[str, MetricResult] = {
+            metric.name: Failed(metric=metric.name, reason=str(error), error=ErrorInfo.of(error))
+            for metric in self.metrics
+        }
+        return [SampleResult(index=index, sample=sample, results=failed) for index, sample in enumerate(samples)]
+
+    def _outputs(self, rows: Sequence[SampleResult], warnings: Sequence[str]) -> dict[str, Any]:
+        results = {metric.name: self._column(metric, rows) for metric in self.metrics}
+        first: dict[str, Any] = next(iter(results.values()), {"score": math.nan, "individual_scores": []})
+        every = [result for row in rows for result in row.results.values()]
+        used = sum((result.usage for result in every), Usage())
+        meta = {
+            "samples": len(rows),
+            "judges": sorted({result.judge for result in every if result.judge}),
+            "calls": used.calls,
+            "stored": used.stored,
+            "prompt_tokens": used.prompt_tokens,
+            "completion_tokens": used.completion_tokens,
+            "cost": used.cost,
+            "models": list(used.models),
+            "fallbacks": list(used.fallbacks),
+            "warnings": list(warnings),
+        }
+        return {
+            "results": results,
+            "score": first["score"],
+            "individual_scores": list(first["individual_scores"]),
+            "meta": meta,
+        }
+
+    def _column(self, metric: Metric, rows: Sequence[SampleResult]) -> dict[str, Any]:
+        """One metric in the form that ``EvaluationRunResult`` takes."""
+        found = [row.results[metric.name] for row in rows]
+        failed = [(index, result) for index, result in enumerate(found) if isinstance(result, Failed)]
+        if failed and self.raise_on_failure:
+            index, result = failed[0]
+            kind = vars(errors).get(result.error.type)
+            typed = kind if isinstance(kind, type) and issubclass(kind, errors.RagMetricsError) else errors.JudgeError
+            raise typed(f"{metric.name} of answer {index}: {result.error.type}: {result.reason}")
+        if failed:
+            logger.warning(
+                "{metric} failed for {failed} of {total} answers; their scores are NaN",
+                metric=metric.name,
+                failed=len(failed),
+                total=len(found),
+            )
+        values = [result.value for result in found if result.value is not None]
+        return {
+            "score": math.fsum(values) / len(values) if values else math.nan,
+            "individual_scores": [math.nan if result.value is None else result.value for result in found],
+            "status": [result.status for result in found],
+            "reasons": [result.reason for result in found],
+            "evidence": [result.evidence.model_dump(mode="json") if result.evidence else None for result in found],
+        }
+
+
+def _judge_name(judge: JudgeLike) -> str | None:
+    """The name that stands for a judge in YAML."""
+    if judge is None or isinstance(judge, str):
+        return judge
+    if getattr(judge, "name", None) == "lexical":
+        return "lexical"
+    raise SerializationError(
+        f"a {type(judge).__name__} cannot be written to YAML; give judge= as a name, or chat_generator="
+    )

@@ -1,0 +1,240 @@
+"""A ChatGenerator of Haystack as the chat model of a judge."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import json
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.components.generators.chat.types import ChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack_integrations.tracing.ragmetrics.recorder import silent
+
+from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
+from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
+from ragmetrics_core.model import errors
+from ragmetrics_core.model.questions import Usage
+
+_THREADS = 64
+_CLOSE_SECONDS = 5.0
+_FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
+# What a generator raised and ours; the first class that fits decides, then the HTTP status, if there is one.
+EXCEPTIONS: tuple[tuple[type[BaseException], type[errors.JudgeError]], ...] = (
+    (TimeoutError, errors.JudgeTimeout),
+    (ConnectionError, errors.ConnectionFailed),
+    (TypeError, errors.RequestRejected),
+    (ValueError, errors.RequestRejected),
+    (KeyError, errors.RequestRejected),
+    (Exception, errors.JudgeServerError),
+)
+
+
+class HaystackModel(ChatModel):
+    """Any ChatGenerator as the model of a judge: ``evaluate(…, judge=HaystackModel(generator))``.
+
+    Args:
+        chat_generator: The generator.
+        name: Name in results; None takes the generator's ``model``, else its class.
+        capabilities: What the model can do, if you know; otherwise see ``capabilities()``.
+        judge_async: Await ``run_async`` on the judges' event loop. By default ``run`` is called in threads, because
+            a client that the application uses on its own loop must not be shared with another.
+
+    Example:
+        >>> from haystack.components.generators.chat import MockChatGenerator
+        >>> HaystackModel(MockChatGenerator("yes", model="mock"))
+        HaystackModel('mock')
+    """
+
+    def __init__(
+        self,
+        chat_generator: ChatGenerator,
+        *,
+        name: str | None = None,
+        capabilities: Capabilities | None = None,
+        judge_async: bool = False,
+    ) -> None:
+        self.chat_generator = chat_generator
+        self._stated = capabilities
+        self._name = name or _attribute(chat_generator, "model") or type(chat_generator).__name__
+        self._async = judge_async and hasattr(chat_generator, "run_async")
+        self._takes_settings = "generation_kwargs" in inspect.signature(chat_generator.run).parameters
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+        self._warm = False
+
+    def __repr__(self) -> str:
+        return f"HaystackModel({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self._name
+
+    @property
+    def endpoint(self) -> str:
+        """Class and address of the generator, and a digest of its own settings, which change replies."""
+        settings = getattr(self.chat_generator, "generation_kwargs", None)
+        said = json.dumps(settings, sort_keys=True, default=repr) if settings else ""
+        digest = hashlib.sha256(said.encode()).hexdigest()[:16] if said else ""
+        parts = (type(self.chat_generator).__qualname__, _attribute(self.chat_generator, "api_base_url"), digest)
+        return "#".join(filter(None, parts))
+
+    def capabilities(self) -> Capabilities:
+        """What was stated; else nothing is assumed of a generator without ``generation_kwargs``.
+
+        Generators for OpenAI and compatible endpoints are tried once for each feature. The others spell their
+        settings differently: they get a temperature, if they take one, and the form of the reply by the prompt.
+        """
+        if self._stated is not None:
+            return self._stated
+        if not self._takes_settings:
+            return Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
+        if isinstance(self.chat_generator, OpenAIChatGenerator):
+            return Capabilities()
+        return Capabilities(n=False, logprobs=False, json_schema=False)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request, in a context of its own, where no tracer sees it.
+
+        Raises:
+            JudgeError: As in ``EXCEPTIONS``, or by the HTTP status.
+        """
+        arguments: dict[str, Any] = {"messages": [_message(one.role, one.content) for one in request.messages]}
+        if self._takes_settings and (settings := self._settings(request)):
+            arguments["generation_kwargs"] = settings
+        outcomes: tuple[Any] = await asyncio.gather(self._started(arguments), return_exceptions=True)
+        outcome = outcomes[0]
+        if isinstance(outcome, Exception):
+            raise self._translated(outcome) from outcome
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return _reply(self.name, outcome)
+
+    def close(self) -> None:
+        """Release the threads and what the generator holds; an async client on the loop that it lives on."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+        if hasattr(self.chat_generator, "close"):
+            self.chat_generator.close()
+        if self._async and self._warm and hasattr(self.chat_generator, "close_async"):
+            submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
+        self._warm = False
+
+    def _started(self, arguments: dict[str, Any]) -> asyncio.Future[Any]:
+        loop, context = asyncio.get_running_loop(), silent()
+        if self._async:
+            return loop.create_task(self._awaited(arguments), context=context)
+        with self._lock:
+            self._pool = self._pool or ThreadPoolExecutor(_THREADS, thread_name_prefix="ragmetrics-haystack")
+        return loop.run_in_executor(self._pool, partial(context.run, self._called, arguments))
+
+    def _called(self, arguments: dict[str, Any]) -> Any:
+        with self._lock:
+            if not self._warm and hasattr(self.chat_generator, "warm_up"):
+                self.chat_generator.warm_up()
+            self._warm = True
+        return self.chat_generator.run(**arguments)
+
+    async def _awaited(self, arguments: dict[str, Any]) -> Any:
+        if not self._warm:
+            self._warm = True
+            if hasattr(self.chat_generator, "warm_up_async"):
+                await self.chat_generator.warm_up_async()
+            elif hasattr(self.chat_generator, "warm_up"):
+                self.chat_generator.warm_up()
+        run_async: Any = getattr(self.chat_generator, "run_async")  # noqa: B009  # not part of the protocol
+        return await run_async(**arguments)
+
+    def _settings(self, request: ChatRequest) -> dict[str, Any]:
+        """Generation settings; only those that this kind of generator spells like OpenAI."""
+        known = self.capabilities()
+        settings: dict[str, Any] = {}
+        if request.temperature is not None and known.temperature is not False:
+            settings["temperature"] = request.temperature
+        if isinstance(self.chat_generator, OpenAIChatGenerator) and request.max_tokens is not None:
+            settings["max_tokens"] = request.max_tokens
+        if request.n > 1 and known.n is not False:
+            settings["n"] = request.n
+        if request.top_logprobs and known.logprobs is not False:
+            settings |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        if request.schema is not None and known.json_schema is not False:
+            schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
+            settings["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return settings
+
+    def _translated(self, error: Exception) -> errors.JudgeError:
+        fault = Fault.of(error)
+        if "context_length_exceeded" in fault.symbols:
+            kind: type[errors.JudgeError] = errors.ContextWindowExceeded
+        elif "content_filter" in fault.symbols:
+            kind = errors.ContentRefused
+        elif fault.status is not None:
+            kind = errors.JudgeServerError
+        else:
+            kind = next(ours for theirs, ours in EXCEPTIONS if isinstance(error, theirs))
+        return judge_error(kind, fault, self.name, None, ())
+
+
+def _attribute(generator: object, name: str) -> str | None:
+    """An attribute that many generators have and the protocol does not name."""
+    value = getattr(generator, name, None)
+    return value if isinstance(value, str) and value else None
+
+
+def _message(role: str, content: str) -> ChatMessage:
+    if role == "system":
+        return ChatMessage.from_system(content)
+    return ChatMessage.from_assistant(content) if role == "assistant" else ChatMessage.from_user(content)
+
+
+def _reply(name: str, output: object) -> ChatReply:
+    """Narrow a generator's output to what a judge reads; the usage, which every reply repeats, counts once."""
+    replies = output.get("replies") if isinstance(output, Mapping) else None
+    messages = [one for one in replies if isinstance(one, ChatMessage)] if isinstance(replies, list) else []
+    if not messages:
+        raise errors.JudgeServerError(f"{name} returned no reply; check the generator")
+    meta = messages[0].meta
+    usage = meta.get("usage")
+    counts = usage if isinstance(usage, Mapping) else {}
+    model = meta.get("model")
+    return ChatReply(
+        tuple(map(_choice, messages)),
+        Usage(
+            calls=1,
+            prompt_tokens=_count(counts.get("prompt_tokens")),
+            completion_tokens=_count(counts.get("completion_tokens")),
+            cost=None,
+            models=(model,) if isinstance(model, str) and model else (),
+        ),
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _choice(message: ChatMessage) -> Choice:
+    finish = _FINISH.get(str(message.meta.get("finish_reason") or "stop"), "other")
+    return Choice(message.text or "", finish, _tokens(message.meta.get("logprobs")))  # type: ignore[arg-type]  # the values of _FINISH are the literals
+
+
+def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    return tuple(
+        TokenAlternatives(
+            str(token["token"]),
+            float(token["logprob"]),
+            tuple((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
+        )
+        for token in (content if isinstance(content, list) else ())
+        if isinstance(token, Mapping)
+    )

@@ -1,0 +1,54 @@
+"""Metrics as a pipeline's YAML holds them: names, or names with settings; foreign ones by import path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
+
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.registry import METRICS, chosen, metric_named
+from ragmetrics_core.model.errors import SettingError
+
+MetricLike = str | Metric | dict[str, Any]
+
+
+def made(metrics: Sequence[MetricLike] | MetricLike | None) -> tuple[Metric, ...]:
+    """Metrics from names, stored settings and objects; None makes all four.
+
+    Args:
+        metrics: Each a name, a metric, or ``{"name": …, "settings": {…}}``, or with ``"type"`` instead of ``"name"``
+            the import path of a metric of another package, which Haystack's allowlist must hold.
+
+    Raises:
+        SettingError: If a name or setting is unknown.
+        DeserializationError: If an import path is not on the allowlist.
+    """
+    given = [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
+    return tuple(chosen(None if given is None else [_made(one) for one in given]))
+
+
+def _made(one: object) -> Metric:
+    if isinstance(one, Metric):
+        return one
+    if isinstance(one, str):
+        return metric_named(one)
+    if not isinstance(one, Mapping) or not ({"name", "type"} & set(one)) or set(one) - {"name", "type", "settings"}:
+        raise SettingError("a metric is a name, a Metric, or {name or type, settings}, got " + type(one).__name__)
+    settings = dict(one.get("settings") or {})
+    if "name" in one:
+        return type(metric_named(str(one["name"])))(**settings)  # a setting may be called name, too
+    found = import_class_by_name(str(one["type"]))
+    if not issubclass(found, Metric):
+        raise SettingError(f"{one['type']} is no Metric")
+    return found(**settings)
+
+
+def stored(metric: Metric) -> str | dict[str, Any]:
+    """What YAML holds of a metric."""
+    settings = metric.model_dump(mode="json", exclude_defaults=True)
+    name = next((name for name, known in METRICS.items() if type(metric) is known), None)
+    if name is None:
+        return {"type": generate_qualified_class_name(type(metric)), "settings": settings}
+    return {"name": name, "settings": settings} if settings else name

@@ -1,0 +1,289 @@
+"""What is kept of a run: plain copies of documents, messages and answers, and one node per span.
+
+Nothing here refers to an object of the application, except the metadata values of documents; what the
+application changes after the run does not change what was recorded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
+
+from ragmetrics_core.capturing import Problems
+
+PIPELINE = "haystack.pipeline.run"
+COMPONENT = "haystack.component.run"
+AGENT = "haystack.agent.run"
+AGENT_LLM = "haystack.agent.step.llm"
+AGENT_TOOL = "haystack.agent.step.tool"
+KEPT = frozenset({PIPELINE, COMPONENT, AGENT, AGENT_LLM, AGENT_TOOL})
+
+_DEPTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """A copy of a ``Document`` without its embeddings."""
+
+    content: str | None = field(repr=False)
+    id: str
+    score: float | None
+    meta: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a model was shown of a tool's result."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(repr=False)
+    text: str = field(repr=False)
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A copy of a ``ChatMessage``: its role, its text, its tool results, and the model that wrote it."""
+
+    role: str
+    text: str | None = field(repr=False)
+    results: tuple[ToolResult, ...] = field(repr=False)
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A copy of a ``GeneratedAnswer`` or ``ExtractedAnswer``.
+
+    Args:
+        text: The answer.
+        query: The question that the answer carries.
+        documents: The documents that it carries.
+        replies: Texts of all replies of the call that it was built from.
+        extracted: True for an ``ExtractedAnswer``.
+        model: The model that wrote it.
+    """
+
+    text: str | None = field(repr=False)
+    query: str | None = field(repr=False)
+    documents: tuple[Doc, ...] = field(repr=False)
+    replies: tuple[str, ...] = field(repr=False)
+    extracted: bool
+    model: str | None
+
+
+def copied(value: object, depth: int = _DEPTH) -> Any:
+    """A copy of what rules read of a value: texts, documents, messages, answers, and collections of them.
+
+    Args:
+        value: Any value of a socket.
+        depth: How deep collections are followed.
+
+    Returns:
+        Texts and numbers as they are, ``Doc``, ``Message`` or ``Reply``, tuples and dicts of these; None for the rest.
+    """
+    if value is None or isinstance(value, (str, bool, int, float, Doc, Message, Reply)):
+        return value
+    if isinstance(value, Document):
+        return Doc(value.content, value.id, value.score, dict(value.meta or {}))
+    if isinstance(value, ChatMessage):
+        return _message(value)
+    if isinstance(value, GeneratedAnswer):
+        return _generated(value)
+    if isinstance(value, ExtractedAnswer):
+        documents = (copied(value.document),) if value.document is not None else ()
+        return Reply(value.data, value.query, documents, (), True, None)
+    if depth and isinstance(value, Mapping):
+        return {str(key): copied(item, depth - 1) for key, item in value.items()}
+    if depth and isinstance(value, (list, tuple, set, frozenset)):
+        if _numbers(value):
+            return None
+        return tuple(copied(item, depth - 1) for item in value)
+    return None
+
+
+def _numbers(value: Sequence[object] | set[object] | frozenset[object]) -> bool:
+    """True for an embedding, which nobody reads."""
+    return len(value) > 8 and isinstance(next(iter(value)), float)
+
+
+def _message(message: ChatMessage) -> Message:
+    model = message.meta.get("model")
+    results = tuple(
+        ToolResult(
+            result.origin.tool_name,
+            copied(result.origin.arguments) or {},
+            result.result if isinstance(result.result, str) else "",
+            result.error,
+        )
+        for result in message.tool_call_results
+    )
+    return Message(message.role.value, message.text, results, model if isinstance(model, str) else None)
+
+
+def _generated(answer: GeneratedAnswer) -> Reply:
+    meta = answer.meta or {}
+    said, model = meta.get("all_messages"), meta.get("model")
+    texts = tuple(text for one in (said if isinstance(said, list) else ()) if (text := _said(one)))
+    documents = tuple(copied(document) for document in answer.documents or ())
+    return Reply(answer.data, answer.query, documents, texts, False, model if isinstance(model, str) else None)
+
+
+def _said(one: object) -> str | None:
+    if isinstance(one, ChatMessage):
+        return one.text
+    return one if isinstance(one, str) else None
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One span of a run.
+
+    Args:
+        operation: Haystack's name of the operation, e.g. ``haystack.component.run``.
+        name: Name of the component or tool; "" for others.
+        type: Class of the component.
+        parent: The span around it.
+        opened: When it began, as a position in the run.
+        tags: Class and sockets of the component, as Haystack describes them.
+        closed: When it ended; 0 while it goes on.
+        input: Values of its input sockets.
+        output: Values of its output sockets; None if it ended without.
+        failed: True if a tool said that it failed.
+    """
+
+    operation: str
+    name: str
+    type: str
+    parent: Node | None
+    opened: int
+    tags: Mapping[str, Any] = field(repr=False)
+    closed: int = 0
+    input: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    output: Any = field(default=None, repr=False)
+    failed: bool = False
+
+    def __repr__(self) -> str:
+        return f"Node({self.operation!r}, {self.path!r})"
+
+    @property
+    def path(self) -> str:
+        """Names of the components around it and its own, with dots."""
+        names = [node.name for node in reversed((self, *self.ancestors)) if node.operation == COMPONENT]
+        return ".".join(names if self.operation == COMPONENT or not self.name else [*names, self.name])
+
+    @property
+    def ancestors(self) -> tuple[Node, ...]:
+        """The spans around it, innermost first."""
+        found, node = [], self.parent
+        while node is not None:
+            found.append(node)
+            node = node.parent
+        return tuple(found)
+
+    def within(self, outer: Node) -> bool:
+        """True if it ran inside another span."""
+        return outer in self.ancestors
+
+    @property
+    def sockets(self) -> Mapping[str, Any]:
+        """Its outputs by socket; empty if it left none."""
+        return self.output if isinstance(self.output, dict) else {}
+
+
+class Run:
+    """One run of a pipeline or agent, as it was recorded.
+
+    Attributes:
+        nodes: Its spans, in the order in which they began; the first is the run itself.
+        error: What the application's run ended with; None if it ended well.
+        complete: False if it was cancelled or abandoned.
+    """
+
+    def __init__(self, problems: Problems) -> None:
+        self.nodes: list[Node] = []
+        self.error: str | None = None
+        self.complete = True
+        self.problems = problems
+        self._clock = itertools.count(1)
+
+    def __repr__(self) -> str:
+        return f"Run({len(self.nodes)} spans{', failed' if self.error else ''})"
+
+    def tick(self) -> int:
+        """The next position in the run."""
+        return next(self._clock)
+
+    @property
+    def root(self) -> Node:
+        """The span of the run itself."""
+        return self.nodes[0]
+
+    @property
+    def input(self) -> Mapping[str, Any]:
+        """What the user gave, by component and socket; for an agent by socket."""
+        return self.root.input
+
+    @property
+    def output(self) -> Mapping[str, Any]:
+        """What the user got, by component and socket; for an agent by socket."""
+        return self.root.sockets
+
+    def components(self) -> Iterator[Node]:
+        """Its component spans, in the order in which they began."""
+        return (node for node in self.nodes if node.operation == COMPONENT)
+
+
+class OpenRuns:
+    """Runs that are going on, for spans that lost their context in a bare thread. Keeps none of them alive."""
+
+    def __init__(self) -> None:
+        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def add(self, run: Run) -> None:
+        """A run began."""
+        with self._lock:
+            self._runs.add(run)
+
+    def discard(self, run: Run) -> None:
+        """A run ended."""
+        with self._lock:
+            self._runs.discard(run)
+
+    def holding(self, types: frozenset[str], texts: frozenset[str]) -> tuple[Run, Node] | None:
+        """The run with an open component of one of these classes whose inputs hold all these texts.
+
+        Args:
+            types: Fully qualified classes of components.
+            texts: Texts that a nested run was given.
+        """
+        with self._lock:
+            runs = list(self._runs)
+        for run in runs:
+            for node in reversed(run.nodes):
+                if node.closed or node.operation != COMPONENT:
+                    continue
+                if node.tags.get("haystack.component.fully_qualified_type") in types and texts <= set(
+                    strings(node.input)
+                ):
+                    return run, node
+        return None
+
+
+def strings(value: object) -> Iterator[str]:
+    """All plain texts in a copied value; texts of documents, messages and answers are not among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from strings(item)
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from strings(item)

@@ -1,0 +1,298 @@
+"""The tracer: a tee over whatever tracer is active. It copies what passes by and assembles nothing.
+
+Spans find the run that they belong to by their parent or, where Haystack gives none, by a context variable. A
+pipeline's own span is never the current one: its components name it as their parent, and code that consumes
+``run_async_generator`` in the same context must not look as if it ran inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import threading
+from collections.abc import Iterator
+from contextvars import Context, ContextVar
+from typing import Any, Protocol
+
+from haystack.core.errors import BreakpointException
+from haystack.tracing.tracer import NullSpan, Span, Tracer
+from haystack_integrations.tracing.ragmetrics.nodes import (
+    AGENT,
+    KEPT,
+    PIPELINE,
+    Node,
+    OpenRuns,
+    Run,
+    copied,
+    strings,
+)
+
+from ragmetrics_core.capturing import Problems, guarded
+
+_OURS = "haystack_integrations.components.evaluators.ragmetrics."
+_INPUTS = frozenset(
+    {
+        "haystack.component.input",
+        "haystack.agent.input",
+        "haystack.agent.step.llm.input",
+        "haystack.agent.step.tool.input",
+    }
+)
+_OUTPUTS = frozenset(
+    {
+        "haystack.component.output",
+        "haystack.agent.output",
+        "haystack.agent.step.llm.output",
+        "haystack.agent.step.tool.output",
+    }
+    | {"haystack.pipeline.output_data"}
+)
+KEPT_TAGS = (
+    "haystack.component.fully_qualified_type",
+    "haystack.component.input_spec",
+    "haystack.component.output_spec",
+)
+_FRAMES = 40
+
+
+class Sink(Protocol):
+    """Whatever takes finished runs: ``Captured`` or ``BackgroundEvaluator``."""
+
+    problems: Problems
+
+    def record(self, run: Run) -> None:
+        """Keep a finished run; never blocks."""
+
+
+scoped: ContextVar[tuple[Sink, ...]] = ContextVar("ragmetrics_haystack_sinks", default=())
+_current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
+_muted: ContextVar[bool] = ContextVar("ragmetrics_haystack_muted", default=False)
+_open_runs = OpenRuns()
+
+
+class Everywhere:
+    """Who gets the runs of the whole process."""
+
+    def __init__(self) -> None:
+        self.sinks: tuple[Sink, ...] = ()
+
+
+everywhere = Everywhere()
+
+
+class TeeSpan(Span):
+    """A span that records into a run and passes everything on.
+
+    Args:
+        inner: The other tracer's span.
+        run: The run that it belongs to.
+        node: What is recorded of it.
+        outer: The span that was current when it began.
+    """
+
+    def __init__(self, inner: Span, run: Run, node: Node, outer: TeeSpan | None = None) -> None:
+        self.inner = inner
+        self.run = run
+        self.node = node
+        self.outer = outer
+        self.result: Any = None  # Haystack 3.0 fills the dict that it gave as a tag
+        self.problems = run.problems
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # a copy under construction has none
+            raise AttributeError(name)
+        return getattr(self.inner, name)  # what only the other tracer's span has
+
+    def set_tag(self, key: str, value: Any) -> None:
+        """Set a tag on both."""
+        self._keep(key, value)
+        self.inner.set_tag(key, value)
+
+    def set_tags(self, tags: dict[str, Any]) -> None:
+        """Set tags on the other span."""
+        self.inner.set_tags(tags)
+
+    def set_content_tag(self, key: str, value: Any) -> None:
+        """Copy content; the other tracer decides for itself whether it takes it."""
+        self._keep(key, value)
+        self.inner.set_content_tag(key, value)
+
+    def raw_span(self) -> Any:
+        """The other tracer's own span object."""
+        return self.inner.raw_span()
+
+    def get_correlation_data_for_logs(self) -> dict[str, Any]:
+        """That of the other tracer."""
+        return self.inner.get_correlation_data_for_logs()
+
+    @guarded
+    def _keep(self, key: str, value: Any) -> None:
+        if self.node.operation not in KEPT:
+            return
+        if key in _INPUTS:
+            self.node.input = copied(value) or {}
+        elif key in _OUTPUTS:
+            self.node.output = copied(value)
+        elif key == "haystack.tool.error":
+            self.node.failed = bool(value)
+
+    @guarded
+    def failed(self, error: BaseException) -> None:
+        """The block of code under the span was left with an error."""
+        self.result = None
+        if self.node is not self.run.root:
+            return
+        if isinstance(error, Exception) and not isinstance(error, BreakpointException):
+            self.run.error = f"{type(error).__name__}: {error}"
+        else:  # cancelled, abandoned, interrupted or paused
+            self.run.complete = False
+
+    @guarded
+    def closed(self) -> None:
+        """The span ended."""
+        self.node.closed = self.run.tick()
+        if self.node.output is None and self.result is not None:
+            self.node.output = copied(self.result)
+        self.result = None
+
+
+class Tee(Tracer):
+    """A tracer beside another one.
+
+    Args:
+        inner: The tracer that was active.
+
+    Attributes:
+        retired: True once another one has taken its place; it then only passes on.
+    """
+
+    def __init__(self, inner: Tracer) -> None:
+        self.inner = inner
+        self.retired = False
+        self.problems = Problems()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)  # what only the other tracer has, e.g. flush()
+
+    @contextlib.contextmanager
+    def trace(
+        self, operation_name: str, tags: dict[str, Any] | None = None, parent_span: Span | None = None
+    ) -> Iterator[Span]:
+        """Trace a block of code with the other tracer, and record it."""
+        if _muted.get():
+            yield NullSpan()
+            return
+        theirs = parent_span.inner if isinstance(parent_span, TeeSpan) else parent_span
+        with self.inner.trace(operation_name, tags=tags, parent_span=theirs) as inner:
+            span = None if self.retired else self._opened(operation_name, tags or {}, parent_span, inner)
+            if span is None:
+                yield inner
+                return
+            if operation_name != PIPELINE:
+                _current.set(span)
+            try:
+                yield span
+            except BaseException as error:
+                span.failed(error)
+                raise
+            finally:
+                self._closed(span)
+
+    def current_span(self) -> Span | None:
+        """The other tracer's current span, recording where ours does."""
+        theirs, ours = self.inner.current_span(), _open_span()
+        return theirs if ours is None else TeeSpan(theirs or ours.inner, ours.run, ours.node, ours.outer)
+
+    @guarded
+    def _opened(self, operation: str, tags: dict[str, Any], parent_span: Span | None, inner: Span) -> TeeSpan | None:
+        if str(tags.get("haystack.component.fully_qualified_type", "")).startswith(_OURS):
+            return None  # the evaluator itself is no part of what is evaluated
+        outer = _open_span()
+        around = parent_span if isinstance(parent_span, TeeSpan) else outer
+        if around is not None:
+            run: Run = around.run
+            parent: Node | None = around.node
+        elif operation in (PIPELINE, AGENT):
+            begun = self._begun(tags)
+            if begun is None:
+                return None
+            run, parent = begun
+        else:
+            return None
+        name = tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
+        node = Node(operation, name, tags.get("haystack.component.type", ""), parent, run.tick(), {})
+        node.tags = {key: tags[key] for key in KEPT_TAGS if key in tags}
+        if operation == PIPELINE:
+            node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
+        run.nodes.append(node)
+        span = TeeSpan(inner, run, node, outer)
+        span.result = tags.get("haystack.pipeline.output_data")
+        return span
+
+    def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
+        """A new run for those who listen; or the one that a bare thread belongs to."""
+        here = scoped.get()
+        sinks = (*here, *(sink for sink in everywhere.sinks if sink not in here))
+        if not sinks:
+            return None
+        if not here:
+            given = frozenset(strings(copied(tags.get("haystack.pipeline.input_data"))))
+            types = (
+                _component_classes() if given and threading.current_thread() is not threading.main_thread() else None
+            )
+            around = _open_runs.holding(types, given) if types else None
+            if around is not None:
+                return around
+        run = _Recording(sinks)
+        _open_runs.add(run)
+        return run, None
+
+    @guarded
+    def _closed(self, span: TeeSpan) -> None:
+        if _current.get() is span:  # an abandoned generator is closed in another context
+            _current.set(span.outer)
+        span.closed()
+        if isinstance(span.run, _Recording) and span.node is span.run.root:
+            _open_runs.discard(span.run)
+            for sink in span.run.sinks:
+                sink.record(span.run)
+            span.run.sinks = ()
+
+
+class _Recording(Run):
+    """A run that goes on, and who gets it."""
+
+    def __init__(self, sinks: tuple[Sink, ...]) -> None:
+        super().__init__(sinks[0].problems)
+        self.sinks = sinks
+
+
+def _open_span() -> TeeSpan | None:
+    """The innermost span of this context that has not ended."""
+    span = _current.get()
+    while span is not None and span.node.closed:
+        span = span.outer
+    return span
+
+
+def _component_classes() -> frozenset[str]:
+    """Classes of the components that this thread was started by: those whose methods are on its stack."""
+    frame, found = sys._getframe(1), set()  # noqa: SLF001  # the one way to see who started a bare thread's work
+    for _ in range(_FRAMES):
+        owner = frame.f_locals.get("self")
+        if inspect.getattr_static(owner, "__haystack_input__", None) is not None:
+            found.add(f"{type(owner).__module__}.{type(owner).__name__}")
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return frozenset(found)
+
+
+def silent() -> Context:
+    """An empty context in which nothing is recorded or traced: that of the judge."""
+    context = Context()
+    context.run(_muted.set, True)
+    return context

@@ -1,0 +1,514 @@
+"""The component: its sockets, its outputs, its YAML."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack import Document, Pipeline, component
+from haystack.components.builders import AnswerBuilder, PromptBuilder
+from haystack.components.evaluators import FaithfulnessEvaluator
+from haystack.components.generators.chat import MockChatGenerator, OpenAIChatGenerator
+from haystack.components.joiners import AnswerJoiner
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.core.errors import DeserializationError, PipelineRuntimeError, SerializationError
+from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.evaluation import EvaluationRunResult
+from haystack.utils import Secret
+from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, evaluate_pipeline
+
+from ragmetrics_core import (
+    Adherent,
+    Answer,
+    ContextAdherence,
+    Judge,
+    JudgeError,
+    JudgeUnavailable,
+    Poll,
+    Polls,
+    ScriptedJudge,
+)
+from ragmetrics_core.metrics.metric import Metric, Plan
+from ragmetrics_core.model.errors import AuthenticationFailed, MalformedReply, SettingError
+from ragmetrics_core.model.evidence import OtherEvidence
+from ragmetrics_core.model.questions import Question, R
+from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.testing.server import Fault, LoopbackServer
+
+QUESTION = "When was the lighthouse built?"
+DOCUMENT = Document(id="built", content="The lighthouse was built in 1856.", score=0.5)
+ANSWER = "The lighthouse was built in 1856."
+
+# A store that owns its executor joins it when it is collected; collected inside the start of another thread, CPython
+# 3.11 then waits for itself. Stores of tests share one that lives as long as the process.
+EXECUTOR = ThreadPoolExecutor(max_workers=4)
+
+
+def answer(text: str = ANSWER, documents: list[Document] | None = None) -> GeneratedAnswer:
+    return GeneratedAnswer(text, QUESTION, [DOCUMENT] if documents is None else documents, {"model": "m"})
+
+
+def evaluator(metrics: Any = ("context_adherence", "context_utilization"), **settings: Any) -> RagMetricsEvaluator:
+    if "chat_generator" not in settings:
+        settings.setdefault("judge", "lexical")
+    return RagMetricsEvaluator(list(metrics), **settings)
+
+
+def polls(*verdicts: Any) -> ScriptedJudge:
+    return ScriptedJudge({Adherent: Polls(len(verdicts), tuple(map(Poll, verdicts)))})
+
+
+# Sockets
+
+
+def pipeline(component_under_test: Any) -> Pipeline:
+    store = InMemoryDocumentStore(async_executor=EXECUTOR)
+    store.write_documents([DOCUMENT])
+    made = Pipeline()
+    made.add_component("retriever", InMemoryBM25Retriever(store))
+    made.add_component(
+        "prompt", PromptBuilder("{% for d in documents %}{{ d.content }}{% endfor %}\nQuestion: {{ query }}")
+    )
+    made.add_component("llm", MockChatGenerator(ANSWER))
+    made.add_component("answer_builder", AnswerBuilder())
+    made.add_component("evaluator", component_under_test)
+    made.connect("retriever.documents", "prompt.documents")
+    made.connect("prompt", "llm")
+    made.connect("llm.replies", "answer_builder.replies")
+    made.connect("retriever.documents", "answer_builder.documents")
+    return made
+
+
+INPUTS: dict[str, Any] = {name: {"query": QUESTION} for name in ("retriever", "prompt", "answer_builder")}
+
+
+@pytest.mark.parametrize("mode", ["run", "run_async"])
+def test_one_wire(mode: str) -> None:
+    app = pipeline(evaluator())
+    app.connect("answer_builder.answers", "evaluator.answers")
+    result = app.run(INPUTS) if mode == "run" else asyncio.run(app.run_async(INPUTS))
+    found = result["evaluator"]
+    assert found["results"]["context_adherence"]["status"] == ["scored"]
+    assert found["score"] == found["individual_scores"][0] == found["results"]["context_adherence"]["score"] > 0.5
+    assert found["meta"]["judges"] == ["lexical"]
+    assert found["meta"]["warnings"] == []
+
+
+def test_wires_of_a_single_answer() -> None:
+    app = pipeline(evaluator())
+    app.connect("retriever.documents", "evaluator.documents")
+    app.connect("llm.replies", "evaluator.replies")
+    result = app.run(
+        {**INPUTS, "evaluator": {"query": QUESTION, "reference": ANSWER}}, include_outputs_from={"answer_builder"}
+    )
+    over_one_wire = pipeline(evaluator())
+    over_one_wire.connect("answer_builder.answers", "evaluator.answers")
+    assert result["evaluator"]["results"] == over_one_wire.run(INPUTS)["evaluator"]["results"]
+
+
+def test_the_wire_takes_joined_and_extracted_answers() -> None:
+    made = Pipeline()
+    made.add_component("joiner", AnswerJoiner())
+    made.add_component("evaluator", evaluator())
+    made.connect("joiner.answers", "evaluator.answers")
+    extracted = ExtractedAnswer(query=QUESTION, score=0.9, data="1856", document=DOCUMENT)
+    found = made.run({"joiner": {"answers": [answer(), extracted]}})["evaluator"]
+    assert len(found["individual_scores"]) == 2
+
+
+def test_lists_as_of_the_frameworks_own_evaluators() -> None:
+    given = {
+        "questions": [QUESTION] * 2,
+        "contexts": [[DOCUMENT.content or ""]] * 2,
+        "predicted_answers": [ANSWER, "Nobody knows the keeper."],
+    }
+    ours = evaluator().run(**given)
+    theirs = FaithfulnessEvaluator(
+        chat_generator=MockChatGenerator('{"statements": ["s"], "statement_scores": [1]}'), progress_bar=False
+    ).run(**given)
+    assert {"score", "individual_scores", "results", "meta"} <= set(theirs) & set(ours)
+    assert len(ours["individual_scores"]) == len(theirs["individual_scores"]) == 2
+    assert ours["individual_scores"][0] > ours["individual_scores"][1]
+    recall = evaluator(["context_recall"]).run(**given, ground_truth_answers=[ANSWER, ANSWER])
+    assert recall["results"]["context_recall"]["status"] == ["scored", "scored"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"answers": [answer()], "query": QUESTION}, "answers; query"),
+        ({"query": QUESTION, "questions": [QUESTION]}, "query; questions"),
+        ({"questions": [QUESTION], "predicted_answers": []}, "differ in length"),
+        ({"answers": [answer()], "reference": ["a", "b"]}, "2 references"),
+        ({"questions": [QUESTION], "reference": ["a"]}, "ground_truth_answers"),
+        ({"answers": ["text"]}, "GeneratedAnswer"),
+    ],
+)
+def test_unclear_inputs_are_errors_in_words(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        evaluator().run(**given)
+
+
+@pytest.mark.parametrize("given", [{}, {"answers": []}, {"questions": []}])
+def test_nothing_gives_empty_results(given: dict[str, Any]) -> None:
+    found = evaluator().run(**given)
+    assert math.isnan(found["score"])
+    assert found["individual_scores"] == []
+    assert found["results"]["context_adherence"]["status"] == []
+
+
+def test_every_reply_is_scored() -> None:
+    found = evaluator().run(
+        query=QUESTION,
+        documents=[DOCUMENT],
+        replies=[ChatMessage.from_assistant(ANSWER), ChatMessage.from_assistant("x")],
+    )
+    assert len(found["individual_scores"]) == 2
+    assert (
+        evaluator().run(query=QUESTION, documents=[DOCUMENT], replies=[ANSWER])["individual_scores"]
+        == found["individual_scores"][:1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "cut"),
+    [
+        ({}, False),
+        ({"reference_pattern": r"\[(\d)\]"}, True),
+        ({"reference_pattern": r"\[(\d)\]", "return_only_referenced_documents": False}, False),
+    ],
+)
+def test_a_cut_list_is_said(settings: dict[str, Any], cut: bool) -> None:
+    documents = [Document(content=f"Text {n}") for n in range(3)]
+    made = AnswerBuilder(**settings).run(query=QUESTION, replies=["So it is [1] [3]."], documents=documents)["answers"]
+    warnings = evaluator().run(answers=made)["meta"]["warnings"]
+    assert bool(warnings) is cut
+    assert all("cited" in warning for warning in warnings)
+
+
+def test_reference_reaches_every_answer() -> None:
+    found = evaluator(["context_recall"]).run(answers=[answer(), answer("x")], reference=ANSWER)
+    assert found["results"]["context_recall"]["status"] == ["scored", "scored"]
+
+
+# Outputs
+
+
+def test_results_fit_the_frameworks_report() -> None:
+    answers = [answer(), answer("", []), answer("Nobody knows the keeper.")]
+    found = evaluator().run(answers=answers)
+    column = found["results"]["context_adherence"]
+    assert column["status"] == ["scored", "undefined", "scored"]
+    assert math.isnan(column["individual_scores"][1])
+    assert column["score"] == pytest.approx((column["individual_scores"][0] + column["individual_scores"][2]) / 2)
+    assert column["reasons"][1] == "no contexts"
+    assert column["evidence"][0]["kind"] == "context_adherence"
+    json.dumps(column["evidence"])
+    native = EvaluationRunResult("run", {"answer": [one.data for one in answers]}, found["results"])
+    aggregated: Any = native.aggregated_report(output_format="json")
+    assert aggregated["metrics"] == ["context_adherence", "context_utilization"]
+    assert aggregated["score"][0] == column["score"]
+
+
+def test_failures_raise_or_are_nan(caplog: pytest.LogCaptureFixture) -> None:
+    judge = ScriptedJudge({Adherent: MalformedReply("no verdict", raw="secret reply")})
+    with pytest.raises(JudgeError, match="context_adherence of answer 0: MalformedReply"):
+        evaluator(["context_adherence"], judge=judge).run(answers=[answer()])
+    found = evaluator(["context_adherence"], judge=judge, raise_on_failure=False).run(answers=[answer()])
+    assert found["results"]["context_adherence"]["status"] == ["failed"]
+    assert math.isnan(found["score"])
+    assert "secret" not in caplog.text
+
+
+class Refusing(Judge):
+    name = "refusing"
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        raise AuthenticationFailed("the endpoint refused the key")
+
+
+@pytest.mark.parametrize("mode", ["run", "run_async"])
+def test_an_unavailable_judge(mode: str) -> None:
+    def run(one: RagMetricsEvaluator) -> dict[str, Any]:
+        return one.run(answers=[answer()]) if mode == "run" else asyncio.run(one.run_async(answers=[answer()]))
+
+    judge = Refusing()
+    with pytest.raises(JudgeUnavailable, match="refused the key"):
+        run(evaluator(["context_adherence"], judge=judge))
+    found = run(evaluator(["context_adherence"], judge=judge, raise_on_failure=False))
+    assert found["results"]["context_adherence"]["status"] == ["failed"]
+
+
+def test_a_judge_object_and_settings() -> None:
+    metric = ContextAdherence(polls=2, cause=False)
+    found = evaluator([metric], judge=polls("yes", "no")).run(answers=[answer()])
+    assert found["score"] == 0.5
+    assert found["meta"]["calls"] == 1
+    assert evaluator([{"name": "adherence", "settings": {"polls": 2, "cause": False}}]).metrics == (metric,)
+    assert len(RagMetricsEvaluator(judge="lexical").metrics) == 4
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"metrics": ["nothing"]},
+        {"metrics": [{"name": "adherence", "setting": {}}]},
+        {"metrics": [3]},
+        {"judge": "lexical", "chat_generator": MockChatGenerator()},
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any]) -> None:
+    with pytest.raises(SettingError):
+        RagMetricsEvaluator(**settings)
+
+
+@component
+class Slow:
+    """A judge's model that takes a while, with a native async call."""
+
+    def __init__(self) -> None:
+        self.flying = self.most = 0
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        self.flying += 1
+        self.most = max(self.most, self.flying)
+        time.sleep(0.05)
+        self.flying -= 1
+        return {"replies": [ChatMessage.from_assistant('{"useful": 1, "reason": "r"}')]}
+
+    @component.output_types(replies=list[ChatMessage])
+    async def run_async(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        self.flying += 1
+        self.most = max(self.most, self.flying)
+        await asyncio.sleep(0.05)
+        self.flying -= 1
+        return {"replies": [ChatMessage.from_assistant('{"useful": 1, "reason": "r"}')]}
+
+
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_run_async_is_concurrent(judge_async: bool) -> None:
+    slow = Slow()
+    one = evaluator(["context_utilization"], chat_generator=slow, judge_async=judge_async)
+    answers = [answer(f"Answer {n}") for n in range(20)]
+
+    async def main() -> int:
+        ticks = 0
+
+        async def ticking() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.005)
+                ticks += 1
+
+        task = asyncio.create_task(ticking())
+        found = await one.run_async(answers=answers)
+        task.cancel()
+        assert found["results"]["context_utilization"]["status"] == ["scored"] * 20
+        return ticks
+
+    assert asyncio.run(main()) > 3  # the caller's loop went on
+    assert slow.most > 5
+
+
+def test_warm_up_and_close_reach_the_generator() -> None:
+    calls: list[str] = []
+
+    class Generator:
+        def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+            return {"replies": [ChatMessage.from_assistant("{}")]}
+
+        def warm_up(self) -> None:
+            calls.append("warm_up")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    made = Pipeline()
+    made.add_component("evaluator", component_with(Generator()))
+    made.warm_up()
+    made.close()
+    assert calls == ["warm_up", "close"]
+    evaluator().warm_up()
+    evaluator().close()
+
+
+def component_with(generator: Any) -> RagMetricsEvaluator:
+    return RagMetricsEvaluator(["context_adherence"], chat_generator=generator)
+
+
+# YAML
+
+
+class Foreign(Metric):
+    """A metric of another package."""
+
+    name: str = "foreign"
+    weight: float = 1.0
+
+    def plan(self, sample: Sample) -> Plan:
+        return self.scored(self.weight, "by weight", OtherEvidence(kind="weight"))
+        yield ()
+
+
+def in_a_fresh_process(
+    yaml: str, tmp_path: Path, given: dict[str, Any], environment: dict[str, str] | None = None
+) -> Any:
+    """Load the pipeline under the default allowlist in another process and run it."""
+    (tmp_path / "pipeline.yaml").write_text(yaml, encoding="utf-8")
+    (tmp_path / "inputs.json").write_text(json.dumps(given), encoding="utf-8")
+    code = (
+        "import json, sys\n"
+        "from haystack import Pipeline\n"
+        f"with open({str(tmp_path / 'pipeline.yaml')!r}) as file: pipeline = Pipeline.load(file)\n"
+        f"with open({str(tmp_path / 'inputs.json')!r}) as file: given = json.load(file)\n"
+        "print(json.dumps(pipeline.run(given)['evaluator']))\n"
+    )
+    settings = {
+        **os.environ,
+        "HAYSTACK_TELEMETRY_ENABLED": "False",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        **(environment or {}),
+    }
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=settings, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_yaml_round_trip_with_the_embedded_judge(tmp_path: Path) -> None:
+    metrics = ["context_utilization", ContextAdherence(polls=3, name="grounded"), {"name": "context_recall"}]
+    app = pipeline(evaluator(metrics, raise_on_failure=False, progress_bar=False, concurrency=3))
+    app.connect("answer_builder.answers", "evaluator.answers")
+    given = {**INPUTS, "evaluator": {"reference": ANSWER}}
+    yaml = app.dumps()
+    assert Pipeline.loads(yaml).to_dict()["components"] == app.to_dict()["components"]
+    again = in_a_fresh_process(yaml, tmp_path, given)
+    # The store of the fresh process is empty: give it the document through the component's other sockets instead.
+    assert set(again["results"]) == {"context_utilization", "grounded", "context_recall"}
+    single = Pipeline()
+    single.add_component("evaluator", evaluator(metrics))
+    parts = {"evaluator": {"query": QUESTION, "replies": ANSWER, "reference": ANSWER, "documents": None}}
+    lists = {
+        "evaluator": {
+            "questions": [QUESTION],
+            "contexts": [[DOCUMENT.content]],
+            "predicted_answers": [ANSWER],
+            "ground_truth_answers": [ANSWER],
+        }
+    }
+    for one in (parts, lists):
+        here = json.loads(json.dumps(single.run(one)["evaluator"]))
+        there = in_a_fresh_process(single.dumps(), tmp_path, one)
+        assert _without_nan(there) == _without_nan(here)
+
+
+def _without_nan(value: Any) -> Any:
+    return json.loads(json.dumps(value), parse_constant=str)
+
+
+def test_yaml_round_trip_with_a_generator_and_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "sk-not-a-real-key")
+    server = loopback_server()
+    generator = OpenAIChatGenerator(
+        api_key=Secret.from_env_var("JUDGE_KEY"), model="judge", api_base_url=server.base_url
+    )
+    made = Pipeline()
+    made.add_component("evaluator", evaluator(["context_adherence", "context_utilization"], chat_generator=generator))
+    yaml = made.dumps()
+    assert "JUDGE_KEY" in yaml
+    assert "sk-not" not in yaml
+    given = {"evaluator": {"questions": [QUESTION], "contexts": [[DOCUMENT.content]], "predicted_answers": [ANSWER]}}
+    here = made.run(given)["evaluator"]
+    there = in_a_fresh_process(yaml, tmp_path, given)
+    assert _without_nan(there) == _without_nan(json.loads(json.dumps(here)))
+    assert here["meta"]["prompt_tokens"] > 0
+    assert server.requests[0].headers["authorization"] == "Bearer sk-not-a-real-key"
+    made.close()
+
+
+def test_foreign_metrics_need_the_allowlist() -> None:
+    made = Pipeline()
+    made.add_component("evaluator", evaluator([Foreign(weight=0.25)]))
+    yaml = made.dumps()
+    assert f"{Foreign.__module__}.Foreign" in yaml
+    with pytest.raises((DeserializationError, PipelineRuntimeError)):
+        Pipeline.loads(yaml)
+    again = Pipeline.loads(yaml, allowed_modules=[Foreign.__module__])
+    assert again.run({"evaluator": {"answers": [answer()]}})["evaluator"]["score"] == 0.25
+
+
+def test_a_judge_object_cannot_be_dumped() -> None:
+    with pytest.raises(SerializationError, match="ScriptedJudge"):
+        evaluator(judge=polls("yes")).to_dict()
+
+
+# evaluate_pipeline
+
+
+@component
+class Picky:
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        if "broken" in (messages[-1].text or ""):
+            raise RuntimeError("cannot")
+        return {"replies": [ChatMessage.from_assistant(ANSWER)]}
+
+
+def test_evaluate_pipeline_runs_captures_and_evaluates() -> None:
+    app = pipeline(evaluator(["context_utilization"]))
+    app.remove_component("llm")
+    app.remove_component("evaluator")
+    app.add_component("llm", Picky())
+    app.connect("prompt", "llm")
+    app.connect("llm.replies", "answer_builder.replies")
+    questions = [QUESTION, "Is the lighthouse broken?"]
+    given = [{name: {"query": question} for name in INPUTS} for question in questions]
+    kept = json.dumps(given)
+    report = evaluate_pipeline(
+        app, given, ["context_adherence", "context_recall"], references=[ANSWER, None], judge="lexical", progress=False
+    )
+    assert json.dumps(given) == kept
+    assert [row.sample and row.sample.question for row in report.results] == questions
+    first, second = report.results
+    assert first.results["context_recall"].status == "scored"
+    assert second.sample is not None
+    assert "cannot" in (second.sample.error or "")
+    assert second.results["context_adherence"].status == "undefined"
+    with pytest.raises(SettingError, match="1 references"):
+        evaluate_pipeline(app, given, references=[ANSWER])
+    with pytest.raises(ValueError, match="nowhere"):
+        evaluate_pipeline(app, [{"nowhere": {"query": "q"}}], progress=False)
+
+
+def test_a_run_without_sample_is_a_row() -> None:
+    made = Pipeline()
+    made.add_component("prompt", PromptBuilder("{{ query }}"))
+    report = evaluate_pipeline(
+        made, [{"prompt": {"query": "q"}}], ["context_adherence"], references=["r"], judge="lexical", progress=False
+    )
+    (row,) = report.results
+    assert row.sample is not None
+    assert row.sample.reference == ("r",)
+
+
+def test_a_fault_of_the_judge_is_typed(loopback_server: Callable[..., LoopbackServer]) -> None:
+    server = loopback_server(faults=lambda number: Fault(status=401, code="invalid_api_key"))
+    generator = OpenAIChatGenerator(
+        api_key=Secret.from_token("sk-x"), model="judge", api_base_url=server.base_url, max_retries=0
+    )
+    with pytest.raises(AuthenticationFailed):
+        evaluator(["context_adherence"], chat_generator=generator).run(answers=[answer()])
+    generator.close()

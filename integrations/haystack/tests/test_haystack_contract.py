@@ -1,0 +1,116 @@
+"""The contract of all adapters, on a real pipeline: store, BM25-free retriever, prompt, model, answer builder."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any, ClassVar
+
+import pytest
+from haystack import Document, Pipeline, component
+from haystack.components.builders import AnswerBuilder, PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.core.errors import PipelineRuntimeError
+from haystack.dataclasses import ChatMessage
+from haystack.evaluation import EvaluationRunResult
+from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, capture
+
+from ragmetrics_core.model.results import MetricResult, SampleResult
+from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing.golden import GoldenTurn
+
+TEMPLATE = "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{ query }}"
+
+
+@component
+class FixedRetriever:
+    """Returns the documents of a turn, as a store would."""
+
+    def __init__(self, documents: list[Document]) -> None:
+        self.documents = documents
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        return {"documents": list(self.documents)}
+
+
+@component
+class BrokenGenerator:
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        raise RuntimeError("the model is gone")
+
+
+def pipeline(turn: GoldenTurn, generator: Any = None) -> Pipeline:
+    documents = [Document(id=c.id or "", content=c.text, score=c.score, meta=dict(c.metadata)) for c in turn.contexts]
+    made = Pipeline()
+    made.add_component("retriever", FixedRetriever(documents))
+    made.add_component("prompt", PromptBuilder(TEMPLATE))
+    made.add_component("llm", generator or MockChatGenerator(turn.answer or ""))
+    made.add_component("answers", AnswerBuilder())
+    made.connect("retriever.documents", "prompt.documents")
+    made.connect("prompt.prompt", "llm.messages")
+    made.connect("llm.replies", "answers.replies")
+    made.connect("retriever.documents", "answers.documents")
+    return made
+
+
+def inputs(turn: GoldenTurn) -> dict[str, Any]:
+    return {name: {"query": turn.question} for name in ("retriever", "prompt", "answers")}
+
+
+class TestContract(AdapterContract):
+    module: ClassVar[str] = "haystack_integrations.components.evaluators.ragmetrics"
+    framework: ClassVar[str] = "haystack"
+
+    def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
+        with capture() as captured:
+            result = pipeline(turn).run(inputs(turn))
+        assert not captured.problems
+        return list(captured.samples), result
+
+    def play_uncaptured(self, turn: GoldenTurn) -> Any:
+        return pipeline(turn).run(inputs(turn))
+
+    def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
+        chunks: list[str] = []
+        generator = MockChatGenerator(turn.answer or "", streaming_callback=lambda chunk: chunks.append(chunk.content))
+        with capture() as captured:
+            pipeline(turn, generator).run(inputs(turn))
+        assert len(chunks) > 1
+        return list(captured.samples)
+
+    async def play_async(self, turn: GoldenTurn) -> list[Sample]:
+        with capture() as captured:
+            await pipeline(turn).run_async(inputs(turn))
+        return list(captured.samples)
+
+    def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
+        with capture() as captured, pytest.raises(PipelineRuntimeError):
+            pipeline(turn, BrokenGenerator()).run(inputs(turn))
+        return list(captured.samples)
+
+    def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
+        evaluator = RagMetricsEvaluator(metrics=[result.metric], judge="lexical", raise_on_failure=False)
+        outputs = evaluator._outputs([SampleResult(index=0, sample=Sample(), results={result.metric: result})], [])
+        native = EvaluationRunResult("run", {"row": [0]}, outputs["results"])
+        detailed = native.detailed_report(output_format="json")
+        assert isinstance(detailed, dict)
+        value = detailed[result.metric][0]
+        return (None if math.isnan(value) else value), native.results[result.metric]["reasons"][0]
+
+
+def test_stream_api_gives_the_same_sample() -> None:
+    turn = __import__("ragmetrics_core.testing.golden", fromlist=["GOLDEN_TURNS"]).GOLDEN_TURNS[0]
+
+    async def streamed() -> list[Sample]:
+        with capture() as captured:
+            handle = pipeline(turn).stream(inputs(turn))
+            async for _ in handle:
+                pass
+        return list(captured.samples)
+
+    (sample,) = asyncio.run(streamed())
+    assert sample.answer == turn.answer
+    assert [context.id for context in sample.contexts] == [context.id for context in turn.contexts]

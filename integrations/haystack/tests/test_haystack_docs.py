@@ -1,0 +1,65 @@
+"""What the documentation shows runs: README, examples in docstrings, the demo, the entry point."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack import tracing
+from haystack.tracing.tracer import NullTracer
+
+from ragmetrics_core.reporting.report import Report
+
+HERE = Path(__file__).parents[1]
+MODULES = [
+    *(
+        f"haystack_integrations.components.evaluators.ragmetrics.{name}"
+        for name in ("capturing", "evaluator", "model", "watching")
+    ),
+    "haystack_integrations.tracing.ragmetrics.samples",
+]
+
+
+def test_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 5
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    said = capsys.readouterr().out
+    assert "context_adherence" in said
+    assert names["sample"].question == names["question"]
+    assert names["sample"].answer == "The old lighthouse was built in 1856."
+    assert isinstance(tracing.tracer.actual_tracer, NullTracer)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_in_docstrings(module: str) -> None:
+    found = importlib.import_module(module)
+    assert doctest.testmod(found).attempted > 0
+    assert doctest.testmod(found).failed == 0
+
+
+def test_the_demo_evaluates_a_real_corpus(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, name = project["entry-points"]["ragmetrics.demos"]["haystack"].partition(":")
+    report = getattr(importlib.import_module(module), name)()
+    assert isinstance(report, Report)
+    assert capsys.readouterr().out.count("\n") == 1
+    assert all(row.results["context_utilization"].status == "scored" for row in report.results)
+    assert all(row.sample is not None and len(row.sample.contexts) == 4 for row in report.results)
+    summary = {found.metric: found.mean for found in report.summary().metrics}
+    assert summary["context_adherence"] is not None
+    assert summary["context_adherence"] > 0.8  # the generator only quotes
+
+
+def test_no_package_of_haystack_is_hidden() -> None:
+    for path in ("", "components", "components/evaluators", "tracing"):
+        assert not (HERE / "src" / "haystack_integrations" / path / "__init__.py").exists()
+    for path in (HERE, HERE.parent, HERE / "tests"):
+        assert not (path / "__init__.py").exists()

@@ -1,0 +1,178 @@
+"""HaystackModel: a ChatGenerator as the model of a judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import openai
+import pytest
+from haystack.components.generators.chat import FallbackChatGenerator, MockChatGenerator, OpenAIChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack.utils import Secret
+from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
+
+from ragmetrics_core import Capabilities, ChatRequest, ContextAdherence, ContextUtilization, LLMJudge, Message, Sample
+from ragmetrics_core.model import errors
+from ragmetrics_core.testing.server import Fault, LoopbackServer
+
+SAMPLE = Sample(question="Capital?", contexts=("Paris is the capital of France.", "Wine."), answer="Paris.")
+REQUEST = ChatRequest((Message("system", "s"), Message("user", "u")), temperature=0.5, max_tokens=7)
+
+
+@pytest.fixture
+def openai_model(
+    loopback_server: Callable[..., LoopbackServer],
+) -> Iterator[Callable[..., tuple[HaystackModel, LoopbackServer]]]:
+    made: list[HaystackModel] = []
+
+    def make(judge_async: bool = False, **settings: Any) -> tuple[HaystackModel, LoopbackServer]:
+        server = loopback_server(**settings)
+        generator = OpenAIChatGenerator(
+            api_key=Secret.from_token("sk-secret"), model="judge", api_base_url=server.base_url, max_retries=0
+        )
+        made.append(HaystackModel(generator, judge_async=judge_async))
+        return made[-1], server
+
+    yield make
+    for model in made:
+        model.close()
+
+
+def complete(model: HaystackModel, request: ChatRequest = REQUEST) -> Any:
+    return asyncio.run(model.complete(request))
+
+
+def test_settings_replies_and_usage(openai_model: Callable[..., Any]) -> None:
+    model, server = openai_model(reply=lambda body: ["one", "two", "three"])
+    request = ChatRequest(REQUEST.messages, {"type": "object"}, n=3, temperature=1.0, top_logprobs=5, max_tokens=9)
+    reply = complete(model, request)
+    assert [choice.text for choice in reply.choices] == ["one", "two", "three"]
+    assert reply.choices[0].tokens
+    assert reply.choices[0].tokens[0].alternatives
+    body = server.requests[0].body
+    assert (body["n"], body["temperature"], body["top_logprobs"], body["max_tokens"]) == (3, 1.0, 5, 9)
+    assert body["response_format"]["json_schema"]["schema"] == {"type": "object"}
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+    counted = server.completion(body)["usage"]
+    assert (reply.usage.calls, reply.usage.prompt_tokens) == (1, counted["prompt_tokens"])  # once, not three times
+    assert reply.usage.completion_tokens == counted["completion_tokens"]
+    assert reply.usage.cost is None
+    assert reply.usage.models == ("judge",)
+
+
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_a_judge_on_it(openai_model: Callable[..., Any], judge_async: bool) -> None:
+    model, _ = openai_model(judge_async=judge_async)
+    outcome = ContextAdherence(cause=False).score(SAMPLE, judge=LLMJudge(model))
+    assert outcome.status == "scored"
+    assert outcome.judge == "judge"
+    assert outcome.usage.calls == 1  # five polls in one request
+
+
+@pytest.mark.parametrize("feature", ["n", "logprobs", "json_schema", "temperature"])
+@pytest.mark.parametrize("support", ["reject", "ignore"])
+def test_what_an_endpoint_lacks_is_replaced(openai_model: Callable[..., Any], feature: str, support: str) -> None:
+    model, _ = openai_model(**{feature: support})
+    assert ContextAdherence(cause=False).score(SAMPLE, judge=LLMJudge(model)).status == "scored"
+    assert ContextUtilization(relevance="probability").score(SAMPLE, judge=LLMJudge(model)).status == "scored"
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (Fault(status=401, code="invalid_api_key"), errors.AuthenticationFailed),
+        (Fault(status=404, code="model_not_found"), errors.ModelNotFound),
+        (Fault(status=429, headers={"Retry-After": "3"}), errors.RateLimited),
+        (Fault(status=500), errors.JudgeServerError),
+        (Fault(status=400, code="context_length_exceeded"), errors.ContextWindowExceeded),
+        (Fault(status=400, code="content_filter"), errors.ContentRefused),
+        (Fault(status=400, code="other"), errors.RequestRejected),
+        (Fault(reset=True), errors.ConnectionFailed),
+    ],
+)
+def test_errors_are_mapped(openai_model: Callable[..., Any], fault: Fault, expected: type[errors.JudgeError]) -> None:
+    model, _ = openai_model(faults=lambda number: fault)
+    with pytest.raises(expected) as caught:
+        complete(model)
+    assert type(caught.value) is expected
+    assert isinstance(caught.value.__cause__, openai.OpenAIError)
+    assert "sk-secret" not in str(caught.value)
+    if expected is errors.RateLimited:
+        assert caught.value.retry_after == 3  # type: ignore[attr-defined]
+
+
+class Raising:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (TimeoutError("t"), errors.JudgeTimeout),
+        (ConnectionResetError("c"), errors.ConnectionFailed),
+        (TypeError("got an unexpected keyword argument 'temperature'"), errors.RequestRejected),
+        (ValueError("v"), errors.RequestRejected),
+        (RuntimeError("r"), errors.JudgeServerError),
+        (LookupError("l"), errors.JudgeServerError),
+    ],
+)
+def test_errors_without_a_status(error: Exception, expected: type[errors.JudgeError]) -> None:
+    with pytest.raises(expected) as caught:
+        complete(HaystackModel(Raising(error)))
+    assert type(caught.value.__cause__) is type(error)
+
+
+def test_a_missing_key_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(errors.AuthenticationFailed):
+        complete(HaystackModel(OpenAIChatGenerator(api_key=Secret.from_env_var("OPENAI_API_KEY", strict=False))))
+
+
+class Plain:
+    """The least that the protocol asks for."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output
+
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        assert [message.role.value for message in messages] == ["system", "user"]
+        return self.output  # type: ignore[no-any-return]
+
+
+def test_a_generator_with_nothing_but_run() -> None:
+    model = HaystackModel(Plain({"replies": [ChatMessage.from_assistant("x", meta={"finish_reason": "length"})]}))
+    assert model.name == "Plain"
+    assert model.capabilities() == Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
+    (choice,) = complete(model).choices
+    assert (choice.text, choice.finish, choice.tokens) == ("x", "length", ())
+
+
+@pytest.mark.parametrize("output", [{}, {"replies": []}, {"replies": ["text"]}, []])
+def test_no_reply_is_an_error(output: Any) -> None:
+    with pytest.raises(errors.JudgeServerError):
+        complete(HaystackModel(Plain(output)))
+
+
+def test_names_and_endpoints() -> None:
+    mock = HaystackModel(MockChatGenerator("x", model="mock"))
+    assert (mock.name, mock.endpoint) == ("mock", "MockChatGenerator")
+    assert HaystackModel(MockChatGenerator("x"), name="own").name == "own"
+    assert HaystackModel(FallbackChatGenerator([MockChatGenerator("x")])).name == "FallbackChatGenerator"
+    key = Secret.from_token("k")
+    plain = HaystackModel(OpenAIChatGenerator(api_key=key))
+    seeded = HaystackModel(OpenAIChatGenerator(api_key=key, generation_kwargs={"seed": 1}))
+    assert plain.endpoint != seeded.endpoint
+    assert plain.capabilities() == Capabilities()
+    assert HaystackModel(MockChatGenerator("x"), capabilities=Capabilities(n=True)).capabilities().n is True
+    assert "secret" not in repr(HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("secret"))))
+
+
+def test_an_interrupt_passes() -> None:
+    with pytest.raises(asyncio.CancelledError):
+        complete(HaystackModel(Raising(asyncio.CancelledError())))

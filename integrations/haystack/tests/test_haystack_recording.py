@@ -1,0 +1,568 @@
+"""The tracer: nothing mixed, lost or doubled; other tracers go on; nothing is left behind; no harm is done."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from haystack import Document, Pipeline, component, tracing
+from haystack.components.agents import Agent
+from haystack.components.builders import AnswerBuilder, PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.core.errors import PipelineRuntimeError
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.tools import Tool
+from haystack.tracing import Span, Tracer
+from haystack.tracing.tracer import NullTracer
+from haystack_integrations.components.evaluators.ragmetrics import HaystackModel, capture, samples_from, watch
+from haystack_integrations.tracing.opentelemetry import OpenTelemetryTracer
+from haystack_integrations.tracing.ragmetrics import Run, Tee
+from haystack_integrations.tracing.ragmetrics.recorder import TeeSpan
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from ragmetrics_core.capturing import Captured
+from ragmetrics_core.model.errors import SettingError
+from ragmetrics_core.model.sample import Sample
+
+TEMPLATE = "{% for document in documents %}- {{ document.content }}\n{% endfor %}\nQuestion: {{ query }}"
+
+
+def echoed(messages: list[ChatMessage]) -> str:
+    return f"Echo of {(messages[-1].text or '').rpartition(': ')[2]}"
+
+
+@component
+class Numbered:
+    """Retrieves two documents that name the query; waits, so that concurrent runs overlap."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        return {
+            "documents": [
+                Document(id=f"{query}-{n}", content=f"Text {n} on {query}", score=1 / (n + 1)) for n in range(2)
+            ]
+        }
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, query: str) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return self.run(query)
+
+
+def rag(generator: Any = None) -> Pipeline:
+    made = Pipeline()
+    made.add_component("retriever", Numbered())
+    made.add_component("prompt", PromptBuilder(TEMPLATE))
+    made.add_component("llm", generator or MockChatGenerator(response_fn=echoed))
+    made.add_component("answers", AnswerBuilder())
+    made.connect("retriever.documents", "prompt.documents")
+    made.connect("prompt", "llm")
+    made.connect("llm.replies", "answers.replies")
+    return made
+
+
+def inputs(query: str) -> dict[str, Any]:
+    return {name: {"query": query} for name in ("retriever", "prompt", "answers")}
+
+
+def check(sample: Sample) -> str:
+    """Every field belongs to the same question, which is returned."""
+    query = sample.question or ""
+    assert sample.answer == f"Echo of {query}"
+    assert [context.id for context in sample.contexts] == [f"{query}-0", f"{query}-1"]
+    assert sample.retrieved == sample.contexts
+    return query
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    assert isinstance(tracing.tracer.actual_tracer, NullTracer)
+    tracing.disable_tracing()
+
+
+# Concurrency
+
+
+def test_200_concurrent_runs_of_one_capture() -> None:
+    async def all_at_once() -> Captured[Run]:
+        app = rag()
+        with capture() as captured:
+            await asyncio.gather(*(app.run_async(inputs(f"q{n}")) for n in range(200)))
+        return captured
+
+    captured = asyncio.run(all_at_once())
+    assert not captured.problems
+    assert sorted(map(check, captured.samples)) == sorted(f"q{n}" for n in range(200))
+
+
+def test_200_concurrent_captures() -> None:
+    app = rag()
+
+    async def one(n: int) -> Sample:
+        with capture(id=str(n), reference=f"r{n}") as captured:
+            await app.run_async(inputs(f"q{n}"))
+        (sample,) = captured.samples
+        return sample
+
+    async def all_at_once() -> list[Sample]:
+        return await asyncio.gather(*(one(n) for n in range(200)))
+
+    for n, sample in enumerate(asyncio.run(all_at_once())):
+        assert (check(sample), sample.id, sample.reference) == (f"q{n}", str(n), (f"r{n}",))
+
+
+def test_50_threads_each_with_a_capture() -> None:
+    app, barrier = rag(), threading.Barrier(50)
+
+    def one(n: int) -> Sample:
+        barrier.wait()
+        with capture() as captured:
+            app.run(inputs(f"q{n}"))
+        (sample,) = captured.samples
+        return sample
+
+    with ThreadPoolExecutor(50) as pool:
+        samples = list(pool.map(one, range(50)))
+    assert [check(sample) for sample in samples] == [f"q{n}" for n in range(50)]
+
+
+def test_50_threads_of_one_capture() -> None:
+    app = rag()
+    with capture(all_threads=True) as captured, ThreadPoolExecutor(50) as pool:
+        list(pool.map(lambda n: app.run(inputs(f"q{n}")), range(50)))
+    assert sorted(map(check, captured.samples)) == sorted(f"q{n}" for n in range(50))
+
+
+def test_other_threads_are_not_in_a_capture() -> None:
+    app = rag()
+    with capture() as captured:
+        thread = threading.Thread(target=app.run, args=(inputs("other"),))
+        thread.start()
+        thread.join()
+        app.run(inputs("own"))
+    assert [sample.question for sample in captured.samples] == ["own"]
+
+
+def test_to_thread_is_in_the_capture() -> None:
+    async def main() -> Captured[Run]:
+        with capture() as captured:
+            await asyncio.to_thread(rag().run, inputs("q"))
+        return captured
+
+    assert [check(sample) for sample in asyncio.run(main()).samples] == ["q"]
+
+
+def test_captures_nest() -> None:
+    app = rag()
+    with capture() as outer:
+        app.run(inputs("a"))
+        with capture() as inner:
+            app.run(inputs("b"))
+        app.run(inputs("c"))
+    assert [sample.question for sample in outer.samples] == ["a", "b", "c"]
+    assert [sample.question for sample in inner.samples] == ["b"]
+
+
+def test_runs_while_a_generator_is_consumed_are_runs_of_their_own() -> None:
+    app = rag()
+
+    async def main() -> Captured[Run]:
+        with capture() as captured:
+            async for _ in app.run_async_generator(inputs("outer"), include_outputs_from={"retriever"}):
+                await app.run_async(inputs("inner"))
+        return captured
+
+    found = [check(sample) for sample in asyncio.run(main()).samples]
+    assert found.count("outer") == 1
+    assert found.count("inner") >= 1
+
+
+def test_an_abandoned_generator_does_not_swallow_later_runs() -> None:
+    app = rag()
+
+    async def main() -> Captured[Run]:
+        with capture() as captured:
+            generator = app.run_async_generator(inputs("left"), include_outputs_from={"retriever"})
+            async for _ in generator:
+                break
+            app.run(inputs("next"))
+            await generator.aclose()
+        return captured
+
+    first, second = asyncio.run(main()).samples
+    assert check(first) == "next"
+    assert second.question == "left"
+    assert second.capture is not None
+    assert not second.capture.complete
+
+
+def test_a_generator_closed_in_another_context() -> None:
+    app = rag()
+
+    async def main() -> Captured[Run]:
+        with capture() as captured:
+            generator = app.run_async_generator(inputs("left"), include_outputs_from={"retriever"})
+            await anext(generator)
+        await asyncio.create_task(_close(generator))
+        return captured
+
+    captured = asyncio.run(main())
+    assert not captured.problems
+    assert [sample.question for sample in captured.samples] == ["left"]
+
+
+async def _close(generator: Any) -> None:
+    await generator.aclose()
+
+
+def test_a_cancelled_run_is_incomplete() -> None:
+    @component
+    class Waiting:
+        @component.output_types(replies=list[ChatMessage])
+        def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+            return {"replies": []}
+
+        @component.output_types(replies=list[ChatMessage])
+        async def run_async(self, messages: list[ChatMessage]) -> dict[str, Any]:
+            await asyncio.Event().wait()
+            return {"replies": []}
+
+    async def main() -> Captured[Run]:
+        with capture() as captured, pytest.raises(TimeoutError):
+            await asyncio.wait_for(rag(Waiting()).run_async(inputs("q")), 0.2)
+        return captured
+
+    (sample,) = asyncio.run(main()).samples
+    assert (sample.question, sample.answer, sample.error) == ("q", None, None)
+    assert sample.capture is not None
+    assert not sample.capture.complete
+
+
+# Other tracers
+
+
+class Strict(Tracer):
+    """A tracer that only accepts its own spans as parents, and keeps its tags."""
+
+    def __init__(self) -> None:
+        self.spans: list[StrictSpan] = []
+
+    @contextlib.contextmanager
+    def trace(self, operation_name: str, tags: Any = None, parent_span: Span | None = None) -> Iterator[Span]:
+        assert parent_span is None or isinstance(parent_span, StrictSpan)
+        span = StrictSpan(operation_name, parent_span)
+        span.set_tags(tags or {})
+        self.spans.append(span)
+        yield span
+
+    def current_span(self) -> Span | None:
+        return self.spans[-1] if self.spans else None
+
+    def flush(self) -> str:
+        return "flushed"
+
+
+class StrictSpan(Span):
+    def __init__(self, name: str, parent: Span | None) -> None:
+        self.name, self.parent, self.tags = name, parent, dict[str, Any]()
+
+    def set_tag(self, key: str, value: Any) -> None:
+        self.tags[key] = value
+
+    def special(self) -> str:
+        return "special"
+
+    def get_correlation_data_for_logs(self) -> dict[str, Any]:
+        return {"trace": "t"}
+
+
+def agent() -> Agent:
+    def reply(messages: list[ChatMessage]) -> ChatMessage:
+        done = any(message.tool_call_results for message in messages)
+        return (
+            ChatMessage.from_assistant("Done.")
+            if done
+            else ChatMessage.from_assistant(tool_calls=[ToolCall("t", {"x": "1"})])
+        )
+
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+    return Agent(
+        chat_generator=MockChatGenerator(response_fn=reply),
+        tools=[Tool("t", "d", schema, function=lambda x: f"found {x}")],
+    )
+
+
+def played(tracer: Tracer) -> None:
+    rag().run(inputs("q"))
+    agent().run(messages=[ChatMessage.from_user("q")])
+    asyncio.run(rag().run_async(inputs("q")))
+
+
+def test_a_strict_tracer_sees_the_same_with_and_without_us() -> None:
+    def outline(tracer: Strict) -> list[Any]:
+        return [(span.name, span.parent and span.parent.name, sorted(span.tags)) for span in tracer.spans]  # type: ignore[attr-defined]
+
+    plain, teed = Strict(), Strict()
+    tracing.enable_tracing(plain)
+    played(plain)
+    tracing.enable_tracing(teed)
+    with capture() as captured:
+        actual: Any = tracing.tracer.actual_tracer
+        assert isinstance(actual, Tee)
+        assert actual.flush() == "flushed"
+        played(teed)
+    assert tracing.tracer.actual_tracer is teed
+    tracing.disable_tracing()
+    assert outline(teed) == outline(plain)
+    assert len(captured.samples) == 3
+
+
+def test_what_other_spans_can_do_ours_can() -> None:
+    tracing.enable_tracing(Strict())
+    seen: list[Any] = []
+
+    @component
+    class Looking:
+        @component.output_types(replies=list[ChatMessage])
+        def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+            span: Any = tracing.tracer.current_span()
+            assert isinstance(span, TeeSpan)
+            seen.extend([span.special(), span.raw_span().name, span.get_correlation_data_for_logs()])
+            return {"replies": [ChatMessage.from_assistant("x")]}
+
+    with capture():
+        rag(Looking()).run(inputs("q"))
+    tracing.disable_tracing()
+    assert seen == ["special", "haystack.component.run", {"trace": "t"}]
+
+
+def test_opentelemetry_of_haystack_goes_on() -> None:
+    def exported(with_us: bool) -> list[Any]:
+        exporter, provider = InMemorySpanExporter(), TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        tracing.enable_tracing(OpenTelemetryTracer(provider.get_tracer("test")))
+        with capture() if with_us else contextlib.nullcontext() as captured:
+            played(tracing.tracer)
+        assert captured is None or len(captured.samples) == 3
+        tracing.disable_tracing()
+        spans = exporter.get_finished_spans()
+        names = {span.context.span_id: span.name for span in spans}
+        return [(s.name, names.get(s.parent.span_id) if s.parent else None, sorted(s.attributes or {})) for s in spans]
+
+    without = exported(False)
+    assert exported(True) == without
+    assert len(without) > 10
+    assert not any("ragmetrics" in str(span) for span in without)
+
+
+def test_a_tracer_enabled_inside_stays() -> None:
+    inside = Strict()
+    with capture() as captured:
+        tracing.enable_tracing(inside)
+        with capture() as again:
+            rag().run(inputs("q"))
+    assert tracing.tracer.actual_tracer is inside
+    tracing.disable_tracing()
+    assert [sample.question for sample in again.samples] == ["q"]
+    assert [sample.question for sample in captured.samples] == ["q"]
+
+
+def test_a_tracer_around_ours_records_once() -> None:
+    class Around(Tracer):
+        def __init__(self, inner: Tracer) -> None:
+            self.inner = inner
+
+        @contextlib.contextmanager
+        def trace(self, operation_name: str, tags: Any = None, parent_span: Span | None = None) -> Iterator[Span]:
+            with self.inner.trace(operation_name, tags, parent_span) as span:
+                yield span
+
+        def current_span(self) -> Span | None:
+            return self.inner.current_span()
+
+    with capture() as captured:
+        tracing.enable_tracing(Around(tracing.tracer.actual_tracer))
+        with capture() as again:
+            rag().run(inputs("q"))
+    tracing.disable_tracing()
+    assert (len(captured.samples), len(again.samples)) == (1, 1)
+
+
+# No harm, nothing left
+
+
+def test_the_result_is_the_same_object_graph() -> None:
+    app = rag()
+    plain = app.run(inputs("q"), include_outputs_from={"retriever", "llm"})
+    with capture() as captured:
+        given = inputs("q")
+        teed = app.run(given, include_outputs_from={"retriever", "llm"})
+    assert teed == plain
+    assert given == inputs("q")
+    teed["retriever"]["documents"][0].meta["changed"] = "afterwards"
+    teed["retriever"]["documents"].clear()
+    assert captured.samples[0].contexts[0].metadata == {}
+    assert captured.samples[0].contexts[0].text == "Text 0 on q"
+
+
+def test_internal_errors_stay_inside(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("secret text")
+
+    expected = rag().run(inputs("q"))
+    for place in ("copied", "Node"):
+        with monkeypatch.context() as patch, capture() as captured:
+            patch.setattr(f"haystack_integrations.tracing.ragmetrics.recorder.{place}", broken)
+            assert rag().run(inputs("q")) == expected
+            assert agent().run(messages=[ChatMessage.from_user("q")])["last_message"].text == "Done."
+        assert captured.samples == ()
+    assert "secret text" not in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_rules_that_fail_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("haystack_integrations.tracing.ragmetrics.samples.answers", broken)
+    with capture() as captured:
+        rag().run(inputs("q"))
+    assert captured.samples == ()
+    assert captured.problems
+
+
+def test_an_error_of_the_application_passes_unchanged() -> None:
+    @component
+    class Broken:
+        @component.output_types(replies=list[ChatMessage])
+        def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+            raise LookupError("gone")
+
+    with capture() as captured, pytest.raises(PipelineRuntimeError) as caught:
+        rag(Broken()).run(inputs("q"))
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert "LookupError" in str(captured.samples[0].error) or "gone" in str(captured.samples[0].error)
+
+
+def test_runs_are_freed() -> None:
+    app = rag()
+    with capture() as captured:
+        app.run(inputs("q"))
+    reference = weakref.ref(captured)
+    del captured
+    gc.collect()
+    assert reference() is None
+
+
+def test_max_samples_bounds_a_capture() -> None:
+    app = rag()
+    with capture(max_samples=2) as captured:
+        for n in range(5):
+            app.run(inputs(f"q{n}"))
+    assert (len(captured.samples), captured.dropped) == (2, 3)
+
+
+def test_no_text_in_reprs() -> None:
+    with capture() as captured:
+        rag().run(inputs("very secret"))
+    runs: list[Run] = []
+    with capture(build=lambda run: runs.append(run) or []) as again:  # type: ignore[func-returns-value]
+        rag().run(inputs("very secret"))
+    assert again.samples == ()
+    shown = "".join(map(repr, [captured, captured.samples, runs, runs[0].nodes]))
+    assert "secret" not in shown
+
+
+def test_a_place_must_be_a_name_or_a_function() -> None:
+    with pytest.raises(SettingError, match="contexts_from"), capture(contexts_from=3):  # type: ignore[arg-type]
+        pass
+
+
+def test_a_place_that_is_not_there_is_said() -> None:
+    with capture(contexts_from="nowhere.documents", question_from=lambda run: run.input["prompt"]["query"]) as captured:
+        rag().run(inputs("q"))
+    (sample,) = captured.samples
+    assert check(sample) == "q"
+    assert sample.capture is not None
+    assert "nowhere.documents" in sample.capture.warnings[0]
+    assert sample.capture.provenance["question"] == "a function of the user"
+
+
+# The judge and watch
+
+
+class Nested:
+    """A ChatGenerator that runs a pipeline of its own: as a judge it must not be captured."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        self.calls += 1
+        rag().run(inputs("judge"))
+        return {"replies": [ChatMessage.from_assistant('{"verdict": "yes", "reason": "r", "unsupported": []}')]}
+
+    async def run_async(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        return self.run(messages)
+
+
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_judge_calls_are_not_captured(judge_async: bool) -> None:
+    judge = Nested()
+    watcher = watch([], judge="lexical", keep=True)
+    with capture(all_threads=True) as everything, capture() as captured:
+        rag().run(inputs("q"))
+        captured.evaluate(["context_adherence"], judge=HaystackModel(judge, judge_async=judge_async), progress=False)
+    assert judge.calls
+    assert [sample.question for sample in everything.samples] == ["q"]
+    assert [sample.question for sample in captured.samples] == ["q"]
+    assert watcher.stop(10)
+    assert [sample.question for sample in watcher.samples] == ["q"]
+
+
+def test_watch_judges_the_whole_process() -> None:
+    app = rag()
+    with watch(["context_adherence"], judge="lexical", keep=True) as watcher:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda n: app.run(inputs(f"q{n}")), range(20)))
+        assert watcher.flush(30)
+        assert watcher.aggregates["context_adherence"].scored == 20
+    assert not watcher.problems
+    assert sorted(map(check, watcher.samples)) == sorted(f"q{n}" for n in range(20))
+    app.run(inputs("after"))
+    assert len(watcher.samples) == 20
+
+
+def test_watch_says_when_it_was_displaced() -> None:
+    watcher = watch([], judge="lexical")
+    tracing.enable_tracing(NullTracer())
+    watcher.stop()
+    watcher.stop()
+    assert any("another tracer" in problem for problem in watcher.problems.counts)
+
+
+# Results instead of runs
+
+
+def test_samples_from_results() -> None:
+    app = rag()
+    result = app.run(inputs("q"), include_outputs_from={"retriever"})
+    (sample,) = samples_from(result)
+    assert (sample.question, sample.answer) == ("q", "Echo of q")
+    assert [context.id for context in sample.contexts] == ["q-0", "q-1"]
+    (bare,) = samples_from(result["answers"]["answers"])
+    assert (bare.question, bare.answer, bare.contexts) == ("q", "Echo of q", ())
+    (spoken,) = samples_from(agent().run(messages=[ChatMessage.from_user("q")]))
+    assert spoken.answer == "Done."
+    with pytest.raises(SettingError, match="int"):
+        samples_from(3)

@@ -1,0 +1,1 @@
+"""From LangChain's runs to samples: recorded, searched by rules, assembled."""

@@ -1,0 +1,184 @@
+"""A LangSmith evaluator: usable in ``client.evaluate``, as a function of run and example, and in callbacks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from uuid import UUID
+
+from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
+from langsmith.schemas import Example, RunBase
+from typing_extensions import Unpack
+
+from langchain_ragmetrics.capturing import rules
+from langchain_ragmetrics.capturing.assembling import samples_from
+from langchain_ragmetrics.capturing.finding import FindingOptions
+from langchain_ragmetrics.judges import LangChainJudge, as_judge
+from langchain_ragmetrics.values import said
+from ragmetrics_core.capturing import as_judge_work
+from ragmetrics_core.capturing.overrides import Overrides, Source
+from ragmetrics_core.engine.run import Metrics
+from ragmetrics_core.engine.run import Run as EvaluationRun
+from ragmetrics_core.model.columns import USUAL_NAMES
+from ragmetrics_core.model.errors import RowError
+from ragmetrics_core.model.results import MetricResult
+from ragmetrics_core.model.sample import Sample
+
+_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *rules.ANSWER_KEYS)
+
+
+def as_run_evaluator(
+    metrics: Metrics = None,
+    judge: LangChainJudge = None,
+    *,
+    reference_from: Source | None = None,
+    concurrency: int = 8,
+    **options: Unpack[FindingOptions],
+) -> RagMetricsRunEvaluator:
+    """Make a LangSmith evaluator of one or several metrics.
+
+    Args:
+        metrics: A metric, metrics, or their names; None for all.
+        judge: A judge, a chat model or runnable of LangChain, or a model's name.
+        reference_from: Where the example holds the expected answer: a key or path into its outputs, or a callable
+            that gets the example. By default the one obvious field is taken.
+        concurrency: Most model calls in flight.
+        **options: Where question, contexts and answer are; see ``Finding``.
+
+    Returns:
+        An evaluator for ``client.evaluate(..., evaluators=[...])`` and for LangChain's ``EvaluatorCallbackHandler``;
+        it can be called with ``(run, example)``, too.
+
+    Raises:
+        SettingError: If a setting is invalid.
+
+    Example:
+        >>> as_run_evaluator(["context_recall"], "lexical").feedback_keys
+        ['context_recall']
+    """
+    return RagMetricsRunEvaluator(metrics, judge, reference_from, concurrency, options)
+
+
+class RagMetricsRunEvaluator(RunEvaluator):
+    """What ``as_run_evaluator`` makes."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        judge: LangChainJudge,
+        reference_from: Source | None,
+        concurrency: int,
+        options: FindingOptions,
+    ) -> None:
+        self._run = EvaluationRun(metrics, as_judge(judge), concurrency, None)
+        self._reference_from = reference_from
+        self._options = options
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"RagMetricsRunEvaluator({', '.join(self.feedback_keys)})"
+
+    @property
+    def feedback_keys(self) -> list[str]:
+        """Keys of the feedback: the metrics' names."""
+        return [metric.name for metric in self._run.metrics]
+
+    def __call__(self, run: RunBase, example: Example | None = None) -> EvaluationResult | EvaluationResults:
+        """Score one run; see ``evaluate_run``."""
+        return self.evaluate_run(run, example)
+
+    def evaluate_run(
+        self, run: RunBase, example: Example | None = None, evaluator_run_id: UUID | None = None
+    ) -> EvaluationResult | EvaluationResults:
+        """Score one run.
+
+        Args:
+            run: The root, with its child runs.
+            example: The example of the dataset, for metrics that need a reference.
+            evaluator_run_id: Id of this evaluation's own run.
+
+        Returns:
+            Per metric key, score, comment and evidence; a metric that is undefined or failed has no score and
+            says why. A single metric gives one result, else they are in ``results``.
+        """
+        reference, problem = _reference(example, self._reference_from)
+        samples = samples_from(run, **self._options) or (_plain_sample(run),)
+        found = [
+            native(outcome, number, problem if "reference" in outcome.reason else "", evaluator_run_id)
+            for number, sample in enumerate(samples)
+            for outcome in self._outcomes(_with_reference(sample, reference))
+        ]
+        return found[0] if len(found) == 1 else EvaluationResults(results=found)
+
+    def _outcomes(self, sample: Sample) -> list[MetricResult]:
+        with self._lock:
+            index = self._count
+            self._count += 1
+        with as_judge_work():
+            return list(self._run.submit(index, sample).result().results.values())
+
+
+def native(
+    outcome: MetricResult, number: int = 0, hint: str = "", evaluator_run_id: UUID | None = None
+) -> EvaluationResult:
+    """A result as LangSmith's own type; the evidence is in ``metadata``."""
+    return EvaluationResult(
+        key=outcome.metric if number == 0 else f"{outcome.metric}#{number}",
+        score=outcome.value,
+        comment=f"{outcome.reason}; {hint}" if hint else outcome.reason,
+        metadata={
+            "status": outcome.status,
+            "signature": outcome.signature,
+            "evidence": None if outcome.evidence is None else outcome.evidence.model_dump(mode="json"),
+        },
+        evaluator_info={"judge": outcome.judge, "signature": outcome.signature},
+        source_run_id=evaluator_run_id,
+    )
+
+
+def _with_reference(sample: Sample, reference: Sequence[str]) -> Sample:
+    return sample.model_copy(update={"reference": tuple(reference)}) if reference and not sample.reference else sample
+
+
+def _plain_sample(run: RunBase) -> Sample:
+    """A sample of a run without retrieval: what its inputs and outputs say, under the usual names of columns."""
+    answer, _ = rules.answer_in(run.outputs, ())
+    row = {**run.inputs, **(run.outputs or {})}
+    try:
+        found = Sample.from_row({key: row[key] for key in row if key in USUAL_NAMES["contexts"]})
+    except RowError:
+        found = Sample()
+    return found.model_copy(
+        update={
+            "question": rules.question_in(run.inputs),
+            "answer": None if run.error else answer,
+            "error": rules.error_of(run),
+            "metadata": {},
+        }
+    )
+
+
+def _reference(example: Example | None, source: Source | None) -> tuple[list[str], str]:
+    """The expected answers of an example, and why there are none."""
+    outputs = (example.outputs or {}) if example is not None else {}
+    if source is not None and example is not None:
+        there, value = Overrides(answer_from=source).find("answer", example, outputs)
+        return (_texts(value), "") if there else ([], "reference_from leads to nothing in the example's outputs")
+    for key in _REFERENCE_KEYS:
+        if _texts(outputs.get(key)):
+            return _texts(outputs[key]), ""
+    if len(outputs) == 1:
+        return _texts(next(iter(outputs.values()))), ""
+    if outputs:
+        return [], f"the example's outputs have the fields {', '.join(map(str, outputs))}: name one by reference_from="
+    return [], "the example has no outputs" if example is not None else "no example was given"
+
+
+def _texts(value: object) -> list[str]:
+    """One or several expected answers."""
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) for item in value):
+        return list(value)
+    message = said(value)
+    text = message.text if message is not None else rules.answer_text(value)
+    return [text] if text else []

@@ -1,0 +1,166 @@
+"""For steps that LangChain does not report: an observed vector store, and documents named by hand."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+from uuid import UUID, uuid4
+
+from langchain_core.callbacks import CallbackManager
+from langchain_core.documents import Document
+from langchain_core.runnables.config import ensure_config
+from langchain_core.vectorstores import VectorStore
+
+from langchain_ragmetrics.capturing.recorder import Recorder
+from langchain_ragmetrics.values import contexts_in
+from ragmetrics_core.model.sample import Context
+
+Store = TypeVar("Store", bound=VectorStore)
+
+_SEARCHES = (
+    *("search", "similarity_search", "similarity_search_with_score", "similarity_search_with_relevance_scores"),
+    *("similarity_search_by_vector", "max_marginal_relevance_search", "max_marginal_relevance_search_by_vector"),
+)
+_WITH_SCORE = "similarity_search_with_score"
+
+
+def add_documents(documents: Iterable[Document | tuple[Document, float]], *, query: str = "") -> None:
+    """Tell ragmetrics what the current step retrieved, where LangChain does not report it.
+
+    Args:
+        documents: In rank order; with their scores where there are any.
+        query: What was searched for.
+
+    Example:
+        >>> from langchain_core.runnables import RunnableLambda
+        >>> from langchain_ragmetrics import capture
+        >>> def answer(question: str) -> str:
+        ...     add_documents([(Document("Paris is the capital of France."), 0.9)])
+        ...     return "Paris"
+        >>> with capture() as captured:
+        ...     _ = RunnableLambda(answer).invoke("Capital of France?")
+        >>> captured.samples[0].contexts[0].score
+        0.9
+    """
+    for report in _reporters("add_documents", query):
+        report(list(documents))
+
+
+def observe(vectorstore: Store, *, scores: bool = True) -> Store:
+    """Wrap a vector store so that its searches are seen, also where they are called directly.
+
+    Args:
+        vectorstore: Any vector store.
+        scores: Ask the store for scores with each plain ``similarity_search``, by calling its
+            ``similarity_search_with_score`` instead where it has one; the application gets the documents as before.
+            False calls exactly what the application calls.
+
+    Returns:
+        A store with the same methods, ``as_retriever`` included; use it in place of the store.
+
+    Example:
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langchain_core.vectorstores import InMemoryVectorStore
+        >>> store = InMemoryVectorStore.from_texts(["Paris."], DeterministicFakeEmbedding(size=8))
+        >>> observe(store).similarity_search("Capital of France?")[0].page_content
+        'Paris.'
+    """
+    return cast("Store", _ObservedStore(vectorstore, scores))
+
+
+class _ObservedStore(VectorStore):
+    """Calls the store and reports what its searches return."""
+
+    def __init__(self, store: VectorStore, scores: bool) -> None:
+        object.__setattr__(self, "_observed", (store, scores and _has_scores(store)))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_observed":
+            return object.__getattribute__(self, name)
+        store, scores = object.__getattribute__(self, "_observed")
+        if name == "as_retriever":  # its retriever must search through this object
+            return functools.partial(type(store).as_retriever, self)
+        if name.removeprefix("a") in _SEARCHES and hasattr(store, name):
+            return _reported(store, name, scores)
+        return getattr(store, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(object.__getattribute__(self, "_observed")[0], name, value)
+
+    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        """Never called: every access goes to the store; here because the base class asks for it."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_texts(cls, *args: Any, **kwargs: Any) -> Any:
+        """Stores are made first and observed then."""
+        raise NotImplementedError("make the store first, then observe(store)")
+
+
+def _has_scores(store: VectorStore) -> bool:
+    return type(store).similarity_search_with_score is not VectorStore.similarity_search_with_score
+
+
+def _reported(store: VectorStore, name: str, scores: bool) -> Callable[..., Any]:
+    """A search of the store that reports what it returns."""
+    plain = scores and name.removeprefix("a") == "similarity_search"
+    called = getattr(store, name.replace("similarity_search", _WITH_SCORE) if plain else name)
+
+    def without(found: Any) -> Any:
+        return [document for document, _ in found] if plain else found
+
+    @functools.wraps(getattr(store, name))
+    def search(*args: Any, **kwargs: Any) -> Any:
+        with _reporting(type(store).__name__, args, kwargs) as report:
+            found = called(*args, **kwargs)
+            report(found)
+        return without(found)
+
+    @functools.wraps(getattr(store, name))
+    async def asearch(*args: Any, **kwargs: Any) -> Any:
+        with _reporting(type(store).__name__, args, kwargs) as report:
+            found = await called(*args, **kwargs)
+            report(found)
+        return without(found)
+
+    return asearch if inspect.iscoroutinefunction(called) else search
+
+
+@contextmanager
+def _reporting(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Callable[[Any], None]]:
+    query = args[0] if args else kwargs.get("query")
+    reporters = _reporters(name, query if isinstance(query, str) else "")
+
+    def report(found: Any) -> None:
+        for reporter in reporters:
+            reporter(found)
+
+    yield report
+
+
+def _reporters(name: str, query: str) -> list[Callable[[Any], None]]:
+    """Begin a retriever run in every recorder that listens here; each is ended by calling it with documents.
+
+    Only recorders of ragmetrics are told: other tracers of the application see what they would see without us.
+    """
+    manager = CallbackManager.configure(inheritable_callbacks=ensure_config().get("callbacks"))
+    recorders = [handler for handler in manager.handlers if isinstance(handler, Recorder)]
+    return [_begun(recorder, manager.parent_run_id, name, query) for recorder in dict.fromkeys(recorders)]
+
+
+def _begun(recorder: Recorder, parent: UUID | None, name: str, query: str) -> Callable[[Any], None]:
+    run = uuid4()
+    recorder.search_begins(run, query, name, parent)
+
+    def end(found: Any) -> None:
+        recorder.on_retriever_end([_document(context) for context in contexts_in(found)], run_id=run)
+
+    return end
+
+
+def _document(context: Context) -> Document:
+    metadata = context.metadata if context.score is None else {**context.metadata, "relevance_score": context.score}
+    return Document(page_content=context.text, metadata=metadata, id=context.id)

@@ -1,0 +1,99 @@
+"""Reading what LangChain's models return and raise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+from langchain_ragmetrics.values import compact, said
+from ragmetrics_core.judging.chat import ChatReply, Choice, TokenAlternatives
+from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
+from ragmetrics_core.model import errors
+from ragmetrics_core.model.questions import Usage
+
+_NARROWED = frozenset({401, 402, 403, 404, 408, 429})
+_FINISHES: dict[str, Literal["stop", "length", "refused", "other"]] = {
+    **dict.fromkeys(("stop", "end_turn", "tool_calls", "tool_use", "stop_sequence", "eos", "completed"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "model_length", "incomplete"), "length"),
+    **dict.fromkeys(("content_filter", "refusal", "refused", "safety", "blocklist", "prohibited_content"), "refused"),
+}
+
+
+def structured_reply(output: Any) -> ChatReply:
+    """The reply of a model bound to a schema: what was parsed, else the raw text, which may be JSON all the same."""
+    raw, parsed = (output.get("raw"), output.get("parsed")) if isinstance(output, Mapping) else (None, output)
+    reply = reply_of([raw if raw is not None else ""])
+    if parsed is None:
+        return reply
+    choice = Choice(compact(parsed), reply.choices[0].finish)
+    return ChatReply((choice,), reply.usage)
+
+
+def generated_reply(result: LLMResult) -> ChatReply:
+    """Several replies of one request."""
+    replies = [one.message if isinstance(one, ChatGeneration) else one.text for one in result.generations[0]]
+    return reply_of(replies, result.llm_output)
+
+
+def reply_of(replies: Sequence[object], llm_output: Mapping[str, Any] | None = None) -> ChatReply:
+    """The reply to one request: messages or texts, and what they cost."""
+    messages = [reply for reply in replies if isinstance(reply, AIMessage)]
+    usage = [message.usage_metadata for message in messages if message.usage_metadata is not None]
+    totals = (llm_output or {}).get("token_usage") if len(replies) > 1 else None
+    sent = totals.get("prompt_tokens") if isinstance(totals, Mapping) else None
+    received = totals.get("completion_tokens") if isinstance(totals, Mapping) else None
+    names = (message.response_metadata.get("model_name") for message in messages)
+    return ChatReply(
+        tuple(_choice(reply) for reply in replies),
+        Usage(
+            calls=1,
+            prompt_tokens=sent if isinstance(sent, int) else sum(one["input_tokens"] for one in usage),
+            completion_tokens=received if isinstance(received, int) else sum(one["output_tokens"] for one in usage),
+            cost=None,
+            models=tuple(sorted({name for name in names if isinstance(name, str)})),
+        ),
+    )
+
+
+def _choice(reply: object) -> Choice:
+    if not isinstance(reply, AIMessage):
+        message = said(reply)
+        return Choice(reply if isinstance(reply, str) else message.text if message is not None else compact(reply))
+    facts = reply.response_metadata
+    reason = str(facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason") or "stop")
+    finish = "refused" if reply.additional_kwargs.get("refusal") else _FINISHES.get(reason.lower(), "other")
+    return Choice(str(reply.text), finish, _tokens(facts.get("logprobs")))
+
+
+def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
+    """Log-probabilities in the form that OpenAI-like endpoints give."""
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    return tuple(
+        TokenAlternatives(
+            str(token["token"]),
+            float(token["logprob"]),
+            tuple((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
+        )
+        for token in content or ()
+    )
+
+
+def judge_error_of(error: Exception, name: str) -> errors.JudgeError:
+    """Map an exception of any provider's client: by its status, else by its kind."""
+    fault = Fault.of(error)
+    if isinstance(error, TimeoutError):
+        kind: type[errors.JudgeError] = errors.JudgeTimeout
+    elif isinstance(error, ConnectionError):
+        kind = errors.ConnectionFailed
+    elif fault.status == 429:
+        kind = errors.RateLimited
+    elif isinstance(error, (TypeError, ValueError, NotImplementedError)) and fault.status is None:
+        kind = errors.UnsupportedParameter  # a client that does not know a parameter
+    elif fault.status is not None and 400 <= fault.status < 500 and fault.status not in _NARROWED:
+        kind = errors.ContextWindowExceeded if "context" in fault.text.lower() else errors.RequestRejected
+    else:
+        kind = errors.JudgeServerError  # narrowed by its status and its causes
+    return judge_error(kind, fault, name, None, ())

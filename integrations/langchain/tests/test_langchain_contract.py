@@ -1,0 +1,90 @@
+"""The contract of all adapters, kept by a real chain of langchain-core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_fakes import PROMPT, Shelf, Speaker, document, drained, rag
+from langchain_ragmetrics import RagMetricsCallback, capture
+from langchain_ragmetrics.evaluator import native
+
+from ragmetrics_core.model.results import MetricResult
+from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing.golden import GoldenTurn
+
+
+def application(turn: GoldenTurn, answer: Any = None) -> Any:
+    found = [document(c.text, c.id, relevance_score=c.score, **c.metadata) for c in turn.contexts]
+    return rag(Shelf(books=found), Speaker(lines=answer or turn.answer))
+
+
+class TestContract(AdapterContract):
+    module = "langchain_ragmetrics"
+    framework = "langchain_core"
+
+    def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
+        with capture() as captured:
+            answer = application(turn).invoke(turn.question)
+        return list(captured.samples), answer
+
+    def play_uncaptured(self, turn: GoldenTurn) -> Any:
+        return application(turn).invoke(turn.question)
+
+    def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
+        with capture() as captured:
+            assert "".join(application(turn).stream(turn.question)) == turn.answer
+        return list(captured.samples)
+
+    async def play_async(self, turn: GoldenTurn) -> list[Sample]:
+        with capture() as captured:
+            assert "".join(await drained(application(turn).astream(turn.question))) == turn.answer
+        return list(captured.samples)
+
+    def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
+        with capture() as captured, pytest.raises(RuntimeError):
+            application(turn, RuntimeError("the model is down")).invoke(turn.question)
+        return list(captured.samples)
+
+    def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
+        found = native(result)
+        score = found.score
+        assert score is None or isinstance(score, float)
+        return score, found.comment or ""
+
+
+class TestContractOfTheCallback(TestContract):
+    """The same with a handler that is passed to the chain."""
+
+    def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
+        handler = RagMetricsCallback(metrics=[])
+        answer = application(turn).invoke(turn.question, config={"callbacks": [handler]})
+        return list(handler.samples), answer
+
+    def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
+        handler = RagMetricsCallback(metrics=[])
+        list(application(turn).stream(turn.question, config={"callbacks": [handler]}))
+        return list(handler.samples)
+
+    async def play_async(self, turn: GoldenTurn) -> list[Sample]:
+        handler = RagMetricsCallback(metrics=[])
+        await application(turn).ainvoke(turn.question, config={"callbacks": [handler]})
+        return list(handler.samples)
+
+    def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
+        handler = RagMetricsCallback(metrics=[])
+        with pytest.raises(RuntimeError):
+            application(turn, RuntimeError("down")).invoke(turn.question, config={"callbacks": [handler]})
+        return list(handler.samples)
+
+
+def test_the_prompt_is_what_counts() -> None:
+    """A prompt that quotes the documents as JSON shows them all the same."""
+    with capture() as captured:
+        found = Shelf().invoke("q")
+        (PROMPT | Speaker(lines=AIMessage("x"))).invoke(
+            {"context": str([d.page_content for d in found]), "question": "q"}
+        )
+    assert len(captured.samples[0].contexts) == 3

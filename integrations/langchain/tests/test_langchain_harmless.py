@@ -1,0 +1,327 @@
+"""An evaluator never harms the application: many at once, long-lived, with judges that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_fakes import ANSWER, QUESTION, Shelf, Speaker, document, rag
+from langchain_ragmetrics import LangChainModel, RagMetricsCallback, capture, observe, watch
+from langchain_ragmetrics.process import RECORDER
+
+from ragmetrics_core import Judge, ScriptedJudge
+from ragmetrics_core.model.questions import Answer, Question, R
+from ragmetrics_core.model.sample import Sample
+
+
+async def find(question: str) -> Any:
+    await asyncio.sleep(0)
+    return [document(f"About {question}.", question)]
+
+
+async def reply(question: str, found: Any) -> str:
+    await asyncio.sleep(0)
+    return f"Answer to {question}."
+
+
+def concurrent_chain() -> Runnable[Any, Any]:
+    async def answer(question: str) -> str:
+        found = await Shelf(books=lambda query: [document(f"About {query}.", query)]).ainvoke(question)
+        said = await Speaker(lines=lambda said: f"Answer to {said[-1].text.split()[-1]}").ainvoke(
+            f"{found[0].page_content} {question}"
+        )
+        return str(said.text)
+
+    return RunnableLambda(lambda question: asyncio.run(answer(question)), afunc=answer)
+
+
+def unmixed(samples: tuple[Sample, ...], count: int) -> None:
+    assert sorted(str(sample.question) for sample in samples) == sorted(f"q{number}" for number in range(count))
+    for sample in samples:
+        assert [(context.text, context.id) for context in sample.contexts] == [
+            (f"About {sample.question}.", sample.question)
+        ]
+        assert sample.answer == f"Answer to {sample.question}"
+
+
+def test_500_concurrent_async_runs() -> None:
+    handler = RagMetricsCallback(metrics=[])
+    chain = concurrent_chain()
+
+    async def everything() -> list[Any]:
+        return await asyncio.gather(
+            *(chain.ainvoke(f"q{number}", config={"callbacks": [handler]}) for number in range(500))
+        )
+
+    assert asyncio.run(everything()) == [f"Answer to q{number}" for number in range(500)]
+    unmixed(handler.samples, 500)
+    assert not handler.problems
+    assert (len(handler.run_map), len(handler.order_map)) == (0, 0)
+
+
+def test_50_threads_through_one_handler() -> None:
+    handler = RagMetricsCallback(metrics=[])
+    chain = rag(
+        Shelf(books=lambda query: [document(f"About {query}.", query)]),
+        Speaker(lines=lambda said: f"Answer to {said[-1].text.split()[-1]}"),
+    )
+    with ThreadPoolExecutor(50) as pool:
+        list(pool.map(lambda n: chain.invoke(f"q{n}", config={"callbacks": [handler]}), range(200)))
+    unmixed(handler.samples, 200)
+    assert not handler.problems
+
+
+def test_captures_at_the_same_time_do_not_mix() -> None:
+    """Each asyncio task has its own capture, and sees only its own run."""
+
+    async def one(number: int) -> tuple[Sample, ...]:
+        with capture(id=str(number)) as captured:
+            await concurrent_chain().ainvoke(f"q{number}")
+        return captured.samples
+
+    async def everything() -> list[tuple[Sample, ...]]:
+        return await asyncio.gather(*(one(number) for number in range(50)))
+
+    found = asyncio.run(everything())
+    assert [[(sample.id, sample.question) for sample in samples] for samples in found] == [
+        [(str(number), f"q{number}")] for number in range(50)
+    ]
+
+
+def test_threads_of_the_application_belong_to_the_only_capture() -> None:
+    def in_thread() -> None:
+        thread = threading.Thread(target=rag().invoke, args=(QUESTION,))
+        thread.start()
+        thread.join()
+
+    with capture() as one:
+        in_thread()
+        with capture() as two:
+            in_thread()
+    with capture(threads=False) as three:
+        in_thread()
+    assert [len(captured.samples) for captured in (one, two, three)] == [1, 0, 0]
+
+
+def test_nested_captures_both_see_a_run() -> None:
+    with capture() as outer, capture() as inner:
+        rag().invoke(QUESTION)
+    assert len(outer.samples) == len(inner.samples) == 1
+    rag().invoke(QUESTION)
+    assert len(outer.samples) == 1
+
+
+def tracked() -> int:
+    gc.collect()
+    return sum(1 for one in gc.get_objects() if type(one).__name__ in ("RunTree", "Sample", "Document"))
+
+
+def test_memory_is_flat_over_20000_runs() -> None:
+    """Nothing of a run stays in the process's recorder, whatever the number of runs."""
+    empty = RunnableLambda(lambda question: [document("text")]).with_config(run_name="find")
+    chain = empty | (lambda found: ANSWER)
+    watching = watch(metrics=[], max_queue=50)
+    sizes = [tracked()]
+    try:
+        for _ in range(4):
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda _: [chain.invoke(QUESTION) for _ in range(250)], range(20)))
+            assert watching.flush(60)
+            sizes.append(tracked())
+            assert (len(RECORDER.run_map), len(RECORDER.order_map), len(RECORDER._roots)) == (0, 0, 0)
+    finally:
+        watching.stop()
+    assert max(sizes) - sizes[0] <= 20, sizes
+
+
+def test_streamed_tokens_are_not_kept() -> None:
+    handler = RagMetricsCallback(metrics=[])
+    events: list[int] = []
+    answer = " ".join(["word"] * 500)
+    chain = rag(model=Speaker(lines=answer))
+    for _ in chain.stream(QUESTION, config={"callbacks": [handler]}):
+        events.append(sum(len(run.events) for run in handler.run_map.values()))
+    assert max(events) < 30
+    assert handler.samples[0].answer == answer
+
+
+class Unkind(Judge):
+    """Hangs for ever, blocks until it is released, or raises."""
+
+    name = "unkind"
+
+    def __init__(self, how: str, release: threading.Event) -> None:
+        self._how = how
+        self._release = release
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        if self._how == "hangs":
+            await asyncio.Event().wait()
+        if self._how == "blocks":
+            self._release.wait(60)
+        raise RuntimeError("judge is broken")
+
+
+@pytest.mark.parametrize("how", ["hangs", "raises", "blocks"])
+def test_unkind_judges_neither_delay_nor_break_the_chain(how: str) -> None:
+    """The chain answers while the judge has not even begun to."""
+    release = threading.Event()
+    handler = RagMetricsCallback(metrics=["context_adherence"], judge=Unkind(how, release))
+    for _ in range(5):
+        assert rag().invoke(QUESTION, config={"callbacks": [handler]}) == ANSWER
+    assert how == "raises" or handler.pending == 5
+    release.set()
+    report = handler.report(timeout=0.2 if how == "hangs" else 60)
+    if how == "hangs":
+        assert report.run.interrupted
+        assert handler.pending == 5
+    else:
+        assert [result.results["context_adherence"].status for result in report.results] == ["failed"] * 5
+
+
+def test_a_model_that_hangs_in_its_thread_delays_nothing() -> None:
+    stuck = threading.Event()
+
+    def hang(messages: list[BaseMessage]) -> str:
+        stuck.wait(60)
+        return "{}"
+
+    handler = RagMetricsCallback(metrics=["context_adherence"], judge=RunnableLambda(hang))
+    assert rag().invoke(QUESTION, config={"callbacks": [handler]}) == ANSWER
+    assert not handler.flush(0.1)
+    stuck.set()
+
+
+def test_the_judge_is_never_captured() -> None:
+    """Not by the callback on its own model, not by capture, not by watch, and not by a chain as a judge."""
+    captured_models = []
+
+    def judge(messages: list[BaseMessage]) -> str:
+        Shelf().invoke("a retrieval inside the judge")
+        captured_models.append(True)
+        return '{"reason": "It says so.", "verdict": "yes"}'
+
+    watched: list[Any] = []
+    watching = watch(metrics=[], on_result=watched.append)
+    try:
+        with capture() as captured:
+            handler = RagMetricsCallback(metrics=["context_adherence"], judge=RunnableLambda(judge))
+            rag().invoke(QUESTION, config={"callbacks": [handler]})
+            handler.report()
+            report = captured.evaluate(["context_adherence"], judge=RunnableLambda(judge), progress=False)
+            model = LangChainModel(RunnableLambda(judge).with_config(callbacks=[handler]))
+            captured.evaluate(["context_adherence"], judge=model, progress=False)
+        assert watching.flush(10)
+    finally:
+        watching.stop()
+    assert captured_models
+    assert report.results[0].results["context_adherence"].value == 1.0
+    assert len(captured.samples) == len(handler.samples) == len(watched) == 1
+
+
+def test_errors_of_ours_stay_inside(caplog: pytest.LogCaptureFixture) -> None:
+    """Bad overrides are counted and logged once, without any text of the application."""
+
+    def broken(run: Any) -> Any:
+        raise KeyError(run.inputs["input"])
+
+    with caplog.at_level(logging.WARNING), capture(question_from=broken) as captured:
+        for _ in range(3):
+            assert rag().invoke(QUESTION) == ANSWER
+        assert captured.samples == ()
+    assert captured.problems.counts == {"Captured._assemble: KeyError": 3}
+    assert len(caplog.records) == 1
+    assert QUESTION not in caplog.text
+    assert QUESTION not in repr(captured)
+
+
+def test_outputs_are_the_callers_own() -> None:
+    """The caller gets the objects that it would get anyway; later changes to them do not reach the samples."""
+    found = [document("Paris is nice.", "p", score=0.5)]
+    chain = RunnableLambda(lambda question: {"docs": Shelf(books=found).invoke(question), "answer": ANSWER})
+    with capture() as captured:
+        result = chain.invoke(QUESTION)
+    assert result["docs"][0] is found[0]
+    found[0].page_content, found[0].metadata["score"] = "changed", 9.0
+    result["docs"].clear()
+    result["answer"] = "changed"
+    (sample,) = captured.samples
+    assert [(c.text, c.score) for c in sample.contexts] == [("Paris is nice.", 0.5)]
+    assert sample.answer == ANSWER
+
+
+def test_samples_can_be_bounded() -> None:
+    handler = RagMetricsCallback(metrics=[], max_samples=2)
+    with capture(max_samples=1) as captured:
+        for _ in range(4):
+            rag().invoke(QUESTION, config={"callbacks": [handler]})
+    assert (len(captured.samples), captured.dropped) == (1, 3)
+    assert (len(handler.samples), handler.dropped) == (2, 2)
+
+
+def test_model_calls_without_retrieval_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    handler = RagMetricsCallback(metrics=[])
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            Speaker().invoke("Hello", config={"callbacks": [handler]})
+            assert handler.samples == ()
+    assert [record.message for record in caplog.records if "observe(vectorstore)" in record.message]
+    assert len(caplog.records) == 1
+    with capture() as captured:
+        Speaker().invoke("Hello")
+    assert captured.samples == ()
+    assert len(captured.problems) == 1
+
+
+def test_on_result_and_its_errors() -> None:
+    seen: list[str] = []
+
+    def hook(result: Any) -> None:
+        seen.append(result.sample.question)
+        raise RuntimeError("the hook is broken")
+
+    handler = RagMetricsCallback(metrics=["context_adherence"], judge="lexical", on_result=hook)
+    rag().invoke(QUESTION, config={"callbacks": [handler]})
+    assert handler.report().results[0].sample is not None
+    assert seen == [QUESTION]
+    assert handler.problems.counts == {"BackgroundEvaluator._finish: RuntimeError": 1}
+
+
+def test_watch_judges_a_share() -> None:
+    watching = watch(["context_utilization"], "lexical", sample_rate=0.5, seed=7)
+    try:
+        rag().batch([QUESTION] * 40)
+        assert watching.flush(30)
+    finally:
+        watching.stop()
+    assert 10 <= watching.aggregates["context_utilization"].scored <= 30
+    rag().invoke(QUESTION)
+    assert watching.pending == 0
+
+
+def test_observed_store_is_the_store() -> None:
+    """Everything but searches goes to the store itself, and searches return what they return without us."""
+    from langchain_fakes import store
+
+    inner = store()
+    seen = observe(inner)
+    assert seen.similarity_search("Paris", k=2) == inner.similarity_search("Paris", k=2)
+    assert seen.similarity_search_with_score("Paris") == inner.similarity_search_with_score("Paris")
+    assert seen.as_retriever().invoke("Paris") == inner.as_retriever().invoke("Paris")
+    seen.add_documents([document("New.", "new")])
+    assert inner.get_by_ids(["new"])[0].page_content == "New."
+    assert seen.embeddings is inner.embeddings
+    assert asyncio.run(seen.asimilarity_search("Paris", k=1)) == inner.similarity_search("Paris", k=1)
+
+
+def test_scripted_judge_of_the_core_works() -> None:
+    handler = RagMetricsCallback(metrics=["context_adherence"], judge=ScriptedJudge({}))
+    rag().invoke(QUESTION, config={"callbacks": [handler]})
+    assert handler.report().results[0].results["context_adherence"].status == "failed"

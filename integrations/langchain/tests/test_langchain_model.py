@@ -1,0 +1,283 @@
+"""LangChain models behind a judge: what is asked of them, what is read from them, what their errors become."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_fakes import Speaker, rag
+from langchain_ragmetrics import LangChainModel, capture
+from langsmith.run_helpers import get_tracing_context
+from pydantic import Field
+
+from ragmetrics_core import Capabilities, ChatReply, ChatRequest, ContextAdherence, Message, Sample, evaluate
+from ragmetrics_core.model import errors
+
+SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
+YES = '{"reason": "It says so.", "verdict": "yes"}'
+ASK = (Message("system", "Judge."), Message("user", "Is it?"), Message("assistant", "No."), Message("user", "Again!"))
+
+
+class Provider(BaseChatModel):
+    """A model that takes settings per call as providers do, and notes them."""
+
+    model_name: str = "provider-1"
+    temperature: float = 0.7
+    max_tokens: int = 10
+    n: int = 1
+    logprobs: bool = False
+    top_logprobs: int = 0
+    replies: Any = YES
+    meta: dict[str, Any] = Field(default_factory=dict)
+    seen: list[dict[str, Any]] = Field(default_factory=list)
+    honours_n: bool = True
+
+    @property
+    def _llm_type(self) -> str:
+        return "provider"
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kw: Any
+    ) -> ChatResult:
+        said = [(one.type, one.text) for one in messages]
+        fields = {name: getattr(self, name) for name in ("temperature", "max_tokens", "logprobs", "top_logprobs", "n")}
+        self.seen.append({"said": said, "thread": threading.get_ident(), **fields, **kw})
+        if isinstance(self.replies, Exception):
+            raise self.replies
+        count = self.n if self.honours_n else 1
+        usage: Any = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+        message = AIMessage(
+            self.replies, usage_metadata=usage, response_metadata={"model_name": "p-1-0613", **self.meta}
+        )
+        return ChatResult(generations=[ChatGeneration(message=message) for _ in range(count)])
+
+
+class Structured(Provider):
+    """A model that can be bound to a schema, as providers' models are."""
+
+    outcome: Any = None
+
+    def with_structured_output(self, schema: Any, *, include_raw: bool = False, **kw: Any) -> Runnable[Any, Any]:
+        assert include_raw
+        assert not kw
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        self.seen.append({"schema": schema, "temperature": self.temperature})
+        return RunnableLambda(lambda messages: self.outcome)
+
+
+def complete(model: Any, **request: Any) -> ChatReply:
+    model = model if isinstance(model, LangChainModel) else LangChainModel(model)
+    return asyncio.run(model.complete(ChatRequest(ASK, **request)))
+
+
+def test_messages_settings_and_usage() -> None:
+    provider = Provider()
+    reply = complete(provider, temperature=1.0, max_tokens=99, top_logprobs=5)
+    assert [choice.text for choice in reply.choices] == [YES]
+    (seen,) = provider.seen
+    assert seen["said"] == [("system", "Judge."), ("human", "Is it?"), ("ai", "No."), ("human", "Again!")]
+    assert (seen["temperature"], seen["max_tokens"], seen["logprobs"], seen["top_logprobs"]) == (1.0, 99, True, 5)
+    assert seen["thread"] != threading.get_ident()
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cost) == (7, 3, None)
+    assert reply.usage.models == ("p-1-0613",)
+
+
+def test_logprobs_are_read() -> None:
+    token = {"token": "yes", "logprob": -0.1, "top_logprobs": [{"token": "no", "logprob": -2.5}]}
+    reply = complete(Provider(meta={"logprobs": {"content": [token]}}), top_logprobs=5)
+    (read,) = reply.choices[0].tokens
+    assert (read.token, read.logprob, read.alternatives) == ("yes", -0.1, (("no", -2.5),))
+
+
+@pytest.mark.parametrize(("honours", "expected"), [(True, 3), (False, 1)])
+def test_several_replies_in_one_request(honours: bool, expected: int) -> None:
+    """Where `n` is ignored there are fewer; the core then asks one by one."""
+    provider = Provider(honours_n=honours)
+    reply = complete(provider, n=3)
+    assert len(reply.choices) == expected
+    assert len(provider.seen) == 1
+    report = evaluate(
+        [Sample(contexts=["a"], answer="b")],
+        [ContextAdherence(polls=5)],
+        judge=LangChainModel(provider),
+        progress=False,
+    )
+    assert report.scores("context_adherence") == [1.0]
+
+
+def test_structured_output() -> None:
+    parsed = {"verdict": "yes"}
+    model = Structured(outcome={"raw": AIMessage(""), "parsed": parsed, "parsing_error": None})
+    assert complete(model, schema=SCHEMA, temperature=1.0).choices[0].text == '{"verdict": "yes"}'
+    assert model.seen[0]["temperature"] == 1.0
+    assert model.temperature == 0.7  # the user's own model stays as it is
+    assert model.seen[0]["schema"]["properties"] == SCHEMA["properties"]
+    assert model.seen[0]["schema"]["title"]
+
+
+def test_structured_output_without_result_and_without_error() -> None:
+    """The model answered in plain text: parsed is None, and so is the error. The text may be JSON all the same."""
+    model = Structured(outcome={"raw": AIMessage(YES), "parsed": None, "parsing_error": None})
+    assert complete(model, schema=SCHEMA).choices[0].text == YES
+    failing = Structured(outcome={"raw": AIMessage("no JSON"), "parsed": None, "parsing_error": ValueError("bad")})
+    assert complete(failing, schema=SCHEMA).choices[0].text == "no JSON"
+
+
+def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
+    model = LangChainModel(Structured(outcome=NotImplementedError()))
+    with pytest.raises(errors.UnsupportedParameter, match="json_schema"):
+        complete(model, schema=SCHEMA)
+    report = evaluate([Sample(contexts=["a"], answer="b")], [ContextAdherence(polls=1)], judge=model, progress=False)
+    assert report.scores("context_adherence") == [1.0]
+    assert "json_schema" in report.usage.fallbacks
+
+
+def test_a_tool_calling_model_gives_structured_output() -> None:
+    """The default of LangChain: the schema becomes a tool."""
+    call = {"name": "reply", "args": {"verdict": "yes"}, "id": "1", "type": "tool_call"}
+    assert complete(Speaker(lines=AIMessage("", tool_calls=[call])), schema=SCHEMA).choices[0].text == (
+        '{"verdict": "yes"}'
+    )
+
+
+def test_the_model_that_answered_is_named() -> None:
+    with capture() as captured:
+        rag(model=Provider()).invoke("?")
+    assert captured.samples[0].generator == "provider-1"
+
+
+def test_schema_is_left_to_the_prompt_where_log_probabilities_are_asked() -> None:
+    model = Structured()
+    assert complete(model, schema=SCHEMA, top_logprobs=3).choices[0].text == YES
+
+
+def test_models_without_structured_output_are_asked_for_json() -> None:
+    assert LangChainModel(Provider()).capabilities().json_schema is False
+    assert complete(Provider(), schema=SCHEMA).choices[0].text == YES
+    assert LangChainModel(Speaker()).capabilities().json_schema is None  # it binds tools
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda said: YES, lambda said: AIMessage(YES), lambda said: {"reason": "It says so.", "verdict": "yes"}],
+)
+def test_any_runnable(function: Any) -> None:
+    model = LangChainModel(RunnableLambda(function), name="mine")
+    known = model.capabilities()
+    assert (known.n, known.json_schema, known.temperature) == (False, False, False)
+    report = evaluate([Sample(contexts=["a"], answer="b")], [ContextAdherence(polls=3)], judge=model, progress=False)
+    assert report.scores("context_adherence") == [1.0]
+    assert report.run.judges == ("mine",)
+
+
+def test_names() -> None:
+    assert LangChainModel(Provider()).name == "provider-1"
+    assert LangChainModel(Speaker()).name == "speaker"
+    assert LangChainModel(RunnableLambda(lambda said: YES).with_config(run_name="judge")).name == "judge"
+    assert LangChainModel(Provider(), capabilities=Capabilities(n=False)).capabilities().n is False
+    with pytest.raises(TypeError, match="runnable"):
+        LangChainModel("gpt-4o-mini")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_tracing_does_not_see_the_judge(judge_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    enabled = []
+
+    def look(said: Sequence[BaseMessage]) -> str:
+        enabled.append(get_tracing_context()["enabled"])
+        return YES
+
+    complete(LangChainModel(RunnableLambda(look), judge_async=judge_async))
+    assert enabled == [False]
+
+
+def test_async_api() -> None:
+    threads = []
+
+    async def answer(said: Sequence[BaseMessage]) -> str:
+        await asyncio.sleep(0)
+        threads.append(threading.get_ident())
+        return YES
+
+    model = LangChainModel(RunnableLambda(lambda said: "sync", afunc=answer), judge_async=True)
+    assert complete(model).choices[0].text == YES
+    assert threads == [threading.get_ident()]
+    assert len(complete(LangChainModel(Provider(), judge_async=True), n=2).choices) == 2
+
+
+class StatusError(Exception):
+    def __init__(self, status: int, text: str = "") -> None:
+        super().__init__(text)
+        self.status_code = status
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (StatusError(401), errors.AuthenticationFailed),
+        (StatusError(403), errors.AuthenticationFailed),
+        (StatusError(404), errors.ModelNotFound),
+        (StatusError(429), errors.RateLimited),
+        (StatusError(429, "insufficient_quota"), errors.QuotaExhausted),
+        (StatusError(400, "maximum context length exceeded"), errors.ContextWindowExceeded),
+        (StatusError(400, "temperature is not supported"), errors.UnsupportedParameter),
+        (StatusError(422), errors.RequestRejected),
+        (StatusError(500), errors.JudgeServerError),
+        (StatusError(503), errors.JudgeServerError),
+        (TimeoutError(), errors.JudgeTimeout),
+        (ConnectionResetError(), errors.ConnectionFailed),
+        (TypeError("unexpected keyword argument 'logprobs'"), errors.UnsupportedParameter),
+        (RuntimeError("secret sample text"), errors.JudgeServerError),
+        (errors.ContentRefused("refused"), errors.ContentRefused),
+    ],
+)
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_errors_become_ours(raised: Exception, expected: type[Exception], judge_async: bool) -> None:
+    with pytest.raises(errors.JudgeError) as caught:
+        complete(LangChainModel(Provider(replies=raised), judge_async=judge_async))
+    assert type(caught.value) is expected
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("meta", "finish"),
+    [
+        ({"finish_reason": "stop"}, "stop"),
+        ({"stop_reason": "end_turn"}, "stop"),
+        ({"finish_reason": "length"}, "length"),
+        ({"stop_reason": "max_tokens"}, "length"),
+        ({"finish_reason": "SAFETY"}, "refused"),
+        ({"finish_reason": "content_filter"}, "refused"),
+        ({"finish_reason": "weird"}, "other"),
+        ({}, "stop"),
+    ],
+)
+def test_why_a_reply_ended(meta: dict[str, Any], finish: str) -> None:
+    assert complete(Provider(meta=meta)).choices[0].finish == finish
+
+
+def test_a_cancelled_call_does_not_wait_for_its_thread() -> None:
+    release = threading.Event()
+
+    async def give_up() -> None:
+        model = LangChainModel(RunnableLambda(lambda said: str(release.wait(60))))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await model.complete(ChatRequest(ASK))
+
+    asyncio.run(give_up())
+    assert not release.is_set()
+    release.set()
+
+
+def test_nothing_private_in_the_repr() -> None:
+    assert repr(LangChainModel(Provider())) == "LangChainModel('provider-1')"

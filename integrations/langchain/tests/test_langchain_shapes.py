@@ -1,0 +1,1211 @@
+"""The table of shapes: each kind of application stands here once, with what must be found in it."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain.agents import AgentState, create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ModelRequest, before_model, dynamic_prompt
+from langchain.tools import tool
+from langchain_classic.chains import (
+    ConversationalRetrievalChain,
+    RetrievalQA,
+    create_history_aware_retriever,
+    create_retrieval_chain,
+)
+from langchain_classic.chains.combine_documents import create_stuff_documents_chain
+from langchain_classic.retrievers import (
+    ContextualCompressionRetriever,
+    EnsembleRetriever,
+    MultiQueryRetriever,
+)
+from langchain_classic.retrievers.document_compressors import LLMChainExtractor
+from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.language_models import FakeListLLM
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser, StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough, chain
+from langchain_core.runnables.history import RunnableWithMessageHistory
+from langchain_core.tools import create_retriever_tool
+from langchain_fakes import (
+    ANSWER,
+    FOUND,
+    LYON,
+    PARIS,
+    PROMPT,
+    QUESTION,
+    ROME,
+    Shelf,
+    Speaker,
+    calls,
+    document,
+    documents,
+    drained,
+    joined,
+    offline_client,
+    rag,
+    store,
+)
+from langchain_ragmetrics import add_documents, capture, observe
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, Send, interrupt
+from langsmith import traceable, tracing_context
+from pydantic import BaseModel
+
+from ragmetrics_core.model.sample import Sample
+
+# message_history and conversational_retrieval use what LangChain deprecates and applications still hold.
+pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
+
+Triple = tuple[str, str | None, float | None]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What must be found. ``retrieved`` is None where it equals ``contexts``."""
+
+    question: str | None = QUESTION
+    contexts: list[Triple] = field(default_factory=lambda: list(FOUND))
+    answer: str | None = ANSWER
+    retrieved: list[Triple] | None = None
+    error: str | None = None
+    standalone: str | None = None
+    history: list[str] = field(default_factory=list)
+    complete: bool = True
+
+
+Play = Callable[[], Any]
+SHAPES: dict[str, tuple[Play, list[Turn], dict[str, Any]]] = {}
+
+
+def shape(*expected: Turn, **options: Any) -> Callable[[Play], Play]:
+    def add(play: Play) -> Play:
+        name = play.__name__
+        assert name not in SHAPES
+        SHAPES[name] = (play, list(expected), options)
+        return play
+
+    return add
+
+
+def triples(contexts: Any) -> list[Triple]:
+    return [(context.text, context.id, context.score) for context in contexts]
+
+
+def seen(sample: Sample) -> Turn:
+    assert sample.retrieved is not None
+    contexts, retrieved = triples(sample.contexts), triples(sample.retrieved)
+    return Turn(
+        question=sample.question,
+        contexts=contexts,
+        answer=sample.answer,
+        retrieved=None if retrieved == contexts else retrieved,
+        error=sample.error,
+        standalone=sample.standalone_question,
+        history=[turn.content for turn in sample.history],
+        complete=sample.capture is None or sample.capture.complete,
+    )
+
+
+# What the issue names; a row that is missing fails.
+NAMED = [
+    "lcel_text_in_text_out",
+    "lcel_dict_in",
+    "lcel_only_text_in_dict",
+    "lcel_messages_in",
+    "lcel_dataclass_in",
+    "lcel_pydantic_in",
+    "lcel_message_out",
+    "lcel_dict_out",
+    "lcel_json_out",
+    "lcel_model_out",
+    "assign",
+    "returning_sources",
+    "documents_of_a_lambda_with_scores_in_metadata",
+    "documents_with_scores_as_tuples",
+    "parallel_retrievers",
+    "retrieval_chain",
+    "history_aware_retriever",
+    "retrieval_qa",
+    "conversational_retrieval",
+    "message_history",
+    "agent_retriever_tool",
+    "agent_retriever_tool_with_artifact",
+    "agent_tool_with_artifact_only",
+    "agent_tool_with_retriever_inside",
+    "agent_tool_that_returns_a_command",
+    "agent_text_tool",
+    "agent_text_tool_named",
+    "agent_two_tools_at_once",
+    "agent_direct_tool",
+    "agent_that_needs_no_tool",
+    "agent_middleware_with_context",
+    "agent_middleware_observed",
+    "agent_middleware_named_by_hand",
+    "agent_structured_answer",
+    "agent_of_agents",
+    "agent_with_checkpointer",
+    "agent_approved_by_a_person",
+    "graph_nodes",
+    "graph_node_without_retriever",
+    "graph_fan_out",
+    "graph_subgraph",
+    "graph_with_checkpointer",
+    "graph_interrupted",
+    "graph_interrupted_before_a_node",
+    "graph_never_resumed",
+    "graph_corrective",
+    "graph_with_grader_after_answer",
+    "multi_query",
+    "ensemble",
+    "compression_by_model",
+    "compression_by_reranker",
+    "custom_retriever",
+    "retriever_map",
+    "batch",
+    "abatch",
+    "map_",
+    "stream",
+    "astream",
+    "stream_abandoned",
+    "graph_stream",
+    "stream_events",
+    "retry_of_model",
+    "retry_of_chain",
+    "fallback_of_model",
+    "fallback_of_chain",
+    "fallback_of_chain_all_fail",
+    "error_in_retriever",
+    "error_in_model",
+    "error_after_answer",
+    "error_in_tool_caught",
+    "error_before_retrieval",
+    "structured_with_citations",
+    "nothing_retrieved",
+    "some_not_shown",
+    "summarised_contexts",
+    "compressed_in_a_step",
+    "edited_in_place",
+    "same_document_twice",
+    "same_text_two_ids",
+    "overlapping_texts",
+    "title_after_answer",
+    "unrelated_runs",
+    "retriever_then_model",
+    "retriever_then_chain",
+    "retriever_alone",
+    "documents_handed_in",
+    "observed_store",
+    "observed_store_as_retriever",
+    "observed_store_async",
+    "handler_twice",
+    "user_thread",
+    "asyncio_tasks",
+    "question_per_call",
+    "everything_per_call",
+    "question_from",
+    "answer_from",
+    "contexts_from",
+    "include",
+    "retrievers_named",
+    "carry_over",
+    "build",
+    "langsmith_target",
+    "traceable_parent",
+    "text_model",
+    "agent_async",
+]
+
+
+def test_every_named_shape_has_its_row() -> None:
+    assert sorted(NAMED) == sorted(SHAPES)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_shape(name: str) -> None:
+    play, expected, options = SHAPES[name]
+    with capture(**options) as captured:
+        asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
+    assert [seen(sample) for sample in captured.samples] == expected
+    assert not [one for one in captured.problems.counts if "model calls were seen" not in one and "person" not in one]
+
+
+def test_what_is_ambiguous_is_said() -> None:
+    """Each sample says where its fields come from, and what was not certain; never a text of the application."""
+    with capture() as captured:
+        some_not_shown()
+        summarised_contexts()
+        two_texts = {"city": "Paris", "tone": "formal"}
+        ((lambda asked: QUESTION) | rag(Shelf(books=[document(PARIS, distance=0.2)]))).invoke(two_texts)
+        retriever_alone()
+        stream_abandoned()
+        RunnableParallel(one=rag(), two=rag(model=Speaker(lines="Other."))).invoke(QUESTION)
+    notes = [sample.capture for sample in captured.samples]
+    assert [list(note.warnings) for note in notes if note] == [
+        ["1 of 3 retrieved documents were not shown to the model"],
+        ["no retrieved text occurs in the answering prompt; all retrieved ones stand for it"],
+        [
+            "the question was not found in the inputs; the retriever's query stands for it",
+            "documents carry a distance (lower is better); it is not taken as their score",
+        ],
+        ["no answer was found in the outputs"],
+        ["the outputs hold the texts of several model calls; the last one is taken as the answer"],
+        [],  # a retrieval that stands alone comes last
+    ]
+    assert notes[0] is not None
+    assert {key: value for key, value in notes[0].provenance.items() if key != "run"} == {
+        "question": "inputs of RunnableSequence",
+        "retrieved": "Shelf",
+        "contexts": "what occurs in the prompt of Speaker",
+        "answer": "outputs['output']",
+    }
+
+
+# LCEL
+
+
+@shape(Turn())
+def lcel_text_in_text_out() -> None:
+    assert rag().invoke(QUESTION) == ANSWER
+
+
+def from_dict(model: Any = None) -> Any:
+    context = RunnableLambda(operator.itemgetter("question")) | Shelf() | joined
+    return {"context": context, "question": operator.itemgetter("question")} | PROMPT | (model or Speaker())
+
+
+@shape(Turn())
+def lcel_dict_in() -> None:
+    (from_dict() | StrOutputParser()).invoke({"question": QUESTION, "language": "en"})
+
+
+@shape(Turn())
+def lcel_only_text_in_dict() -> None:
+    (operator.itemgetter("topic") | rag()).invoke({"topic": QUESTION, "length": 3})
+
+
+@shape(Turn(history=["Hello", "Hi"]))
+def lcel_messages_in() -> None:
+    messages = [("user", "Hello"), AIMessage("Hi"), HumanMessage([{"type": "text", "text": QUESTION}])]
+    ((lambda said: said[-1].content[0]["text"]) | rag()).invoke(messages)
+
+
+@dataclass
+class Asked:
+    user_question: str
+    limit: int = 4
+
+
+@shape(Turn())
+def lcel_dataclass_in() -> None:
+    ((lambda asked: asked.user_question) | rag()).invoke(Asked(QUESTION))
+
+
+class AskedModel(BaseModel):
+    query: str
+    tenant: str = "a"
+
+
+@shape(Turn())
+def lcel_pydantic_in() -> None:
+    ((lambda asked: asked.query) | rag()).invoke(AskedModel(query=QUESTION))
+
+
+@shape(Turn())
+def lcel_message_out() -> None:
+    from_dict().invoke({"question": QUESTION})
+
+
+@shape(Turn())
+def lcel_dict_out() -> None:
+    RunnableParallel(response=rag(), echo=RunnablePassthrough()).invoke(QUESTION)
+
+
+@shape(Turn(answer='{"capital": "Paris", "sure": true}'))
+def lcel_json_out() -> None:
+    (from_dict(Speaker(lines='{"capital": "Paris",\n "sure": true}')) | JsonOutputParser()).invoke(
+        {"question": QUESTION}
+    )
+
+
+class Written(BaseModel):
+    answer: str
+    citations: list[int] = []
+
+
+@shape(Turn())
+def lcel_model_out() -> None:
+    line = Written(answer=ANSWER, citations=[1]).model_dump_json()
+    (from_dict(Speaker(lines=line)) | PydanticOutputParser(pydantic_object=Written)).invoke({"question": QUESTION})
+
+
+@shape(Turn())
+def assign() -> None:
+    answer = (lambda state: {**state, "context": joined(state["context"])}) | PROMPT | Speaker() | StrOutputParser()
+    found = RunnableLambda(operator.itemgetter("question")) | Shelf()
+    RunnablePassthrough.assign(context=found).assign(answer=answer).invoke({"question": QUESTION})
+
+
+@shape(Turn())
+def returning_sources() -> None:
+    answer = (lambda state: {**state, "context": joined(state["context"])}) | PROMPT | Speaker() | StrOutputParser()
+    RunnableParallel(context=Shelf(), question=RunnablePassthrough()).assign(answer=answer).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(LYON, "lyon", 0.25), (PARIS, "paris", 0.75)]))
+def documents_of_a_lambda_with_scores_in_metadata() -> None:
+    @chain
+    def find(query: str) -> list[Document]:
+        return [document(LYON, "lyon", score=0.25), document(PARIS, "paris", score=0.75)]
+
+    rag(find).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", pytest.approx(1.0)), (LYON, "Lyon", pytest.approx(0.54, abs=0.01))]))
+def documents_with_scores_as_tuples() -> None:
+    search = RunnableLambda(lambda question: store().similarity_search_with_score(PARIS))
+    rag(search | (lambda found: [one for one, _ in found])).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(ROME, "r", None), (PARIS, "p", None)]))
+def parallel_retrievers() -> None:
+    barrier = threading.Barrier(2)
+
+    def shelf(text: str, name: str) -> Shelf:
+        def find(query: str) -> list[Document]:
+            barrier.wait(60)
+            return [document(text, name)]
+
+        return Shelf(books=find)
+
+    both = {"a": shelf(PARIS, "p"), "b": shelf(ROME, "r"), "question": RunnablePassthrough()}
+    prompt = ChatPromptTemplate.from_template("{b} {a} {question}")
+    (both | prompt | Speaker()).invoke(QUESTION)
+
+
+# Chains of langchain_classic and message history
+
+
+def stuff(model: Any = None) -> Any:
+    prompt = ChatPromptTemplate.from_messages([("system", "Use: {context}"), ("human", "{input}")])
+    return create_stuff_documents_chain(model or Speaker(), prompt)
+
+
+@shape(Turn())
+def retrieval_chain() -> None:
+    create_retrieval_chain(Shelf(), stuff()).invoke({"input": QUESTION})
+
+
+@shape(Turn(question="And its capital?", standalone=QUESTION, history=["Where is France?", "In Europe."]))
+def history_aware_retriever() -> None:
+    rewrite = ChatPromptTemplate.from_messages([MessagesPlaceholder("chat_history"), ("human", "{input}")])
+    found = create_history_aware_retriever(Speaker(lines=QUESTION), Shelf(), rewrite)
+    create_retrieval_chain(found, stuff()).invoke(
+        {"input": "And its capital?", "chat_history": [HumanMessage("Where is France?"), AIMessage("In Europe.")]}
+    )
+
+
+@shape(Turn())
+def retrieval_qa() -> None:
+    RetrievalQA.from_chain_type(Speaker(), retriever=Shelf(), return_source_documents=True).invoke({"query": QUESTION})
+
+
+@shape(Turn(question="And its capital?", standalone=QUESTION, history=["Where is France?", "In Europe."]))
+def conversational_retrieval() -> None:
+    made = ConversationalRetrievalChain.from_llm(Speaker(lines=[QUESTION, ANSWER]), Shelf())
+    history = [HumanMessage("Where is France?"), AIMessage("In Europe.")]
+    made.invoke({"question": "And its capital?", "chat_history": history})
+
+
+@shape(Turn(), Turn(question="Again?", history=[QUESTION, ANSWER]))
+def message_history() -> None:
+    kept = InMemoryChatMessageHistory()
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "{context}"), MessagesPlaceholder("past"), ("human", "{input}")]
+    )
+    inner = RunnablePassthrough.assign(context=RunnableLambda(operator.itemgetter("input")) | Shelf() | joined)
+    made = RunnableWithMessageHistory(
+        inner | prompt | Speaker(), lambda session: kept, input_messages_key="input", history_messages_key="past"
+    )
+    for question in (QUESTION, "Again?"):
+        made.invoke({"input": question}, config={"configurable": {"session_id": "s"}})
+
+
+# Agents
+
+
+def agent(tools: list[Any], *lines: Any, **settings: Any) -> Any:
+    return create_agent(
+        Speaker(lines=list(lines) or [calls(tools[0].name, query="capital France"), ANSWER]), tools, **settings
+    )
+
+
+def ask(made: Any, question: str = QUESTION, **config: Any) -> Any:
+    return made.invoke({"messages": [{"role": "user", "content": question}]}, config=config or None)
+
+
+@shape(Turn(standalone="capital France"))
+def agent_retriever_tool() -> None:
+    ask(agent([create_retriever_tool(Shelf(), "search", "Searches.")]))
+
+
+@shape(Turn(standalone="capital France"))
+def agent_retriever_tool_with_artifact() -> None:
+    ask(agent([create_retriever_tool(Shelf(), "search", "Searches.", response_format="content_and_artifact")]))
+
+
+@tool(response_format="content_and_artifact")
+def look_up(query: str) -> tuple[str, list[Document]]:
+    """Looks up."""
+    found = store().similarity_search(query, k=1)
+    return joined(found), found
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="capital France"))
+def agent_tool_with_artifact_only() -> None:
+    ask(agent([look_up]))
+
+
+@tool
+def search_inside(query: str) -> str:
+    """Searches."""
+    return joined(Shelf().invoke(query))
+
+
+@shape(Turn(standalone="capital France"))
+def agent_tool_with_retriever_inside() -> None:
+    ask(agent([search_inside]))
+
+
+@tool
+def commanding(query: str) -> Command:
+    """Looks up and updates the state."""
+    message = ToolMessage(PARIS, tool_call_id="call_commanding", artifact=[document(PARIS, "paris")])
+    return Command(update={"messages": [message]})
+
+
+@shape(Turn(contexts=[(PARIS, "paris", None)], standalone="capital France"))
+def agent_tool_that_returns_a_command() -> None:
+    ask(agent([commanding]))
+
+
+@tool
+def web_search(query: str) -> str:
+    """Searches the web."""
+    return PARIS
+
+
+@shape()
+def agent_text_tool() -> None:
+    ask(agent([web_search]))
+
+
+@shape(Turn(contexts=[(PARIS, None, None)], standalone="capital France"), context_tools={"web_search"})
+def agent_text_tool_named() -> None:
+    ask(agent([web_search]))
+
+
+@shape(Turn(contexts=[(PARIS, "paris", None), (LYON, "lyon", None)]))
+def agent_two_tools_at_once() -> None:
+    barrier = threading.Barrier(2)
+
+    @tool(response_format="content_and_artifact")
+    def first(query: str) -> tuple[str, list[Document]]:
+        """First."""
+        barrier.wait(60)
+        return PARIS, [document(PARIS, "paris")]
+
+    @tool(response_format="content_and_artifact")
+    def second(query: str) -> tuple[str, list[Document]]:
+        """Second."""
+        barrier.wait(60)
+        return LYON, [document(LYON, "lyon")]
+
+    both = AIMessage("", tool_calls=[*calls("first", query="a").tool_calls, *calls("second", query="b").tool_calls])
+    ask(agent([second, first], both, ANSWER))
+
+
+@shape(Turn(answer=PARIS, contexts=[(PARIS, "paris", None)], standalone="x"))
+def agent_direct_tool() -> None:
+    @tool(return_direct=True, response_format="content_and_artifact")
+    def direct(query: str) -> tuple[str, list[Document]]:
+        """Answers itself."""
+        return PARIS, [document(PARIS, "paris")]
+
+    ask(agent([direct], calls("direct", query="x"), "never said"))
+
+
+@shape()
+def agent_that_needs_no_tool() -> None:
+    ask(agent([look_up], "Hello!"), "Hi")
+
+
+class WithContext(AgentState[Any]):
+    context: list[Document]
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)]))
+def agent_middleware_with_context() -> None:
+    @before_model(state_schema=WithContext)
+    def paste(state: Any, runtime: Any) -> dict[str, Any]:
+        found = store().similarity_search(PARIS, k=1)
+        last = state["messages"][-1]
+        return {"context": found, "messages": [HumanMessage(f"{joined(found)}\n{last.text}", id=last.id)]}
+
+    ask(agent([], ANSWER, middleware=[paste]))
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", pytest.approx(1.0))], standalone=PARIS))
+def agent_middleware_observed() -> None:
+    seen_store = observe(store())
+
+    @dynamic_prompt
+    def prompt(request: ModelRequest) -> str:
+        return joined(seen_store.similarity_search(PARIS, k=1))
+
+    ask(agent([], ANSWER, middleware=[prompt]))
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)]))
+def agent_middleware_named_by_hand() -> None:
+    @dynamic_prompt
+    def prompt(request: ModelRequest) -> str:
+        found = store().similarity_search(PARIS, k=1)
+        add_documents(found)
+        return joined(found)
+
+    ask(agent([], ANSWER, middleware=[prompt]))
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="x"))
+def agent_structured_answer() -> None:
+    lines = [calls("look_up", query="x"), calls("Written", answer=ANSWER, citations=[1])]
+    ask(agent([look_up], *lines, response_format=Written))
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="x"))
+def agent_of_agents() -> None:
+    inner = agent([look_up], calls("look_up", query="x"), "The capital is Paris, says the inner one.")
+
+    @tool
+    def delegate(task: str) -> str:
+        """Delegates."""
+        return str(ask(inner, task)["messages"][-1].text)
+
+    ask(agent([delegate], calls("delegate", task="find the capital"), ANSWER))
+
+
+@shape(
+    Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS),
+    Turn(
+        question="And Lyon?",
+        contexts=[(LYON, "Lyon", None)],
+        answer="On the Rhône.",
+        standalone=LYON,
+        history=[QUESTION, ANSWER],
+    ),
+)
+def agent_with_checkpointer() -> None:
+    lines = [calls("look_up", query=PARIS), ANSWER, "Hello.", calls("look_up", query=LYON), "On the Rhône."]
+    made = agent([look_up], *lines[:2], *lines[3:], checkpointer=InMemorySaver())
+    for question in (QUESTION, "And Lyon?"):
+        ask(made, question, configurable={"thread_id": "t"})
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS))
+def agent_approved_by_a_person() -> None:
+    approve = HumanInTheLoopMiddleware(interrupt_on={"look_up": True})
+    made = agent([look_up], calls("look_up", query=PARIS), ANSWER, middleware=[approve], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    made.invoke({"messages": [("user", QUESTION)]}, config=config)
+    made.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config=config)
+
+
+# Graphs
+
+
+class State(TypedDict, total=False):
+    question: str
+    docs: list[Document]
+    answer: str
+    parts: Annotated[list[str], operator.add]
+    grade: str
+
+
+def write(state: State) -> State:
+    said = (PROMPT | Speaker()).invoke({"context": joined(state.get("docs", [])), "question": state["question"]})
+    return {"answer": str(said.text)}
+
+
+def graph(*nodes: Any, state: Any = State, **settings: Any) -> Any:
+    built = StateGraph(state)
+    built.add_sequence(list(nodes))
+    built.add_edge(START, nodes[0].__name__)
+    return built.compile(**settings)
+
+
+def fetch(state: State) -> State:
+    return {"docs": Shelf().invoke(state["question"])}
+
+
+def fetch_directly(state: State) -> State:
+    return {"docs": store().similarity_search(PARIS, k=1)}
+
+
+@shape(Turn())
+def graph_nodes() -> None:
+    graph(fetch, write).invoke({"question": QUESTION})
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)]))
+def graph_node_without_retriever() -> None:
+    graph(fetch_directly, write).invoke({"question": QUESTION})
+
+
+@shape(Turn(contexts=[(PARIS, "p", None), (ROME, "r", None)]))
+def graph_fan_out() -> None:
+    class Fan(TypedDict, total=False):
+        question: str
+        city: str
+        docs: Annotated[list[Document], operator.add]
+        answer: str
+
+    barrier = threading.Barrier(2)
+
+    def one(state: Fan) -> Fan:
+        barrier.wait(60)
+        text = {"p": PARIS, "r": ROME}[state["city"]]
+        return {"docs": Shelf(books=[document(text, state["city"])]).invoke(state["city"])}
+
+    built = StateGraph(Fan)
+    built.add_node(one)
+    built.add_node("write", write)  # type: ignore[arg-type]
+    built.add_conditional_edges(START, lambda state: [Send("one", {"city": city}) for city in ("p", "r")], ["one"])
+    built.add_edge("one", "write")
+    built.compile().invoke({"question": QUESTION})
+
+
+@shape(Turn())
+def graph_subgraph() -> None:
+    inner = graph(fetch)
+
+    def sub(state: State) -> State:
+        return {"docs": inner.invoke({"question": state["question"]})["docs"]}
+
+    graph(sub, write).invoke({"question": QUESTION})
+
+
+@shape(Turn(), Turn(question="Rome?", contexts=[(ROME, "r", None)]))
+def graph_with_checkpointer() -> None:
+    def fetch_one(state: State) -> State:
+        found = documents() if state["question"] == QUESTION else [document(ROME, "r")]
+        return {"docs": Shelf(books=found).invoke(state["question"])}
+
+    made = graph(fetch_one, write, checkpointer=InMemorySaver())
+    for question in (QUESTION, "Rome?"):
+        made.invoke({"question": question}, config={"configurable": {"thread_id": "t"}})
+
+
+def approve(state: State) -> State:
+    return {"grade": interrupt("go on?")}
+
+
+@shape(Turn())
+def graph_interrupted() -> None:
+    made = graph(fetch, approve, write, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    made.invoke({"question": QUESTION}, config=config)
+    made.invoke(Command(resume="yes"), config=config)
+
+
+@shape(Turn())
+def graph_interrupted_before_a_node() -> None:
+    made = graph(fetch, write, checkpointer=InMemorySaver(), interrupt_before=["write"])
+    config: Any = {"configurable": {"thread_id": "t"}}
+    made.invoke({"question": QUESTION}, config=config)
+    made.invoke(None, config=config)
+
+
+@shape()
+def graph_never_resumed() -> None:
+    made = graph(fetch, approve, write, checkpointer=InMemorySaver())
+    made.invoke({"question": QUESTION}, config={"configurable": {"thread_id": "t"}})
+
+
+@shape(Turn(contexts=[(PARIS, "web", None)], retrieved=[(LYON, "lyon", None)]))
+def graph_corrective() -> None:
+    """Nothing good was retrieved: a step searches the web instead, and the model sees only that."""
+
+    def fetch_bad(state: State) -> State:
+        return {"docs": Shelf(books=[document(LYON, "lyon")]).invoke(state["question"])}
+
+    def grade(state: State) -> State:
+        verdict = Speaker(lines="no").invoke(f"Relevant? {state['docs'][0].page_content}")
+        return {"grade": str(verdict.text)}
+
+    def web(state: State) -> State:
+        return {"docs": [document(PARIS, "web")]}
+
+    graph(fetch_bad, grade, web, write).invoke({"question": QUESTION})
+
+
+@shape(Turn())
+def graph_with_grader_after_answer() -> None:
+    def grade(state: State) -> State:
+        return {"grade": str(Speaker(lines="yes").invoke(f"Grounded? {state['answer']}").text)}
+
+    graph(fetch, write, grade).invoke({"question": QUESTION})
+
+
+# Retrievers of retrievers
+
+
+@shape(Turn(contexts=[(PARIS, "p", None), (LYON, "l", None)]))
+def multi_query() -> None:
+    def find(query: str) -> list[Document]:
+        return [document(PARIS, "p")] if "one" in query else [document(PARIS, "p"), document(LYON, "l")]
+
+    rag(MultiQueryRetriever.from_llm(Shelf(books=find), Speaker(lines="variant one\nvariant two"))).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "p", None), (LYON, "l", None), (ROME, "r", None)]))
+def ensemble() -> None:
+    one = Shelf(books=[document(PARIS, "p"), document(LYON, "l")])
+    two = Shelf(books=[document(PARIS, "p"), document(ROME, "r")])
+    rag(EnsembleRetriever(retrievers=[one, two], weights=[0.6, 0.4])).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[("the capital of France", None, 0.9)]))
+def compression_by_model() -> None:
+    lines = ["the capital of France", "NO_OUTPUT", "NO_OUTPUT"]
+    extractor = LLMChainExtractor.from_llm(Speaker(lines=lambda said: lines[0] if PARIS in said[-1].text else lines[1]))
+    rag(ContextualCompressionRetriever(base_compressor=extractor, base_retriever=Shelf())).invoke(QUESTION)
+
+
+class Reranker(BaseDocumentCompressor):
+    def compress_documents(self, documents: Any, query: str, callbacks: Any = None) -> list[Document]:
+        ordered = sorted(documents, key=lambda one: one.page_content, reverse=True)[:2]
+        return [
+            one.model_copy(update={"metadata": {**one.metadata, "relevance_score": 1.0 - place}})
+            for place, one in enumerate(ordered)
+        ]
+
+
+@shape(Turn(contexts=[(ROME, None, 1.0), (PARIS, "paris", 0.0)]))
+def compression_by_reranker() -> None:
+    rag(ContextualCompressionRetriever(base_compressor=Reranker(), base_retriever=Shelf())).invoke(QUESTION)
+
+
+@shape(Turn(contexts=FOUND[:1]))
+def custom_retriever() -> None:
+    class First(Shelf):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            return Shelf().invoke(f"rewritten {query}", config={"callbacks": run_manager.get_child()})[:1]
+
+    rag(First()).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "a", None), (LYON, "b", None)]))
+def retriever_map() -> None:
+    """Several queries at once: each finds something else, a step puts them together."""
+    shelf = Shelf(books=lambda query: [document(PARIS, "a")] if query == "one" else [document(LYON, "b")])
+    find = RunnableLambda(lambda question: ["one", "two"]) | shelf.map() | (lambda lists: [*lists[0], *lists[1]])
+    rag(find).invoke(QUESTION)
+
+
+# Many at once, streams, retries, fallbacks
+
+
+def by_question() -> Any:
+    shelf = Shelf(books=lambda query: [document(f"About {query}", query)])
+    return rag(shelf, Speaker(lines=lambda said: f"Answer to {said[-1].text.split()[-1]}"))
+
+
+def turn_about(name: str) -> Turn:
+    return Turn(question=name, contexts=[(f"About {name}", name, None)], answer=f"Answer to {name}")
+
+
+@shape(turn_about("a"), turn_about("b"))
+def batch() -> None:
+    by_question().batch(["a", "b"], config={"max_concurrency": 1})
+
+
+@shape(turn_about("a"), turn_about("b"))
+async def abatch() -> None:
+    await by_question().abatch(["a", "b"], config={"max_concurrency": 1})
+
+
+@shape(turn_about("a"), turn_about("b"))
+def map_() -> None:
+    by_question().map().invoke(["a", "b"], config={"max_concurrency": 1})
+
+
+@shape(Turn())
+def stream() -> None:
+    assert "".join(rag().stream(QUESTION)) == ANSWER
+
+
+@shape(Turn())
+async def astream() -> None:
+    assert "".join(await drained(rag().astream(QUESTION))) == ANSWER
+
+
+@shape(Turn(answer=None, complete=False))
+def stream_abandoned() -> None:
+    for _ in rag().stream(QUESTION):
+        break
+
+
+@shape(Turn())
+def graph_stream() -> None:
+    list(graph(fetch, write).stream({"question": QUESTION}, stream_mode=["updates", "messages"]))
+
+
+@shape(Turn())
+async def stream_events() -> None:
+    await drained(rag().astream_events(QUESTION, version="v2"))
+
+
+@shape(Turn())
+def retry_of_model() -> None:
+    rag(model=Speaker(lines=[ValueError("busy"), ANSWER]).with_retry(wait_exponential_jitter=False)).invoke(QUESTION)  # type: ignore[arg-type]
+
+
+@shape(Turn())
+def retry_of_chain() -> None:
+    shelf = iter([[document("from the first attempt", "x")], documents()])
+    made = rag(Shelf(books=lambda query: next(shelf)), Speaker(lines=[ValueError("busy"), ANSWER]))
+    made.with_retry(wait_exponential_jitter=False).invoke(QUESTION)
+
+
+@shape(Turn())
+def fallback_of_model() -> None:
+    rag(model=Speaker(lines=ValueError("down")).with_fallbacks([Speaker()])).invoke(QUESTION)  # type: ignore[arg-type]
+
+
+@shape(Turn())
+def fallback_of_chain() -> None:
+    rag(model=Speaker(lines=ValueError("down"))).with_fallbacks([rag()]).invoke(QUESTION)
+
+
+@shape(Turn(answer=None, error="ValueError('down')", complete=False))
+def fallback_of_chain_all_fail() -> None:
+    broken = rag(model=Speaker(lines=ValueError("down")))
+    with suppress(ValueError):
+        broken.with_fallbacks([broken]).invoke(QUESTION)
+
+
+# Errors
+
+
+@shape(Turn(contexts=[], answer=None, error="OSError('index is gone')", complete=False))
+def error_in_retriever() -> None:
+    with suppress(OSError):
+        rag(Shelf(books=OSError("index is gone"))).invoke(QUESTION)
+
+
+@shape(Turn(answer=None, error="ValueError('down')", complete=False))
+def error_in_model() -> None:
+    with suppress(ValueError):
+        rag(model=Speaker(lines=ValueError("down"))).invoke(QUESTION)
+
+
+@shape(Turn(answer=None, error="KeyError('log')", complete=False))
+def error_after_answer() -> None:
+    with suppress(KeyError):
+        (rag() | (lambda answer: {}["log"])).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="b"))
+def error_in_tool_caught() -> None:
+    attempts = iter([True, False])
+
+    @tool(response_format="content_and_artifact")
+    def fragile(query: str) -> tuple[str, list[Document]]:
+        """Fails once."""
+        if next(attempts):
+            return "try again", []
+        found = store().similarity_search(PARIS, k=1)
+        return joined(found), found
+
+    ask(agent([fragile], calls("fragile", query="a"), calls("fragile", query="b"), ANSWER))
+
+
+@shape()
+def error_before_retrieval() -> None:
+    with suppress(KeyError):
+        ((lambda asked: asked["missing"]) | rag()).invoke({"question": QUESTION})
+
+
+# What the model saw
+
+
+@shape(Turn(answer="Paris [1]."))
+def structured_with_citations() -> None:
+    class Cited(BaseModel):
+        """An answer with its sources."""
+
+        answer: str
+        citations: list[int]
+
+    model = Speaker(lines=calls("Cited", answer="Paris [1].", citations=[1])).with_structured_output(Cited)
+    found = {"context": Shelf() | joined, "question": RunnablePassthrough()}
+    (found | PROMPT | model).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[], answer="I don't know."))
+def nothing_retrieved() -> None:
+    rag(Shelf(books=[]), Speaker(lines="I don't know.")).invoke(QUESTION)
+
+
+@shape(Turn(contexts=FOUND[:2], retrieved=FOUND))
+def some_not_shown() -> None:
+    rag(Shelf() | (lambda found: found[:2])).invoke(QUESTION)
+
+
+@shape(Turn())
+def summarised_contexts() -> None:
+    summary = (
+        Shelf() | joined | PromptTemplate.from_template("Summarise: {text}") | Speaker(lines="All about capitals.")
+    )
+    made = {"context": summary | StrOutputParser(), "question": RunnablePassthrough()} | PROMPT | Speaker()
+    made.invoke(QUESTION)
+
+
+@shape(Turn(contexts=[("the capital of France", None, 0.9)], retrieved=FOUND))
+def compressed_in_a_step() -> None:
+    @chain
+    def compress(found: list[Document]) -> list[Document]:
+        return [Document(page_content="the capital of France", metadata=found[0].metadata)]
+
+    rag(Shelf() | compress).invoke(QUESTION)
+
+
+@shape(Turn(contexts=FOUND[:1], retrieved=FOUND))
+def edited_in_place() -> None:
+    @chain
+    def spoil(found: list[Document]) -> list[Document]:
+        for one in found[1:]:
+            one.page_content, one.metadata["score"] = "edited", 99.0
+        del found[1:]
+        return found
+
+    rag(Shelf() | spoil).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "p", 0.9), (LYON, None, None)]))
+def same_document_twice() -> None:
+    one = Shelf(books=[document(PARIS, "p", score=0.9), document(LYON, None, page=1)])
+    two = Shelf(books=[document(LYON, None, page=1), document(PARIS, "p", score=0.1)])
+    both = RunnableLambda(lambda question: [*one.invoke(question), *two.invoke(question)])
+    rag(both).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "a", None), (PARIS, "b", None)]))
+def same_text_two_ids() -> None:
+    rag(Shelf(books=[document(PARIS, "a"), document(PARIS, "b")])).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "long", None)], retrieved=[("Paris", "short", None), (PARIS, "long", None)]))
+def overlapping_texts() -> None:
+    rag(Shelf(books=[document("Paris", "short"), document(PARIS, "long")]) | (lambda found: found[1:])).invoke(QUESTION)
+
+
+@shape(Turn())
+def title_after_answer() -> None:
+    title = RunnableLambda(lambda state: str(Speaker(lines="Capitals").invoke(f"Title for {state['answer']}").text))
+    (RunnableParallel(answer=rag()) | RunnablePassthrough.assign(title=title)).invoke(QUESTION)
+
+
+# No chain, other runs, explicit hooks
+
+
+@shape()
+def unrelated_runs() -> None:
+    (ChatPromptTemplate.from_template("Translate {text}") | Speaker(lines="Bonjour") | StrOutputParser()).invoke("Hi")
+    Speaker().invoke("Hello")
+    RunnableLambda(str.upper).invoke("x")
+    stuff_all = ChatPromptTemplate.from_template("Summarise {context}")
+    create_stuff_documents_chain(Speaker(lines="Summary"), stuff_all).invoke({"context": documents()})
+
+
+@shape(Turn())
+def retriever_then_model() -> None:
+    found = Shelf().invoke(QUESTION)
+    Speaker(lines="unrelated").invoke("What time is it?")
+    Speaker().invoke(f"Use {joined(found)} for {QUESTION}")
+
+
+@shape(Turn(question=QUESTION, standalone="capital France"))
+def retriever_then_chain() -> None:
+    found = Shelf().invoke("capital France")
+    (PROMPT | Speaker()).invoke({"context": joined(found), "question": QUESTION})
+
+
+@shape(Turn(answer=None))
+def retriever_alone() -> None:
+    Shelf().invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)]))
+def documents_handed_in() -> None:
+    stuff().invoke({"context": store().similarity_search(PARIS, k=1), "input": QUESTION})
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", pytest.approx(1.0))], standalone=PARIS))
+def observed_store() -> None:
+    seen_store = observe(store())
+
+    def answer(question: str) -> str:
+        found = seen_store.similarity_search(PARIS, k=1)
+        return str(Speaker().invoke(joined(found) + question).text)
+
+    RunnableLambda(answer).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", pytest.approx(0.85, abs=0.1))]))
+def observed_store_as_retriever() -> None:
+    rag(observe(store()).as_retriever(search_kwargs={"k": 1})).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", pytest.approx(1.0))], standalone=PARIS))
+async def observed_store_async() -> None:
+    seen_store = observe(store())
+
+    async def answer(question: str) -> str:
+        found = await seen_store.asimilarity_search(PARIS, k=1)
+        return str((await Speaker().ainvoke(joined(found) + question)).text)
+
+    await RunnableLambda(answer).ainvoke(QUESTION)
+
+
+@shape(Turn())
+def handler_twice() -> None:
+    from langchain_ragmetrics.process import RECORDER
+
+    rag().with_config(callbacks=[RECORDER]).invoke(QUESTION, config={"callbacks": [RECORDER]})
+
+
+@shape(Turn())
+def user_thread() -> None:
+    thread = threading.Thread(target=rag().invoke, args=(QUESTION,))
+    thread.start()
+    thread.join()
+
+
+@shape(turn_about("a"), turn_about("b"))
+async def asyncio_tasks() -> None:
+    first = asyncio.create_task(by_question().ainvoke("a"))
+    await first
+    await asyncio.gather(by_question().ainvoke("b"))
+
+
+# Overrides
+
+
+@shape(Turn(question="As the user said it", standalone="rewritten"))
+def question_per_call() -> None:
+    rag().invoke("rewritten", config={"metadata": {"ragmetrics": {"question": "As the user said it"}}})
+
+
+@shape(Turn())
+def everything_per_call() -> None:
+    said = {"reference": "Paris", "id": 7, "relevant_ids": ["paris"], "metadata": {"tenant": "a"}}
+    with capture() as inner:
+        rag().invoke(QUESTION, config={"metadata": {"ragmetrics": said}})
+    (sample,) = inner.samples
+    assert (sample.reference, sample.id) == (("Paris",), "7")
+    assert sample.metadata == {"relevant_ids": ["paris"], "tenant": "a"}
+
+
+@shape(Turn(), question_from="case.text")
+def question_from() -> None:
+    ((lambda asked: QUESTION) | rag()).invoke({"case": {"text": QUESTION}, "query": "other"})
+
+
+@shape(Turn(), answer_from=lambda run: run.outputs["blob"][0])
+def answer_from() -> None:
+    (rag() | (lambda answer: {"blob": (answer, 1), "text": "other"})).invoke(QUESTION)
+
+
+@shape(Turn(contexts=[(LYON, None, None)], retrieved=FOUND), contexts_from="used")
+def contexts_from() -> None:
+    (RunnableParallel(answer=rag()) | RunnablePassthrough.assign(used=lambda state: [LYON])).invoke(QUESTION)
+
+
+@shape(Turn(), include=lambda run: "eval" in (run.tags or ()))
+def include() -> None:
+    rag().invoke("not this one")
+    rag().invoke(QUESTION, config={"tags": ["eval"]})
+
+
+@shape(Turn(contexts=[(PARIS, "p", None)]), retrievers={"facts"})
+def retrievers_named() -> None:
+    facts = Shelf(books=[document(PARIS, "p")], name="facts")
+    examples = Shelf(books=[document(ROME, "r")], name="few-shot")
+    prompt = ChatPromptTemplate.from_template("{examples} {context} {question}")
+    made = {"examples": examples | joined, "context": facts | joined, "question": RunnablePassthrough()}
+    (made | prompt | Speaker()).invoke(QUESTION)
+
+
+@shape(
+    Turn(contexts=[(PARIS, "Pari", None)], standalone=PARIS),
+    Turn(question="Sure?", contexts=[(PARIS, "Pari", None)], answer="Yes, sure.", history=[QUESTION, ANSWER]),
+    carry_over=True,
+)
+def carry_over() -> None:
+    made = agent([look_up], calls("look_up", query=PARIS), ANSWER, "Yes, sure.", checkpointer=InMemorySaver())
+    for question in (QUESTION, "Sure?"):
+        ask(made, question, configurable={"thread_id": "t"})
+
+
+@shape(
+    Turn(answer="built", contexts=[]),
+    build=lambda run: [Sample(question=QUESTION, contexts=[], answer="built", retrieved=())],
+)
+def build() -> None:
+    RunnableLambda(str.upper).invoke("x")
+
+
+@shape(Turn())
+def langsmith_target() -> None:
+    """The wrapper that LangSmith puts around a target."""
+
+    @chain
+    def target(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"output": rag().invoke(inputs["x"]["question"])}
+
+    target.invoke({"x": {"question": QUESTION}})
+
+
+@shape(Turn())
+def traceable_parent() -> None:
+    """A parent that LangSmith traces and that LangChain's handlers never saw."""
+
+    @traceable
+    def endpoint(question: str) -> str:
+        return str(rag().invoke(question))
+
+    with tracing_context(enabled=True, client=offline_client()):
+        endpoint(QUESTION)
+
+
+@shape(Turn())
+def text_model() -> None:
+    """A model of texts, not of messages."""
+    rag(model=FakeListLLM(responses=[ANSWER])).invoke(QUESTION)  # type: ignore[arg-type]
+
+
+@shape(Turn(contexts=[(PARIS, "Pari", None)], standalone="capital France"))
+async def agent_async() -> None:
+    await agent([look_up]).ainvoke({"messages": [("user", QUESTION)]})

@@ -1,0 +1,35 @@
+"""Evaluate what LlamaIndex applications really did: evaluators, capture, watch and labelled datasets.
+
+Example:
+    >>> with capture() as captured:
+    ...     response = query_engine.query("What did the author do growing up?")  # doctest: +SKIP
+    >>> report = captured.evaluate(["context_adherence"])  # doctest: +SKIP
+"""
+
+from llama_index.evaluation.ragmetrics.capture.captured import capture as capture
+from llama_index.evaluation.ragmetrics.capture.samples import samples_from as samples_from
+from llama_index.evaluation.ragmetrics.datasets import evaluate_query_engine as evaluate_query_engine
+from llama_index.evaluation.ragmetrics.datasets import load_rag_dataset as load_rag_dataset
+from llama_index.evaluation.ragmetrics.evaluators import ContextAdherenceEvaluator as ContextAdherenceEvaluator
+from llama_index.evaluation.ragmetrics.evaluators import ContextRecallEvaluator as ContextRecallEvaluator
+from llama_index.evaluation.ragmetrics.evaluators import ContextUtilizationEvaluator as ContextUtilizationEvaluator
+from llama_index.evaluation.ragmetrics.evaluators import MetricEvaluator as MetricEvaluator
+from llama_index.evaluation.ragmetrics.evaluators import RagMetricsResult as RagMetricsResult
+from llama_index.evaluation.ragmetrics.evaluators import RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator
+from llama_index.evaluation.ragmetrics.model import LlamaIndexModel as LlamaIndexModel
+from llama_index.evaluation.ragmetrics.watch import watch as watch
+
+__all__ = [
+    "ContextAdherenceEvaluator",
+    "ContextRecallEvaluator",
+    "ContextUtilizationEvaluator",
+    "LlamaIndexModel",
+    "MetricEvaluator",
+    "RagMetricsResult",
+    "RetrievalAccuracyEvaluator",
+    "capture",
+    "evaluate_query_engine",
+    "load_rag_dataset",
+    "samples_from",
+    "watch",
+]

@@ -1,0 +1,1 @@
+"""Capturing: what the framework did (``recorder``, ``run``), by which rules (``rules``), as samples (``samples``)."""

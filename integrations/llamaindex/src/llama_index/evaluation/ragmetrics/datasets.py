@@ -1,0 +1,128 @@
+"""Questions with reference answers: LlamaIndex's labelled datasets, and running an engine over them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.evaluation.ragmetrics.capture.captured import capture
+from llama_index.evaluation.ragmetrics.capture.scopes import paused
+from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
+
+from ragmetrics_core import InputError, Report, Sample, evaluate
+from ragmetrics_core.engine.progress import Display
+from ragmetrics_core.engine.tables import each_sample
+from ragmetrics_core.model.errors import RowError
+from ragmetrics_core.model.results import SampleResult
+
+_FIELDS = ("query", "reference_answer", "reference_contexts", "query_by", "reference_answer_by")
+
+
+def load_rag_dataset(dataset: str | PathLike[str] | Mapping[str, Any] | Any) -> list[Sample]:
+    """Read a ``LabelledRagDataset``.
+
+    Args:
+        dataset: The path of its JSON file, the same as data, or the object of an older llama-index-core
+            (``.examples``, each with ``query``, ``reference_answer``, ``reference_contexts``).
+
+    Returns:
+        One sample per example, with question and reference; everything else of the example is in ``metadata``.
+
+    Raises:
+        InputError: If it is none of these.
+    """
+    data: Any = dataset
+    if isinstance(dataset, (str, PathLike)):
+        try:
+            data = json.loads(Path(dataset).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{Path(dataset).name} is no JSON file: {error}") from None
+    examples = data.get("examples") if isinstance(data, Mapping) else getattr(data, "examples", None)
+    if not isinstance(examples, (list, tuple)):
+        raise InputError(f"a LabelledRagDataset has a list of examples; got {type(data).__name__} without")
+    return [_sample(example, number) for number, example in enumerate(examples)]
+
+
+def _sample(example: Any, number: int) -> Sample:
+    if isinstance(example, Mapping):
+        found = dict(example)
+    else:  # an example of an older core, whose class is no longer there to be named
+        found = {name: getattr(example, name) for name in _FIELDS if hasattr(example, name)}
+    question, reference = found.pop("query", None), found.pop("reference_answer", None)
+    if not isinstance(question, str):
+        raise InputError(f"example {number} of the dataset has no query")
+    rest = {name: _plain(value) for name, value in found.items() if value not in (None, [])}
+    return Sample(question=question, reference=reference, metadata=rest)
+
+
+def _plain(value: Any) -> Any:
+    """Who wrote an example is a pydantic object in older cores."""
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+def evaluate_query_engine(
+    query_engine: BaseQueryEngine,
+    questions: Iterable[Any] | Any,
+    metrics: Any = None,
+    *,
+    judge: JudgeOrLLM = None,
+    progress: Any = None,
+    **settings: Any,
+) -> Report:
+    """Run a query engine once per question, capture what it does, and score it.
+
+    Args:
+        query_engine: The engine. A question that it fails on is reported with its error; the rest goes on.
+        questions: Texts, samples or rows with references, or a ``LabelledRagDataset``.
+        metrics: Metrics or their names; None for all that apply.
+        judge: A LlamaIndex LLM, a judge, a chat model or a model's name.
+        progress: As for ``evaluate``, for running and for judging.
+        **settings: As for ``evaluate``, e.g. ``concurrency``.
+
+    Returns:
+        A report with one sample per question, in order.
+
+    Raises:
+        InputError: If a question is no text, sample or row.
+        JudgeUnavailable: If the judge will not answer any question.
+    """
+    asked = list(_questions(questions))
+    samples = []
+    with Display(len(asked), progress) as display:
+        for number, wanted in enumerate(asked):
+            samples.append(_run(query_engine, wanted))
+            display.add(SampleResult(index=number, sample=samples[-1]))
+    with paused():
+        return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
+
+
+def _questions(questions: Any) -> Iterable[Sample]:
+    if not isinstance(questions, (list, tuple)) and hasattr(questions, "examples"):
+        questions = load_rag_dataset(questions)
+    if isinstance(questions, (list, tuple)):
+        questions = [Sample(question=item) if isinstance(item, str) else item for item in questions]
+    for number, sample in enumerate(each_sample(questions, {})):
+        if isinstance(sample, RowError) or sample.question is None:
+            raise InputError(f"question {number}: {sample if isinstance(sample, RowError) else 'it is blank'}")
+        yield sample
+
+
+def _run(query_engine: BaseQueryEngine, wanted: Sample) -> Sample:
+    """One run of the engine, as one sample."""
+    question = wanted.question or ""
+    with (
+        capture(question=question, reference=wanted.reference, id=wanted.id, metadata=wanted.metadata) as captured,
+        suppress(Exception),  # the sample says what went wrong, and the next question is asked
+    ):
+        response = query_engine.query(question)
+        if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
+            str(response)
+    if not captured.samples:
+        return wanted.model_copy(update={"error": "the engine ran no query that LlamaIndex's spans show"})
+    return captured.samples[0].model_copy(update={"facts": wanted.facts})

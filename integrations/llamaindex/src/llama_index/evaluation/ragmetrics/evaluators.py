@@ -1,0 +1,285 @@
+"""The metrics as LlamaIndex evaluators: one small class over any core metric, and its four subclasses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType
+from llama_index.evaluation.ragmetrics.capture.samples import samples_from
+from llama_index.evaluation.ragmetrics.capture.scopes import paused
+from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, LlamaIndexModel, as_judge, settings_llm
+from pydantic import ValidationError
+
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    Judge,
+    Metric,
+    MetricResult,
+    RagMetricsError,
+    RetrievalAccuracy,
+    Sample,
+    SettingError,
+)
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.resolve import resolve_judge
+
+_logger = logging.getLogger("llama_index.evaluation.ragmetrics")
+_announced: set[str] = set()
+
+References = str | Sequence[str] | None
+
+
+class RagMetricsResult(EvaluationResult):
+    """The framework's result, with ours in it: evidence, cost and signature.
+
+    ``invalid_result`` is True and ``score`` None where the metric is undefined or failed; ``invalid_reason`` says why.
+    """
+
+    metric_result: MetricResult | None = None
+
+
+class MetricEvaluator(BaseEvaluator):
+    """Any metric as an evaluator of LlamaIndex.
+
+    Args:
+        metric: The metric; None makes the class's own from ``settings``.
+        llm: The LLM that judges.
+        judge: Instead of an LLM: a judge, a chat model, or the name of a model. By default the metric's own
+            ``model``, else the LLM set in ``Settings``, else ``RAGMETRICS_JUDGE``, else the embedded judge.
+        threshold: Scores from here on are ``passing``.
+        **settings: Settings of the metric, e.g. ``polls=3``.
+
+    Raises:
+        SettingError: If a setting is invalid, or both an LLM and a judge are given.
+
+    Example:
+        >>> from ragmetrics_core import Adherent, Poll, Polls, ScriptedJudge
+        >>> judge = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "It says so."),))})
+        >>> evaluator = ContextAdherenceEvaluator(judge=judge)
+        >>> result = evaluator.evaluate(query="Capital?", response="Paris", contexts=["It is Paris."])
+        >>> result.score, result.passing, result.feedback
+        (1.0, True, 'It says so.')
+    """
+
+    metric_class: ClassVar[type[Metric] | None] = None
+
+    def __init__(
+        self,
+        metric: Metric | None = None,
+        *,
+        llm: LLM | None = None,
+        judge: JudgeOrLLM = None,
+        threshold: float = 0.5,
+        **settings: Any,
+    ) -> None:
+        if llm is not None and judge is not None:
+            raise SettingError("give llm= or judge=, not both")
+        if metric is None:
+            if self.metric_class is None:
+                raise SettingError("give a metric, or use the evaluator of one, e.g. ContextAdherenceEvaluator")
+            metric = self.metric_class(**settings)
+        elif settings:
+            raise SettingError(f"give a metric or its settings, not both: {', '.join(settings)}")
+        self._metric = metric
+        self._judge = as_judge(llm if llm is not None else judge)
+        self._threshold = threshold
+
+    @property
+    def metric(self) -> Metric:
+        """The metric; ``update_prompts`` replaces it."""
+        return self._metric
+
+    def _get_prompts(self) -> PromptDictType:
+        """The metric's templates, by the names of its settings."""
+        names = [name for name in ("template", "extraction_template") if name in type(self._metric).model_fields]
+        return {name: PromptTemplate(text) for name, text in zip(names, self._metric.prompts(), strict=False)}
+
+    def _update_prompts(self, prompts_dict: PromptDictType) -> None:
+        """Replace templates; the metric checks their placeholders.
+
+        Raises:
+            SettingError: If a placeholder is missing or unknown.
+        """
+        own = {name: prompt.get_template() for name, prompt in prompts_dict.items() if name in self._get_prompts()}
+        if own:
+            fields = {name: getattr(self._metric, name) for name in type(self._metric).model_fields}
+            self._metric = type(self._metric)(**{**fields, **own})
+
+    def evaluate(
+        self,
+        query: str | None = None,
+        response: str | None = None,
+        contexts: Sequence[str] | None = None,
+        reference: References = None,
+        **_: Any,
+    ) -> RagMetricsResult:
+        """Score an answer; see ``aevaluate``."""
+        sample = _sample(query, response, contexts, reference)
+        return self._result(sample, self._scored(sample))
+
+    async def aevaluate(
+        self,
+        query: str | None = None,
+        response: str | None = None,
+        contexts: Sequence[str] | None = None,
+        reference: References = None,
+        **_: Any,
+    ) -> RagMetricsResult:
+        """Score an answer.
+
+        Args:
+            query: The user's question.
+            response: The answer.
+            contexts: Texts of the contexts, in rank order.
+            reference: The expected answer, one or several.
+            **_: Keywords of other evaluators in the same batch.
+
+        Returns:
+            The framework's result, never an exception: what cannot be scored is ``invalid_result``.
+        """
+        sample = _sample(query, response, contexts, reference)
+        return self._result(sample, await self._ascored(sample))
+
+    def evaluate_response(
+        self, query: str | None = None, response: Any = None, reference: References = None, **_: Any
+    ) -> RagMetricsResult:
+        """Score a response; see ``aevaluate_response``."""
+        if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
+            str(response)
+        sample = _responded(query, response, reference)
+        return self._result(sample, self._scored(sample))
+
+    async def aevaluate_response(
+        self, query: str | None = None, response: Any = None, reference: References = None, **_: Any
+    ) -> RagMetricsResult:
+        """Score a response with the ids, scores and order of its source nodes, and their texts as the LLM saw them.
+
+        Args:
+            query: The user's question.
+            response: What a query engine, chat engine or agent returned; a stream that is not yet read is read to
+                its end and keeps its text.
+            reference: The expected answer, one or several.
+            **_: Keywords of other evaluators in the same batch.
+
+        Returns:
+            The framework's result, never an exception: what cannot be scored is ``invalid_result``.
+        """
+        if isinstance(response, AsyncStreamingResponse):
+            await response.get_response()
+        elif isinstance(response, StreamingResponse):
+            await asyncio.to_thread(str, response)
+        sample = _responded(query, response, reference)
+        return self._result(sample, await self._ascored(sample))
+
+    def _scored(self, sample: Sample | str) -> MetricResult | str:
+        if isinstance(sample, str):
+            return sample
+        try:
+            with paused():
+                return self._metric.score(sample, judge=self._resolved())
+        except RagMetricsError as error:
+            return str(error)
+
+    async def _ascored(self, sample: Sample | str) -> MetricResult | str:
+        if isinstance(sample, str):
+            return sample
+        try:
+            with paused():
+                return await self._metric.ascore(sample, judge=self._resolved())
+        except RagMetricsError as error:
+            return str(error)
+
+    def _resolved(self) -> Judge:
+        """The judge of this call: an LLM set in ``Settings`` may change between calls."""
+        if self._judge is None and self._metric.model is None and (llm := settings_llm()) is not None:
+            judge = LLMJudge(LlamaIndexModel(llm))
+            if judge.name not in _announced:
+                _announced.add(judge.name)
+                _logger.info("no judge was chosen: the LLM set in Settings answers (%s)", judge.name)
+            return judge
+        return resolve_judge(self._judge, metric_model=self._metric.model)
+
+    def _result(self, sample: Sample | str, outcome: MetricResult | str) -> RagMetricsResult:
+        return native(outcome, sample if isinstance(sample, Sample) else Sample(), threshold=self._threshold)
+
+
+class ContextUtilizationEvaluator(MetricEvaluator):
+    """Is each retrieved chunk useful to arrive at the answer? Average precision over the ranks."""
+
+    metric_class = ContextUtilization
+
+
+class ContextAdherenceEvaluator(MetricEvaluator):
+    """Is the answer based purely on the contexts? The share of "yes" over chain-of-thought polls."""
+
+    metric_class = ContextAdherence
+
+
+class ContextRecallEvaluator(MetricEvaluator):
+    """How accurately does the answer match the ``reference``?"""
+
+    metric_class = ContextRecall
+
+
+class RetrievalAccuracyEvaluator(MetricEvaluator):
+    """Which share of the facts of the ``reference`` do the contexts cover?"""
+
+    metric_class = RetrievalAccuracy
+
+
+def native(outcome: MetricResult | str, sample: Sample, *, threshold: float = 0.5) -> RagMetricsResult:
+    """The framework's result of ours.
+
+    Args:
+        outcome: Our result, or in words why there is none.
+        sample: What was scored.
+        threshold: Scores from here on are ``passing``.
+    """
+    shown: Mapping[str, Any] = {
+        "query": sample.question,
+        "contexts": [context.text for context in sample.contexts],
+        "response": sample.answer,
+    }
+    if isinstance(outcome, str):
+        return RagMetricsResult(**shown, feedback=outcome, invalid_result=True, invalid_reason=outcome)
+    invalid = outcome.value is None
+    return RagMetricsResult(
+        **shown,
+        score=outcome.value,
+        passing=None if outcome.value is None else outcome.value >= threshold,
+        feedback=outcome.reason,
+        invalid_result=invalid,
+        invalid_reason=outcome.reason if invalid else None,
+        metric_result=outcome,
+    )
+
+
+def _sample(query: object, response: object, contexts: object, reference: object) -> Sample | str:
+    """A sample of texts, or in words why there is none."""
+    try:
+        return Sample.model_validate(
+            {"question": query, "answer": response, "contexts": contexts, "reference": reference}
+        )
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _responded(query: str | None, response: Any, reference: References) -> Sample | str:
+    """A sample of a response, or in words why there is none."""
+    if response is None:
+        return _sample(query, None, None, reference)
+    try:
+        (sample,) = samples_from(response, query=query, reference=reference)
+    except (RagMetricsError, ValidationError) as error:
+        return str(error)
+    return sample

@@ -1,0 +1,269 @@
+"""Any LlamaIndex LLM as the chat model behind an LLM judge."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextvars import Context
+from typing import Any
+
+from llama_index.core import Settings
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb, MessageRole
+from llama_index.core.llms import LLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.tools import FunctionTool
+from llama_index.evaluation.ragmetrics.capture.scopes import pause_for_good
+from pydantic import BaseModel, ConfigDict, create_model
+
+from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Judge, TokenAlternatives, Usage
+from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.model import errors
+
+JudgeOrLLM = Judge | ChatModel | LLM | str | None
+
+_CONNECTION = frozenset({"APIConnectionError", "ConnectError", "ReadError", "WriteError", "RemoteProtocolError"})
+_FINISH = {"length": "length", "max_tokens": "length", "content_filter": "refused", "refusal": "refused"}
+
+
+class LlamaIndexModel(ChatModel):
+    """A LlamaIndex LLM, called through its sync API in a thread, where the framework's tracing does not see it.
+
+    A function-calling LLM replies through a function with the reply's JSON schema, any other in JSON as the prompt
+    describes it. Temperature and log-probabilities are used where the LLM has such fields.
+
+    Args:
+        llm: The LLM; it is copied, never changed.
+        judge_async: Call its async API on the judges' event loop instead.
+        capabilities: What the LLM can do, if you know better than its fields tell.
+    """
+
+    def __init__(self, llm: LLM, *, judge_async: bool = False, capabilities: Capabilities | None = None) -> None:
+        self.llm = llm
+        self._async = judge_async
+        self._capabilities = capabilities_of(llm) if capabilities is None else capabilities
+
+    def __repr__(self) -> str:
+        return f"LlamaIndexModel({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """The model's name, or the class where the LLM does not know it."""
+        name = self.llm.metadata.model_name
+        return self.llm.class_name() if name == "unknown" else name
+
+    @property
+    def endpoint(self) -> str:
+        """The kind of LLM and its address, to keep stored replies apart."""
+        fields = self.llm.model_dump(include={"api_base", "base_url"})
+        return "@".join([self.llm.class_name(), *(str(value) for value in fields.values() if value)])
+
+    def capabilities(self) -> Capabilities:
+        """What the LLM can do, from its fields."""
+        return self._capabilities
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request; LlamaIndex returns one reply per call.
+
+        Raises:
+            JudgeError: For faults of the endpoint. Exceptions of the LLM's own code are not translated.
+        """
+        llm, messages = self._fitted(request), _messages(request)
+        tools = [_reply_tool(request.schema)] if request.schema is not None and not request.top_logprobs else []
+        call: asyncio.Future[ChatResponse]
+        if self._async:
+            call = asyncio.create_task(_asked(llm, messages, tools), context=_unseen())
+        else:
+            call = asyncio.wrap_future(_in_thread(lambda: _ask(llm, messages, tools)))
+        try:
+            await asyncio.wait({call})
+        finally:
+            call.cancel()
+        error = call.exception()
+        if error is not None:
+            raise self._translated(error) from error
+        return _reply(llm, call.result(), structured=bool(tools), weighed=bool(request.top_logprobs))
+
+    def _fitted(self, request: ChatRequest) -> LLM:
+        """The LLM with the request's settings, where it has fields for them; clients are shared."""
+        known = type(self.llm).model_fields
+        wanted: dict[str, object] = {}
+        if request.temperature is not None:
+            wanted["temperature"] = request.temperature
+        if request.top_logprobs:
+            wanted |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        own = getattr(self.llm, "max_tokens", None) if "max_tokens" in known else None
+        if isinstance(own, int) and request.max_tokens is not None:
+            wanted["max_tokens"] = max(own, request.max_tokens)
+        return self.llm.model_copy(update={name: value for name, value in wanted.items() if name in known})
+
+    def _translated(self, error: BaseException) -> BaseException:
+        """The judge error for a fault of the endpoint; anything else as it is."""
+        if isinstance(error, errors.JudgeError):
+            return error
+        fault = Fault.of(error)
+        if isinstance(error, TimeoutError) or any("Timeout" in name for name in fault.classes):
+            kind: type[errors.JudgeError] = errors.JudgeTimeout
+        elif isinstance(error, ConnectionError) or fault.classes & _CONNECTION:
+            kind = errors.ConnectionFailed
+        elif fault.status is not None or fault.about_key:
+            kind = errors.JudgeServerError
+        else:
+            return error
+        return judge_error(kind, fault, self.name, None, ())
+
+
+def capabilities_of(llm: LLM) -> Capabilities:
+    """What an LLM can do, as far as its class and fields tell; the one place that probes."""
+    fields = set(type(llm).model_fields)
+    return Capabilities(
+        n=False,
+        logprobs={"logprobs", "top_logprobs"} <= fields,
+        json_schema=isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model,
+        temperature="temperature" in fields,
+    )
+
+
+def as_judge(judge: JudgeOrLLM) -> Judge | ChatModel | str | None:
+    """A LlamaIndex LLM as a judge; anything else as it is."""
+    return LLMJudge(LlamaIndexModel(judge)) if isinstance(judge, LLM) else judge
+
+
+def settings_llm() -> LLM | None:
+    """The LLM that the user has set in ``Settings``; None if none is set, without making the default one."""
+    return Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client
+
+
+def _messages(request: ChatRequest) -> list[ChatMessage]:
+    return [ChatMessage(role=MessageRole(message.role), content=message.content) for message in request.messages]
+
+
+def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
+    """A function whose parameters are the reply's schema."""
+
+    def replaced(made: dict[str, Any]) -> None:
+        made.clear()
+        made.update(schema)
+
+    parameters: type[BaseModel] = create_model(
+        "Reply", __config__=ConfigDict(extra="allow", json_schema_extra=replaced)
+    )
+
+    def reply(**fields: Any) -> dict[str, Any]:
+        return fields
+
+    return FunctionTool.from_defaults(
+        fn=reply, name="reply", description="Give your reply through this function.", fn_schema=parameters
+    )
+
+
+def _ask(llm: LLM, messages: list[ChatMessage], tools: list[FunctionTool]) -> ChatResponse:
+    if tools and isinstance(llm, FunctionCallingLLM):
+        return llm.chat_with_tools(tools, chat_history=messages, tool_required=True)
+    return llm.chat(messages)
+
+
+async def _asked(llm: LLM, messages: list[ChatMessage], tools: list[FunctionTool]) -> ChatResponse:
+    if tools and isinstance(llm, FunctionCallingLLM):
+        return await llm.achat_with_tools(tools, chat_history=messages, tool_required=True)
+    return await llm.achat(messages)
+
+
+def _unseen() -> Context:
+    """An empty context, in which neither the framework's spans nor our capture are active."""
+    context = Context()
+    context.run(pause_for_good)
+    return context
+
+
+def _in_thread(work: Callable[[], ChatResponse]) -> Future[ChatResponse]:
+    """Run one call in a daemon thread of its own: a hanging endpoint holds up neither the loop nor the exit."""
+    future: Future[ChatResponse] = Future()
+    threading.Thread(target=_unseen().run, args=(_fill, future, work), name="ragmetrics-llm", daemon=True).start()
+    return future
+
+
+def _fill(future: Future[ChatResponse], work: Callable[[], ChatResponse]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001  # handed on whole to whoever awaits it
+            future.set_exception(error)
+
+
+def _reply(llm: LLM, response: ChatResponse, *, structured: bool, weighed: bool) -> ChatReply:
+    text = response.message.content or ""
+    if structured and isinstance(llm, FunctionCallingLLM):
+        calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+        text = json.dumps(calls[0].tool_kwargs, ensure_ascii=False) if calls else text
+    tokens = aligned(text, response.logprobs or ()) if weighed else ()
+    return ChatReply((Choice(text, _finish(response), tokens),), _usage(response))
+
+
+def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> tuple[TokenAlternatives, ...]:
+    """Find the token at each position, of which LlamaIndex gives only the alternatives.
+
+    Args:
+        text: The reply.
+        positions: Alternatives per position.
+
+    Returns:
+        One per position, such that together they spell the text; () if they cannot.
+    """
+    paths: list[dict[int, tuple[int, LogProb]]] = []
+    reached = {0}
+    for alternatives in positions:
+        step: dict[int, tuple[int, LogProb]] = {}
+        for start in reached:
+            for one in sorted(alternatives, key=lambda a: -a.logprob):
+                if one.token and text.startswith(one.token, start):
+                    step.setdefault(start + len(one.token), (start, one))
+        paths.append(step)
+        reached = set(step)
+    if len(text) not in reached:
+        return ()
+    found: list[TokenAlternatives] = []
+    end = len(text)
+    for step, alternatives in zip(reversed(paths), reversed(positions), strict=True):
+        end, one = step[end]
+        listed = tuple((other.token, other.logprob) for other in alternatives)
+        found.append(TokenAlternatives(one.token, one.logprob, listed))
+    return tuple(reversed(found))
+
+
+def _raw(response: ChatResponse) -> dict[str, Any]:
+    """The endpoint's own reply as data, where the LLM hands it on."""
+    raw: object = response.raw
+    if isinstance(raw, BaseModel):
+        raw = raw.model_dump()
+    return dict(raw) if isinstance(raw, Mapping) else {}
+
+
+def _finish(response: ChatResponse) -> Any:
+    raw = _raw(response)
+    choices = raw.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    said = first.get("finish_reason") or raw.get("stop_reason") or raw.get("done_reason")
+    return _FINISH.get(str(said), "stop")
+
+
+def _usage(response: ChatResponse) -> Usage:
+    """What the call cost; LlamaIndex knows no prices."""
+    raw = _raw(response)
+    nested = raw.get("usage")
+    counts = {**(nested if isinstance(nested, Mapping) else {}), **response.additional_kwargs}
+    model = raw.get("model")
+    return Usage(
+        calls=1,
+        prompt_tokens=_count(counts, "prompt_tokens", "input_tokens"),
+        completion_tokens=_count(counts, "completion_tokens", "output_tokens"),
+        cost=None,
+        models=(model,) if isinstance(model, str) else (),
+    )
+
+
+def _count(counts: Mapping[str, Any], *names: str) -> int:
+    return next((counts[name] for name in names if isinstance(counts.get(name), int)), 0)

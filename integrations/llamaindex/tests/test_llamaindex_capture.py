@@ -1,0 +1,411 @@
+"""Which runs a capture gets, under concurrency and when something goes wrong; what it costs the application."""
+
+import asyncio
+import contextvars
+import gc
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core import get_response_synthesizer
+from llama_index.core.base.response.schema import PydanticResponse, Response, StreamingResponse
+from llama_index.core.chat_engine.types import AgentChatResponse
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llama_index.evaluation.ragmetrics import capture, samples_from, watch
+from llama_index.evaluation.ragmetrics.capture import recorder, snapshot
+from llama_index.evaluation.ragmetrics.capture.scopes import paused
+from pydantic import BaseModel
+
+from ragmetrics_core import Sample, SettingError
+
+RECORDER = recorder.RECORDER
+
+
+@pytest.fixture
+def echo(kit: ModuleType) -> RetrieverQueryEngine:
+    """An engine whose nodes and answer name the question."""
+
+    def nodes(question: str) -> list[NodeWithScore]:
+        return [kit.node(f"{question}/{place}", f"text {place} for {question}", 1 - place / 10) for place in range(3)]
+
+    class Echo(kit.ScriptedLLM):
+        def _said(self, prompt: str) -> str:
+            return "answer to " + prompt.rpartition("Query: ")[2].partition("\n")[0]
+
+    return RetrieverQueryEngine(
+        kit.FixedRetriever(nodes), response_synthesizer=get_response_synthesizer(llm=Echo(delay=0.001))
+    )
+
+
+def whole(sample: Sample) -> bool:
+    """True if question, contexts and answer belong together."""
+    return (
+        sample.answer == f"answer to {sample.question}"
+        and [context.id for context in sample.contexts] == [f"{sample.question}/{place}" for place in range(3)]
+        and sample.retrieved == sample.contexts
+        and sample.error is None
+    )
+
+
+QUESTIONS = [f"question {number}" for number in range(200)]
+
+
+def test_200_concurrent_queries(echo: RetrieverQueryEngine) -> None:
+    async def run() -> None:
+        await asyncio.gather(*(echo.aquery(question) for question in QUESTIONS))
+
+    with capture() as captured:
+        asyncio.run(run())
+    samples = captured.samples
+    assert all(map(whole, samples))
+    assert Counter(sample.question for sample in samples) == Counter(QUESTIONS)
+    assert not captured.problems
+
+
+def test_200_concurrent_queries_each_with_its_own_capture(echo: RetrieverQueryEngine) -> None:
+    async def one(question: str) -> tuple[Sample, ...]:
+        with capture(id=question) as captured:
+            await echo.aquery(question)
+            await asyncio.sleep(0)
+        return captured.samples
+
+    async def run() -> list[tuple[Sample, ...]]:
+        return await asyncio.gather(*map(one, QUESTIONS))
+
+    for question, samples in zip(QUESTIONS, asyncio.run(run()), strict=True):
+        assert [(sample.id, sample.question) for sample in samples] == [(question, question)]
+
+
+@pytest.mark.parametrize("copied", [True, False], ids=["with context", "without context"])
+def test_50_threads(echo: RetrieverQueryEngine, copied: bool) -> None:
+    start = threading.Barrier(50)
+
+    def work(number: int) -> None:
+        start.wait()
+        for part in range(4):
+            echo.query(f"question {number}.{part}")
+
+    with capture() as captured, ThreadPoolExecutor(50) as pool:
+        if copied:
+            contexts = [contextvars.copy_context() for _ in range(50)]
+            list(pool.map(lambda number: contexts[number].run(work, number), range(50)))
+        else:
+            list(pool.map(work, range(50)))
+    samples = captured.samples
+    assert all(map(whole, samples))
+    assert Counter(sample.question for sample in samples) == Counter(
+        f"question {number}.{part}" for number in range(50) for part in range(4)
+    )
+
+
+def test_threads_of_others(echo: RetrieverQueryEngine) -> None:
+    def in_thread(question: str) -> None:
+        thread = threading.Thread(target=echo.query, args=(question,))
+        thread.start()
+        thread.join()
+
+    with capture(threads=False) as captured:
+        in_thread("not mine")
+    assert captured.samples == ()
+    with capture() as outer, capture() as inner:
+        in_thread("whose?")
+        echo.query("both")
+    assert [sample.question for sample in outer.samples] == ["both"]
+    assert [sample.question for sample in inner.samples] == ["both"]
+
+
+def test_separate_steps_under_concurrency(kit: ModuleType) -> None:
+    async def one(question: str) -> None:
+        nodes = await kit.FixedRetriever([kit.node(f"{question}!", question, 0.5)]).aretrieve(question)
+        await asyncio.sleep(0.001)
+        await get_response_synthesizer(llm=kit.ScriptedLLM()).asynthesize(question, nodes)
+
+    async def run() -> None:
+        await asyncio.gather(*map(one, QUESTIONS))
+
+    with capture() as captured:
+        asyncio.run(run())
+    assert Counter(sample.question for sample in captured.samples) == Counter(QUESTIONS)
+    for sample in captured.samples:
+        assert sample.answer == "The answer."
+        assert sample.contexts == sample.retrieved
+        assert [context.id for context in sample.contexts] == [f"{sample.question}!"]
+
+
+def test_given_values(echo: RetrieverQueryEngine) -> None:
+    with capture(question="mine", reference="ref", id="7", metadata={"a": 1}) as captured:
+        echo.query("one")
+        echo.query("two")
+    first, second = captured.samples
+    assert (first.question, first.reference, first.id, first.metadata) == ("mine", ("ref",), "7", {"a": 1})
+    assert second.id == "7#1"
+
+
+class Odd(Workflow):
+    """A workflow whose start and stop events name things in their own way."""
+
+    @step
+    async def only(self, ev: StartEvent) -> StopEvent:
+        return StopEvent(
+            result={"said": {"text": f"answer to {ev.topic}"}, "passages": ["one", {"text": "two", "id": 2}]}
+        )
+
+
+def test_overrides() -> None:
+    async def run() -> None:
+        await Odd().run(topic="the topic", tone="dry")
+
+    with capture(question_from="topic", contexts_from="passages", answer_from="said.text") as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    assert sample.question == "the topic"
+    assert sample.answer == "answer to the topic"
+    assert [(context.text, context.id) for context in sample.contexts] == [("one", None), ("two", "2")]
+    with capture(question_from=lambda run: run.root.fields["tone"], build=None) as captured:
+        asyncio.run(run())
+    assert captured.samples[0].question == "dry"
+    with capture(build=lambda run: [Sample(question=run.root.kind)] * 2) as captured:
+        asyncio.run(run())
+    assert [sample.question for sample in captured.samples] == ["workflow", "workflow"]
+
+
+def test_max_samples(echo: RetrieverQueryEngine, caplog: pytest.LogCaptureFixture) -> None:
+    with capture(max_samples=2) as captured:
+        for number in range(4):
+            echo.query(f"question {number}")
+    assert len(captured.samples) == 2
+    assert captured.dropped == 2
+    assert "max_samples" in caplog.text
+
+
+def test_nothing_stays_behind(echo: RetrieverQueryEngine, kit: ModuleType) -> None:
+    with capture() as captured:
+        echo.query("one")
+        kit.FixedRetriever([]).retrieve("two")
+        streaming = RetrieverQueryEngine(
+            kit.FixedRetriever([kit.node("a", "a")]),
+            response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM(), streaming=True),
+        )
+        streaming.query("three")
+    gc.collect()
+    assert len(captured.samples) == 3
+    assert not RECORDER._places
+    assert not RECORDER._pending
+    assert not RECORDER._waiting
+    assert not RECORDER._written
+    assert not RECORDER._writing
+    assert not RECORDER.scopes.open
+    echo.query("after")
+    assert len(captured.samples) == 3
+
+
+def test_installed_once_and_again_if_removed(echo: RetrieverQueryEngine) -> None:
+    root = get_dispatcher()
+    for _ in range(3):
+        with capture():
+            pass
+    ours = [handler for handler in root.span_handlers if handler.class_name() == "RagMetricsSpanHandler"]
+    assert len(ours) == 1
+    root.span_handlers[:] = [handler for handler in root.span_handlers if handler is not ours[0]]
+    with capture() as captured:
+        echo.query("again")
+    assert len(captured.samples) == 1
+
+
+def test_stream_read_after_the_block(kit: ModuleType) -> None:
+    engine = RetrieverQueryEngine(
+        kit.FixedRetriever([kit.node("a", "a")]),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM(), streaming=True),
+    )
+    with capture() as captured:
+        response = engine.query("late?")
+        assert isinstance(response, StreamingResponse)
+    assert captured.samples == ()
+    assert "".join(response.response_gen) == "The answer."
+    assert captured.samples[0].answer == "The answer."
+
+
+def test_texts_are_copied_when_it_happens(echo: RetrieverQueryEngine) -> None:
+    with capture() as captured:
+        response = echo.query("live?")
+        response.source_nodes[0].node.text = "changed"
+        response.source_nodes[0].node.metadata["changed"] = True
+        response.source_nodes.clear()
+        response.response = "changed"
+    assert whole(captured.samples[0])
+
+
+@pytest.mark.parametrize("place", ["copy_arguments", "copy_result", "answer_of", "nodes_of", "question_of"])
+def test_an_internal_error_never_reaches_the_application(
+    echo: RetrieverQueryEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("ours, with the text of question 1")
+
+    for module in (recorder, snapshot):
+        if hasattr(module, place):
+            monkeypatch.setattr(module, place, broken)
+    with capture() as captured:
+        response = echo.query("question 1")
+    assert str(response) == "answer to question 1"
+    assert [node.score for node in response.source_nodes] == [1, 0.9, 0.8]
+    assert captured.problems
+    assert "question 1" not in caplog.text
+    assert not RECORDER._places
+
+
+def test_a_broken_rule_is_a_problem_not_an_exception(echo: RetrieverQueryEngine) -> None:
+    with capture(answer_from=lambda run: 1 / 0) as captured:
+        echo.query("question 1")
+    assert captured.samples == ()
+    assert captured.problems
+
+
+def test_paused(echo: RetrieverQueryEngine) -> None:
+    with capture() as captured:
+        with paused():
+            echo.query("a judge's")
+        echo.query("mine")
+    assert [sample.question for sample in captured.samples] == ["mine"]
+
+
+def test_decorated_functions_and_parts_that_began_before(echo: RetrieverQueryEngine) -> None:
+    dispatcher = get_dispatcher()
+
+    @dispatcher.span
+    def many() -> None:
+        echo.query("first")
+        echo.query("second")
+
+    @dispatcher.span
+    def inside() -> tuple[Sample, ...]:
+        with capture() as captured:
+            echo.query("inside")
+        return captured.samples
+
+    with capture() as captured:
+        many()
+    assert [sample.question for sample in captured.samples] == ["first", "second"]
+    assert [sample.question for sample in inside()] == ["inside"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_capture_within_a_run_that_others_follow(kit: ModuleType, streaming: bool) -> None:
+    inner_samples: list[Sample] = []
+    inner = RetrieverQueryEngine(
+        kit.FixedRetriever([kit.node("a", "a", 0.5)]),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM(), streaming=streaming),
+    )
+
+    class Outer(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            with capture(id="inner") as captured:
+                response = await inner.aquery("inner question")
+                said = str(response) if not streaming else "".join([t async for t in response.async_response_gen()])
+            inner_samples.extend(captured.samples)
+            return StopEvent(result=f"outer: {said}")
+
+    async def run() -> None:
+        await Outer().run(query="outer question")
+
+    watching = watch([], keep=True)
+    with capture(id="outer") as captured:
+        asyncio.run(run())
+    assert watching.stop(timeout=10)
+    assert [(s.id, s.question, s.answer) for s in inner_samples] == [("inner", "inner question", "The answer.")]
+    for (sample,) in (captured.samples, watching.samples):
+        assert (sample.question, sample.answer) == ("outer question", "outer: The answer.")
+        assert [context.id for context in sample.contexts] == ["a"]
+    assert not RECORDER._places
+
+
+def test_a_watch_that_begins_within_a_run(echo: RetrieverQueryEngine, kit: ModuleType) -> None:
+    """What is a part of a run that began before is no run of its own."""
+    started = []
+
+    def nodes(question: str) -> list[NodeWithScore]:
+        started.append(watch([], keep=True))
+        return [kit.node("a", question)]
+
+    engine = RetrieverQueryEngine(
+        kit.FixedRetriever(nodes), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM())
+    )
+    engine.query("before")
+    echo.query("after")
+    (watching,) = started
+    assert watching.stop(timeout=10)
+    assert [sample.question for sample in watching.samples] == ["after"]
+
+
+def test_too_many_steps(echo: RetrieverQueryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loop(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            for number in range(20):
+                await echo.aquery(f"question {number}")
+            return StopEvent(result="done")
+
+    async def run() -> None:
+        await Loop().run(topic="much")
+
+    monkeypatch.setattr(recorder, "MOST_SPANS", 10)
+    with capture() as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    assert sample.answer == "done"
+    assert sample.capture is not None
+    assert any("more steps" in warning for warning in sample.capture.warnings)
+
+
+def test_no_text_in_reprs(echo: RetrieverQueryEngine) -> None:
+    runs = []
+    with capture(build=lambda run: runs.append(run) or []) as captured:
+        echo.query("secret")
+    assert captured.samples == ()
+    (run,) = runs
+    texts = [repr(run), repr(run.root), repr(run.spans), repr(run.spans[-1].taken), repr(captured)]
+    assert not any("secret" in text for text in texts)
+
+
+class City(BaseModel):
+    name: str
+
+
+def test_samples_from_responses(kit: ModuleType) -> None:
+    nodes = [
+        kit.node("sub", "Sub question: Which?\nResponse: This."),
+        kit.node("paris", "Paris.", 0.9, metadata={"page": 1}),
+        kit.node("paris", "Paris.", 0.9, metadata={"page": 1}),
+        kit.node("blank", " ", 0.1),
+    ]
+    for response, answer in (
+        (Response("Paris", source_nodes=nodes), "Paris"),
+        (PydanticResponse(City(name="Paris"), source_nodes=nodes), '{"name":"Paris"}'),
+        (AgentChatResponse("Paris", source_nodes=nodes), "Paris"),
+        (StreamingResponse(iter(()), source_nodes=nodes, response_txt="Paris"), "Paris"),
+        (StopEvent(result=Response("Paris", source_nodes=nodes)), "Paris"),
+    ):
+        (sample,) = samples_from(response, query="Capital?", reference="Paris.")
+        assert (sample.question, sample.answer, sample.reference) == ("Capital?", answer, ("Paris.",))
+        assert [(context.id, context.score, context.text) for context in sample.contexts] == [
+            ("paris", 0.9, "page: 1\n\nParis.")
+        ]
+        assert sample.retrieved is None
+        assert sample.capture is not None
+        assert [context.id for context in sample.capture.intermediate] == ["sub"]
+        assert [context.id for context in sample.capture.other] == ["blank"]
+    unread = StreamingResponse((token for token in ["Paris"]), source_nodes=nodes)
+    (sample,) = samples_from(unread, query="Capital?")
+    assert sample.answer is None
+    assert sample.capture is not None
+    assert not sample.capture.complete
+    assert str(unread) == "Paris", "the stream was not read"
+    with pytest.raises(SettingError, match="got int"):
+        samples_from(7)  # type: ignore[arg-type]

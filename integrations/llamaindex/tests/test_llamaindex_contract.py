@@ -1,0 +1,93 @@
+"""The contract of all adapters, with a real query engine."""
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import CompactAndRefine
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
+from llama_index.evaluation.ragmetrics import capture
+from llama_index.evaluation.ragmetrics.evaluators import native
+
+from ragmetrics_core import MetricResult, Sample
+from ragmetrics_core.testing.adapter_contract import AdapterContract
+from ragmetrics_core.testing.golden import GoldenTurn
+
+
+class Always(CompactAndRefine):
+    """Asks the model also where nothing was retrieved."""
+
+    def synthesize(self, query: Any, nodes: Any, *_: Any, **__: Any) -> Any:
+        said = self.get_response(
+            query.query_str, [n.get_content(metadata_mode=MetadataMode.LLM) for n in nodes] or [""]
+        )
+        return self._prepare_response_output(said, nodes)
+
+    async def asynthesize(self, query: Any, nodes: Any, *_: Any, **__: Any) -> Any:
+        texts = [n.get_content(metadata_mode=MetadataMode.LLM) for n in nodes] or [""]
+        return self._prepare_response_output(await self.aget_response(query.query_str, texts), nodes)
+
+
+class TestContract(AdapterContract):
+    module = "llama_index.evaluation.ragmetrics"
+    framework = "llama_index"
+    kit: ModuleType
+
+    @pytest.fixture(autouse=True)
+    def _with_kit(self, kit: ModuleType) -> None:
+        type(self).kit = kit
+
+    def engine(self, turn: GoldenTurn, *, streaming: bool = False, fails: bool = False) -> RetrieverQueryEngine:
+        nodes = [
+            NodeWithScore(
+                node=TextNode(
+                    id_=context.id,
+                    text=context.text,
+                    metadata=context.metadata,
+                    excluded_llm_metadata_keys=list(context.metadata),
+                ),
+                score=context.score,
+            )
+            for context in turn.contexts
+        ]
+        llm = self.kit.ScriptedLLM(script={"": turn.answer}, fails=fails)
+        # The framework's usual synthesizers answer nothing of their own without contexts.
+        synthesizer = Always(llm=llm, streaming=streaming)
+        return RetrieverQueryEngine(self.kit.FixedRetriever(nodes), response_synthesizer=synthesizer)
+
+    def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
+        with capture() as captured:
+            response = self.engine(turn).query(turn.question)
+        assert not captured.problems
+        return list(captured.samples), self.seen(response)
+
+    def play_uncaptured(self, turn: GoldenTurn) -> Any:
+        return self.seen(self.engine(turn).query(turn.question))
+
+    def seen(self, response: Any) -> Any:
+        nodes = [(n.node_id, n.score, n.text, n.metadata) for n in response.source_nodes]
+        return type(response), response.response, nodes, response.metadata
+
+    def play_streamed(self, turn: GoldenTurn) -> list[Sample]:
+        with capture() as captured:
+            response = self.engine(turn, streaming=True).query(turn.question)
+            assert not captured.samples, "nothing is read before the application reads"
+            assert "".join(response.response_gen) == turn.answer
+        return list(captured.samples)
+
+    async def play_async(self, turn: GoldenTurn) -> list[Sample]:
+        with capture() as captured:
+            await self.engine(turn).aquery(turn.question)
+        return list(captured.samples)
+
+    def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
+        with capture() as captured, pytest.raises(self.kit.Broken):
+            self.engine(turn, fails=True).query(turn.question)
+        return list(captured.samples)
+
+    def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
+        made = native(result, Sample())
+        assert made.invalid_result == (result.value is None)
+        assert made.metric_result == result
+        return made.score, made.feedback

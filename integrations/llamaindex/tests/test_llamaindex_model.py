@@ -1,0 +1,211 @@
+"""A LlamaIndex LLM as chat model: what it is asked, what is read from its replies, how its faults are told."""
+
+import asyncio
+import json
+import math
+import threading
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata, LogProb
+from llama_index.core.llms import CustomLLM
+from llama_index.core.llms.llm import ToolSelection
+from llama_index.evaluation.ragmetrics import ContextAdherenceEvaluator, LlamaIndexModel, RetrievalAccuracyEvaluator
+from llama_index.evaluation.ragmetrics.capture.scopes import is_paused
+from llama_index.evaluation.ragmetrics.model import aligned, capabilities_of
+from pydantic import Field
+
+from ragmetrics_core import Capabilities, ChatReply, ChatRequest, Message
+from ragmetrics_core.model.errors import AuthenticationFailed, ConnectionFailed, JudgeTimeout, RateLimited
+
+SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
+REQUEST = ChatRequest(messages=(Message("system", "Judge {braces}."), Message("user", "This.")))
+
+
+class Full(CustomLLM):
+    """An LLM with the fields that OpenAI-like ones have; it notes how it was called."""
+
+    temperature: float = 0.7
+    max_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int = 0
+    reply: str = '{"covered": 1}'
+    positions: list[list[LogProb]] | None = None
+    raw: Any = None
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    error: Any = None
+    seen: list[Any] = Field(default_factory=list)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="full")
+
+    def _answered(self, messages: Any) -> ChatResponse:
+        self.seen.append((self.temperature, self.max_tokens, self.logprobs, self.top_logprobs, messages))
+        self.seen.append((threading.current_thread().name, is_paused()))
+        if self.error is not None:
+            raise self.error
+        message = ChatMessage(role="assistant", content=self.reply)
+        return ChatResponse(message=message, raw=self.raw, logprobs=self.positions, additional_kwargs=self.kwargs)
+
+    def chat(self, messages: Any, **_: Any) -> ChatResponse:
+        return self._answered(messages)
+
+    async def achat(self, messages: Any, **_: Any) -> ChatResponse:
+        await asyncio.sleep(0)
+        return self._answered(messages)
+
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+        raise NotImplementedError
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
+        raise NotImplementedError
+
+
+def complete(llm: Any, request: ChatRequest = REQUEST, **settings: Any) -> ChatReply:
+    return asyncio.run(LlamaIndexModel(llm, **settings).complete(request))
+
+
+def test_capabilities(kit: ModuleType) -> None:
+    assert capabilities_of(Full()) == Capabilities(n=False, logprobs=True, json_schema=False, temperature=True)
+    assert capabilities_of(kit.ScriptedLLM()) == Capabilities(
+        n=False, logprobs=False, json_schema=False, temperature=False
+    )
+    assert capabilities_of(kit.ToolLLM()).json_schema is True
+    stated = Capabilities(temperature=False)
+    assert LlamaIndexModel(Full(), capabilities=stated).capabilities() == stated
+
+
+def test_names(kit: ModuleType) -> None:
+    from llama_index.core.llms import MockLLM
+
+    assert LlamaIndexModel(Full()).name == "full"
+    assert LlamaIndexModel(MockLLM()).name == "MockLLM"
+    assert LlamaIndexModel(kit.ScriptedLLM()).endpoint
+    assert repr(LlamaIndexModel(Full())) == "LlamaIndexModel('full')"
+
+
+@pytest.mark.parametrize("judge_async", [False, True])
+def test_what_is_asked(judge_async: bool) -> None:
+    llm = Full(seen=[], max_tokens=10, raw={"usage": {"prompt_tokens": 3, "completion_tokens": 4}, "model": "full-1"})
+    request = ChatRequest(messages=REQUEST.messages, temperature=1.0, top_logprobs=5, max_tokens=100)
+    reply = complete(llm, request, judge_async=judge_async)
+    (temperature, max_tokens, logprobs, top, messages), (thread, paused) = llm.seen
+    assert (temperature, max_tokens, logprobs, top) == (1.0, 100, True, 5)
+    assert [(message.role.value, message.content) for message in messages] == [
+        ("system", "Judge {braces}."),
+        ("user", "This."),
+    ]
+    assert (thread == "ragmetrics-llm") is not judge_async
+    assert paused
+    assert (llm.temperature, llm.max_tokens) == (0.7, 10), "the user's object is untouched"
+    assert (reply.usage.calls, reply.usage.prompt_tokens, reply.usage.completion_tokens) == (1, 3, 4)
+    assert (reply.usage.models, reply.usage.cost) == (("full-1",), None)
+
+
+def test_a_function_calling_llm_replies_through_a_function(kit: ModuleType) -> None:
+    seen: list[Any] = []
+
+    class Calling(kit.ToolLLM):
+        def chat_with_tools(self, tools: Any, **settings: Any) -> ChatResponse:
+            seen.append((tools[0].metadata.name, tools[0].metadata.get_parameters_dict(), settings["tool_required"]))
+            return super().chat_with_tools(tools, **settings)
+
+    request = ChatRequest(messages=REQUEST.messages, schema=SCHEMA)
+    reply = complete(Calling(calls=[("reply", {"verdict": "ja – „yes“"})]), request)
+    assert json.loads(reply.choices[0].text) == {"verdict": "ja – „yes“"}
+    assert seen == [("reply", SCHEMA, True)]
+    assert complete(Calling(last='{"verdict": "no"}'), request).choices[0].text == '{"verdict": "no"}'
+    weighed = ChatRequest(messages=REQUEST.messages, schema=SCHEMA, top_logprobs=5)
+    assert complete(Calling(calls=[("reply", {})], last="x"), weighed).choices[0].text == ""
+    assert isinstance(ToolSelection.model_fields, dict)
+
+
+@pytest.mark.parametrize(
+    ("raw", "finish"),
+    [
+        ({"choices": [{"finish_reason": "length"}]}, "length"),
+        ({"stop_reason": "max_tokens"}, "length"),
+        ({"done_reason": "stop"}, "stop"),
+        ({"choices": [{"finish_reason": "content_filter"}]}, "refused"),
+        (None, "stop"),
+    ],
+)
+def test_finish(raw: Any, finish: str) -> None:
+    assert complete(Full(raw=raw)).choices[0].finish == finish
+
+
+def positions(*spelled: tuple[str, ...]) -> list[list[LogProb]]:
+    return [[LogProb(token=token, logprob=-0.1 * (n + 1)) for n, token in enumerate(tokens)] for tokens in spelled]
+
+
+def test_tokens_are_found_among_the_alternatives() -> None:
+    found = aligned('{"a": 1}', positions(('{"', "{"), ("b", "a", "ab"), ('": ', '"'), ("0", "1", " 1"), ("}", "x")))
+    assert [token.token for token in found] == ['{"', "a", '": ', "1", "}"]
+    assert found[3].alternatives[0] == ("0", -0.1)
+    assert found[3].logprob == pytest.approx(-0.2)
+    assert aligned("ab", positions(("a", "ab"), ("b", "c"))) != ()
+    assert aligned("abc", positions(("ab", "a"), ("bc", "x"))) != (), "an early choice is taken back"
+    assert aligned("xyz", positions(("a",), ("b",))) == ()
+    assert aligned("abc", positions(("ab",))) == ()
+
+
+def test_probabilities_from_log_probs(kit: ModuleType) -> None:
+    listed = [
+        [LogProb(token='{"covered": ', logprob=-0.01)],
+        *positions(("1", "0")),
+        [LogProb(token="}", logprob=-0.01)],
+    ]
+    listed[1] = [LogProb(token="1", logprob=math.log(0.8)), LogProb(token="0", logprob=math.log(0.2))]
+    llm = Full(positions=listed)
+    evaluator = RetrievalAccuracyEvaluator(llm=llm)
+    sample_result = evaluator.metric.score(
+        facts=["Paris is the capital."], contexts=["Paris."], judge=evaluator._resolved()
+    )
+    assert sample_result.status == "scored"
+    cell = sample_result.evidence.cells[0][0]  # type: ignore[union-attr]
+    assert cell.mode == "logprobs"
+    assert cell.probability == pytest.approx(0.8)
+
+
+class Status(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__("an endpoint's words")
+        self.status_code = status
+
+
+@pytest.mark.parametrize("judge_async", [False, True])
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Status(401), AuthenticationFailed),
+        (Status(429), RateLimited),
+        (TimeoutError(), JudgeTimeout),
+        (ConnectionResetError(), ConnectionFailed),
+        (ZeroDivisionError("a bug"), ZeroDivisionError),
+    ],
+)
+def test_faults(error: Exception, kind: type[Exception], judge_async: bool) -> None:
+    with pytest.raises(kind) as caught:
+        complete(Full(error=error), judge_async=judge_async)
+    assert "endpoint's words" not in str(caught.value)
+
+
+def test_a_wrong_key_and_a_bug_are_invalid_results() -> None:
+    fields: dict[str, Any] = {"query": "q", "response": "a", "contexts": ["c"]}
+    refused = ContextAdherenceEvaluator(llm=Full(error=Status(401))).evaluate(**fields)
+    assert refused.invalid_result
+    assert "refused the key" in (refused.invalid_reason or "")
+    broken = ContextAdherenceEvaluator(llm=Full(error=ZeroDivisionError())).evaluate(**fields)
+    assert broken.invalid_result
+
+
+def test_a_judge_over_json(kit: ModuleType) -> None:
+    reply = 'I think.\n{"reasoning": "There.", "verdict": "yes", "unsupported_claims": []}'
+    evaluator = ContextAdherenceEvaluator(llm=kit.ScriptedLLM(script={"": reply}), polls=3)
+    result = evaluator.evaluate(query="q", response="a", contexts=["c {x}"])
+    assert (result.score, result.feedback) == (1.0, "There.")
+    assert result.metric_result is not None
+    assert "n" in result.metric_result.usage.fallbacks
+    assert result.metric_result.usage.calls == 3

@@ -1,0 +1,88 @@
+"""The README's code runs, the demo runs, the package is put together as LlamaHub wants it."""
+
+import asyncio
+import json
+import re
+import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core import Settings, get_response_synthesizer
+from llama_index.core.chat_engine import ContextChatEngine
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+pytestmark = [
+    # The framework's batch runner uses a deprecated function of its own, and its chat memory closes no database.
+    pytest.mark.filterwarnings("ignore:.*asyncio_module:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
+]
+
+
+class Mine(Workflow):
+    @step
+    async def only(self, ev: StartEvent) -> StopEvent:
+        return StopEvent(result={"text": "He wrote.", "passages": ["As a child he wrote."]})
+
+
+async def my_workflow() -> Any:
+    return await Mine().run(query="What did the author do?")
+
+
+def test_readme(kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = {"query": "What did he do?", "reference_answer": "He wrote.", "reference_contexts": []}
+    (tmp_path / "rag_dataset.json").write_text(json.dumps({"examples": [example]}), encoding="utf-8")
+    monkeypatch.setattr(Settings, "_llm", None)
+    llm = kit.ScriptedLLM(script={"": "He wrote."})
+    retriever = kit.FixedRetriever([kit.node("child", "As a child he wrote.", 0.8)])
+    names: dict[str, Any] = {
+        "query_engine": RetrieverQueryEngine(retriever, response_synthesizer=get_response_synthesizer(llm=llm)),
+        "chat_engine": ContextChatEngine.from_defaults(retriever=retriever, llm=llm),
+        "my_workflow": my_workflow,
+        "asyncio": asyncio,
+        "__name__": "readme",
+    }
+    assert len(BLOCKS) == 7
+    for block in BLOCKS:
+        exec(compile(block, "README.md", "exec"), names)
+        if "capture(answer_from" in block:
+            (sample,) = names["captured"].samples
+            assert (sample.question, sample.answer) == ("What did the author do?", "He wrote.")
+            assert (sample.contexts[0].text, sample.id) == ("As a child he wrote.", "7")
+    assert names["result"].score is not None
+    assert names["sample"].answer == "He wrote."
+    assert names["watching"].aggregates["context_adherence"].scored == 1
+    assert len(names["report"].results) == 1
+
+
+def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = [point for point in entry_points(group="ragmetrics.demos") if point.name == "llamaindex"]
+    report = found.load()()
+    assert capsys.readouterr().out.count("\n") == 1
+    assert len(report.results) == 8
+    for result in report.results:
+        assert result.sample is not None
+        assert result.sample.answer
+        assert result.sample.retrieved
+        assert result.results["context_adherence"].status == "scored"
+
+
+def test_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["name"] == "llama-index-evaluation-ragmetrics"
+    hub = project["tool"]["llamahub"]
+    assert hub["import_path"] == "llama_index.evaluation.ragmetrics"
+    for name in hub["class_authors"]:
+        assert hasattr(sys.modules["llama_index.evaluation.ragmetrics"], name)
+    source = ROOT / "src" / "llama_index"
+    assert not (source / "__init__.py").exists()
+    assert not (source / "evaluation" / "__init__.py").exists()
+    assert (source / "evaluation" / "ragmetrics" / "py.typed").exists()

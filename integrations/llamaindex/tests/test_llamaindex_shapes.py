@@ -1,0 +1,952 @@
+"""Every shape of application stands here once, with the sample that it must give."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+from llama_index.core import StorageContext, VectorStoreIndex, get_response_synthesizer
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.base.response.schema import Response
+from llama_index.core.chat_engine import (
+    CondensePlusContextChatEngine,
+    CondenseQuestionChatEngine,
+    ContextChatEngine,
+    SimpleChatEngine,
+)
+from llama_index.core.chat_engine.types import ChatMode
+from llama_index.core.evaluation import FaithfulnessEvaluator
+from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
+from llama_index.core.indices.query.query_transform.base import StepDecomposeQueryTransform
+from llama_index.core.llms import ChatMessage
+from llama_index.core.node_parser import SentenceWindowNodeParser
+from llama_index.core.postprocessor import LLMRerank, MetadataReplacementPostProcessor, SimilarityPostprocessor
+from llama_index.core.query_engine import (
+    CitationQueryEngine,
+    CustomQueryEngine,
+    FLAREInstructQueryEngine,
+    MultiStepQueryEngine,
+    RetrieverQueryEngine,
+    RetryQueryEngine,
+    RouterQueryEngine,
+    SubQuestionQueryEngine,
+)
+from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
+from llama_index.core.response_synthesizers import ResponseMode
+from llama_index.core.retrievers import (
+    AutoMergingRetriever,
+    QueryFusionRetriever,
+    RecursiveRetriever,
+    RouterRetriever,
+)
+from llama_index.core.schema import ImageNode, IndexNode, NodeRelationship, NodeWithScore, TextNode
+from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
+from llama_index.evaluation.ragmetrics import capture, samples_from
+from pydantic import BaseModel
+
+from ragmetrics_core import Sample
+
+QUESTION = "What is the capital of France?"
+ANSWER = "The answer."
+PARIS = ("paris", 0.9, "file: france.md\n\nParis is the capital of France.")
+WINE = ("wine", 0.5, "France is renowned for wine.")
+LYON = ("lyon", 0.2, "Lyon lies on the Rhône.")
+ALL = (PARIS, WINE, LYON)
+CONDENSED = "Which city is France's capital?"
+HISTORY = (ChatMessage(role="user", content="Hello"), ChatMessage(role="assistant", content="Hi"))
+
+
+pytestmark = [
+    # The framework's workflows look at all members of an agent, deprecated pydantic ones among them.
+    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
+    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    # Its agents ask for a deprecated property.
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+    # Its chat memory never closes its database.
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
+]
+
+
+@dataclass
+class Expected:
+    """What a sample must hold; contexts as (id, score, text)."""
+
+    question: str | None = QUESTION
+    contexts: tuple[tuple[Any, float | None, str], ...] = ALL
+    retrieved: tuple[tuple[Any, float | None, str], ...] | None = ALL
+    answer: str | None = ANSWER
+    standalone: str | None = None
+    error: str | None = None
+    complete: bool = True
+    intermediate: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()
+    warnings: int = 0
+
+    def check(self, sample: Sample) -> None:
+        notes = sample.capture
+        assert notes is not None
+        assert sample.question == self.question
+        assert _triples(sample.contexts) == self.contexts
+        assert (None if sample.retrieved is None else _triples(sample.retrieved)) == self.retrieved
+        assert sample.answer == self.answer
+        assert sample.standalone_question == self.standalone
+        assert (sample.error or "").startswith(self.error or "")
+        assert (sample.error is None) == (self.error is None)
+        assert notes.complete == self.complete
+        assert tuple(context.text for context in notes.intermediate) == self.intermediate
+        assert tuple(turn.content for turn in sample.history) == self.history
+        assert len(notes.warnings) == self.warnings
+
+
+def _triples(contexts: Any) -> tuple[tuple[Any, float | None, str], ...]:
+    return tuple((context.id, context.score, context.text) for context in contexts)
+
+
+@dataclass
+class Kit:
+    """What the rows build applications of."""
+
+    parts: ModuleType
+    nodes: list[NodeWithScore] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        make = self.parts.node
+        self.nodes = [
+            make("paris", "Paris is the capital of France.", 0.9, metadata={"file": "france.md"}),
+            make("wine", "France is renowned for wine.", 0.5),
+            make("lyon", "Lyon lies on the Rhône.", 0.2),
+        ]
+
+    def llm(self, **script: Any) -> Any:
+        return self.parts.ScriptedLLM(**script)
+
+    def retriever(self, *places: int, **settings: Any) -> Any:
+        return self.parts.FixedRetriever([self.nodes[place] for place in places or (0, 1, 2)], **settings)
+
+    def engine(self, *places: int, post: Any = (), llm: Any = None, mode: str = "compact", **settings: Any) -> Any:
+        synthesizer = get_response_synthesizer(llm=llm or self.llm(), response_mode=ResponseMode(mode), **settings)
+        return RetrieverQueryEngine(
+            self.retriever(*places), response_synthesizer=synthesizer, node_postprocessors=list(post)
+        )
+
+    def tool(self, *places: int, name: str = "store", answer: str = ANSWER) -> QueryEngineTool:
+        engine = self.engine(*places, llm=self.llm(script={"": answer}))
+        return QueryEngineTool.from_defaults(engine, name=name, description=name)
+
+
+Row = tuple[Callable[[Kit], Any], list[Expected]]
+TABLE: dict[str, Row] = {}
+
+
+def row(name: str, *expected: Expected) -> Callable[[Callable[[Kit], Any]], Callable[[Kit], Any]]:
+    """Add a row: an application that runs once, and its samples."""
+
+    def add(run: Callable[[Kit], Any]) -> Callable[[Kit], Any]:
+        assert name not in TABLE
+        TABLE[name] = (run, list(expected))
+        return run
+
+    return add
+
+
+# -- query engines: response modes, sync, async, streamed
+
+MODE_ANSWERS = {
+    "generation": ANSWER,
+    "no_text": None,
+    "context_only": "\n\n".join(text for _, _, text in ALL),
+    "accumulate": "\n---------------------\n".join(f"Response {n}: {ANSWER}" for n in (1, 2, 3)),
+    "compact_accumulate": f"Response 1: {ANSWER}",
+}
+for mode in ResponseMode:
+    row(f"response mode {mode.value}", Expected(answer=MODE_ANSWERS.get(mode.value, ANSWER)))(
+        lambda kit, mode=mode.value: kit.engine(mode=mode).query(QUESTION)
+    )
+
+
+@row("query", Expected())
+def _(kit: Kit) -> None:
+    kit.engine().query(QUESTION)
+
+
+@row("aquery", Expected())
+def _(kit: Kit) -> None:
+    asyncio.run(kit.engine().aquery(QUESTION))
+
+
+@row(
+    "query of an index",
+    Expected(contexts=((("a"), ANY, "Paris is a capital"),), retrieved=(("a", ANY, "Paris is a capital"),)),
+)
+def _(kit: Kit) -> None:
+    index = VectorStoreIndex([TextNode(id_="a", text="Paris is a capital"), TextNode(id_="b", text="wine")])
+    index.as_query_engine(similarity_top_k=1).query(QUESTION)
+
+
+@row("query streamed", Expected())
+def _(kit: Kit) -> None:
+    response = kit.engine(streaming=True).query(QUESTION)
+    assert list(response.response_gen) == ["The", " answer."]
+
+
+@row("query streamed, as text", Expected())
+def _(kit: Kit) -> None:
+    response = kit.engine(streaming=True).query(QUESTION)
+    assert str(response) == response.get_response().response == ANSWER
+
+
+@row("aquery streamed", Expected())
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        response = await kit.engine(streaming=True).aquery(QUESTION)
+        assert [token async for token in response.async_response_gen()] == ["The", " answer."]
+
+    asyncio.run(run())
+
+
+class City(BaseModel):
+    """A structured answer."""
+
+    name: str
+
+
+@row("structured answer", Expected(answer='{"name":"Paris"}'))
+def _(kit: Kit) -> None:
+    llm = kit.llm(script={"": '{"name": "Paris"}'}).as_structured_llm(City)
+    assert kit.engine(llm=llm).query(QUESTION).response == City(name="Paris")
+
+
+@row("nothing retrieved", Expected(contexts=(), retrieved=(), answer="Empty Response"))
+def _(kit: Kit) -> None:
+    kit.nodes.clear()
+    synthesizer = get_response_synthesizer(llm=kit.llm())
+    RetrieverQueryEngine(kit.parts.FixedRetriever([]), response_synthesizer=synthesizer).query(QUESTION)
+
+
+@row("an image among the nodes", Expected(contexts=(PARIS,), retrieved=(PARIS,)))
+def _(kit: Kit) -> None:
+    image = NodeWithScore(node=ImageNode(id_="image", image_path="x.png"), score=0.8)
+    kit.nodes.append(image)
+    kit.engine(0, 3).query(QUESTION)
+
+
+# -- postprocessors and rerankers
+
+
+@row("postprocessor", Expected(contexts=(PARIS, WINE)))
+def _(kit: Kit) -> None:
+    kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.4)]).query(QUESTION)
+
+
+@row("postprocessor async", Expected(contexts=(PARIS, WINE)))
+def _(kit: Kit) -> None:
+    asyncio.run(kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.4)]).aquery(QUESTION))
+
+
+@row("postprocessor that cuts everything", Expected(contexts=(), answer="Empty Response", warnings=1))
+def _(kit: Kit) -> None:
+    kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.99)]).query(QUESTION)
+
+
+RERANKED = (("lyon", 9.0, LYON[2]), ("paris", 7.0, PARIS[2]))
+RANKING = {"A list of documents": "Doc: 3, Relevance: 9\nDoc: 1, Relevance: 7"}
+
+
+@row("reranker", Expected(contexts=RERANKED))
+def _(kit: Kit) -> None:
+    kit.engine(post=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)]).query(QUESTION)
+
+
+@row("reranker async", Expected(contexts=RERANKED))
+def _(kit: Kit) -> None:
+    asyncio.run(kit.engine(post=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)]).aquery(QUESTION))
+
+
+@row("reranker, then postprocessor", Expected(contexts=RERANKED[:1]))
+def _(kit: Kit) -> None:
+    post = [LLMRerank(llm=kit.llm(script=RANKING), top_n=2), SimilarityPostprocessor(similarity_cutoff=8)]
+    kit.engine(post=post).query(QUESTION)
+
+
+# -- retrievers
+
+WINDOW = "One is odd. Two is even. Three is odd."
+
+
+@row(
+    "sentence window",
+    Expected(contexts=((ANY, 1.0, WINDOW),), retrieved=((ANY, 1.0, "Two is even."),)),
+)
+def _(kit: Kit) -> None:
+    from llama_index.core import Document
+
+    nodes = SentenceWindowNodeParser.from_defaults(
+        window_size=1, sentence_splitter=lambda text: [f"{part.strip()}." for part in text.split(".") if part.strip()]
+    ).get_nodes_from_documents([Document(text=f"{WINDOW} Four is even.")])
+    kit.nodes[0] = NodeWithScore(node=nodes[1], score=1.0)
+    kit.engine(0, post=[MetadataReplacementPostProcessor(target_metadata_key="window")]).query(QUESTION)
+
+
+@row(
+    "auto-merging retriever",
+    Expected(
+        contexts=(("parent", pytest.approx(0.7), "Both halves."),),
+        retrieved=(("parent", pytest.approx(0.7), "Both halves."),),
+    ),
+)
+def _(kit: Kit) -> None:
+    parent = TextNode(id_="parent", text="Both halves.")
+    halves = [TextNode(id_=name, text=f"{name} half.") for name in ("first", "second")]
+    parent.relationships[NodeRelationship.CHILD] = [half.as_related_node_info() for half in halves]
+    for half in halves:
+        half.relationships[NodeRelationship.PARENT] = parent.as_related_node_info()
+    store = SimpleDocumentStore()
+    store.add_documents([parent, *halves])
+    inner = kit.parts.FixedRetriever(
+        [NodeWithScore(node=half, score=score) for half, score in zip(halves, (0.9, 0.5), strict=True)]
+    )
+    merging = AutoMergingRetriever(inner, StorageContext.from_defaults(docstore=store))
+    RetrieverQueryEngine(merging, response_synthesizer=get_response_synthesizer(llm=kit.llm())).query(QUESTION)
+
+
+@row("recursive retriever", Expected(contexts=(WINE,), retrieved=(WINE,)))
+def _(kit: Kit) -> None:
+    root = kit.parts.FixedRetriever(
+        [NodeWithScore(node=IndexNode(id_="pointer", text="see inner", index_id="inner"), score=0.3)]
+    )
+    recursive = RecursiveRetriever("root", retriever_dict={"root": root, "inner": kit.retriever(1)})
+    RetrieverQueryEngine(recursive, response_synthesizer=get_response_synthesizer(llm=kit.llm())).query(QUESTION)
+
+
+@row(
+    "fusion retriever",
+    Expected(contexts=(PARIS, WINE, LYON), retrieved=(PARIS, WINE, LYON)),
+)
+def _(kit: Kit) -> None:
+    fusion = QueryFusionRetriever(
+        [kit.retriever(0, 2), kit.retriever(1)],
+        llm=kit.llm(script={"generate": "other question"}),
+        num_queries=2,
+        similarity_top_k=3,
+        use_async=False,
+    )
+    RetrieverQueryEngine(fusion, response_synthesizer=get_response_synthesizer(llm=kit.llm())).query(QUESTION)
+
+
+ONE = {"Some choices": json.dumps([{"choice": 2, "reason": "fits"}])}
+TWO = {"Some choices": json.dumps([{"choice": 1, "reason": "fits"}, {"choice": 2, "reason": "fits"}])}
+
+
+@row("router retriever", Expected(contexts=(WINE,), retrieved=(WINE,)))
+def _(kit: Kit) -> None:
+    tools = [RetrieverTool.from_defaults(kit.retriever(place), description=str(place)) for place in (0, 1)]
+    router = RouterRetriever(LLMSingleSelector.from_defaults(llm=kit.llm(script=ONE)), tools, llm=kit.llm())
+    RetrieverQueryEngine(router, response_synthesizer=get_response_synthesizer(llm=kit.llm())).query(QUESTION)
+
+
+# -- composed query engines
+
+
+@row(
+    "citation query engine",
+    Expected(
+        contexts=(
+            (ANY, 0.9, "file: france.md\n\nSource 1:\nParis is the capital of France."),
+            (ANY, 0.5, "Source 2:\nFrance is renowned for wine.\n"),
+        ),
+        retrieved=(PARIS, WINE),
+        answer="Paris [1].",
+    ),
+)
+def _(kit: Kit) -> None:
+    synthesizer = get_response_synthesizer(llm=kit.llm(script={"Source 1": "Paris [1]."}))
+    CitationQueryEngine(
+        kit.retriever(0, 1), llm=kit.llm(), response_synthesizer=synthesizer, citation_chunk_size=512
+    ).query(QUESTION)
+
+
+class TwoQuestions(BaseQuestionGenerator):
+    """Always asks two questions of two tools."""
+
+    def generate(self, tools: Any, query: Any) -> list[SubQuestion]:
+        return [
+            SubQuestion(sub_question="Which city?", tool_name="cities"),
+            SubQuestion(sub_question="Which drink?", tool_name="drinks"),
+        ]
+
+    async def agenerate(self, tools: Any, query: Any) -> list[SubQuestion]:
+        return self.generate(tools, query)
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
+
+
+SUB_ANSWERS = (
+    "Sub question: Which city?\nResponse: City answer.",
+    "Sub question: Which drink?\nResponse: Drink answer.",
+)
+
+
+def sub_questions(kit: Kit, *, use_async: bool) -> SubQuestionQueryEngine:
+    return SubQuestionQueryEngine(
+        question_gen=TwoQuestions(),
+        response_synthesizer=get_response_synthesizer(llm=kit.llm(), use_async=use_async),
+        query_engine_tools=[
+            kit.tool(0, name="cities", answer="City answer."),
+            kit.tool(1, name="drinks", answer="Drink answer."),
+        ],
+        verbose=False,
+        use_async=use_async,
+    )
+
+
+@row("sub-question query engine", Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE), intermediate=SUB_ANSWERS))
+def _(kit: Kit) -> None:
+    sub_questions(kit, use_async=False).query(QUESTION)
+
+
+@row(
+    "sub-question query engine async",
+    Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE), intermediate=SUB_ANSWERS),
+)
+def _(kit: Kit) -> None:
+    asyncio.run(sub_questions(kit, use_async=True).aquery(QUESTION))
+
+
+@row(
+    "multi-step query engine",
+    Expected(
+        contexts=(PARIS, WINE, LYON),
+        intermediate=(f"\nQuestion: Step question?\nAnswer: {ANSWER}",) * 2,
+        standalone="Step question?",
+    ),
+)
+def _(kit: Kit) -> None:
+    llm = kit.llm(script={"The original question": "Step question?"})
+    MultiStepQueryEngine(
+        query_engine=kit.engine(),
+        query_transform=StepDecomposeQueryTransform(llm=llm, verbose=False),
+        response_synthesizer=get_response_synthesizer(llm=kit.llm()),
+        num_steps=2,
+    ).query(QUESTION)
+
+
+def router(kit: Kit, selector: Any, script: dict[str, str]) -> RouterQueryEngine:
+    tools = [kit.tool(0, answer="Paris."), kit.tool(1, answer="Wine.")]
+    return RouterQueryEngine(selector.from_defaults(llm=kit.llm(script=script)), tools, llm=kit.llm())
+
+
+@row("router query engine", Expected(contexts=(WINE,), retrieved=(WINE,), answer="Wine."))
+def _(kit: Kit) -> None:
+    router(kit, LLMSingleSelector, ONE).query(QUESTION)
+
+
+@row("router query engine with several choices", Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE)))
+def _(kit: Kit) -> None:
+    router(kit, LLMMultiSelector, TWO).query(QUESTION)
+
+
+class SecondTime(BaseEvaluator):
+    """Accepts the second answer; runs a hidden engine like the framework's own evaluators."""
+
+    def __init__(self, hidden: Any) -> None:
+        self.hidden = hidden
+        self.calls = 0
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
+
+    async def aevaluate(
+        self, query: Any = None, response: Any = None, contexts: Any = None, **_: Any
+    ) -> EvaluationResult:
+        await self.hidden.aquery("hidden")
+        self.calls += 1
+        passing = self.calls > 1
+        return EvaluationResult(query=query, response=response, passing=passing, feedback="Try again.", score=1.0)
+
+
+@row("retry query engine", Expected(contexts=(WINE,), retrieved=(PARIS, WINE)))
+def _(kit: Kit) -> None:
+    asked: list[str] = []
+
+    def nodes(question: str) -> list[NodeWithScore]:
+        asked.append(question)
+        return [kit.nodes[len(asked) - 1]]
+
+    engine = RetrieverQueryEngine(
+        kit.parts.FixedRetriever(nodes), response_synthesizer=get_response_synthesizer(llm=kit.llm())
+    )
+    RetryQueryEngine(engine, SecondTime(kit.engine(2))).query(QUESTION)
+    assert len(asked) == 2
+
+
+@row(
+    "FLARE query engine",
+    Expected(contexts=(PARIS,), retrieved=(PARIS,), answer="It is Paris. ", standalone="capital?"),
+)
+def _(kit: Kit) -> None:
+    script = {
+        "Existing Answer:  It is Paris.": "done",
+        "lookahead response": "It is Paris.",
+        "Skill 1.": "It is [Search(capital?)].",
+    }
+    FLAREInstructQueryEngine(kit.engine(0), llm=kit.llm(script=script)).query(QUESTION)
+
+
+class TextEngine(CustomQueryEngine):
+    """Retrieves and answers by itself."""
+
+    retriever: Any
+    source: bool = False
+
+    def custom_query(self, query_str: str) -> Any:
+        nodes = self.retriever.retrieve(query_str)
+        return Response("Own answer.", source_nodes=nodes[:1]) if self.source else "Own answer."
+
+
+@row("custom query engine that returns a text", Expected(answer="Own answer."))
+def _(kit: Kit) -> None:
+    TextEngine(retriever=kit.retriever()).query(QUESTION)
+
+
+@row("custom query engine that returns a response", Expected(answer="Own answer.", contexts=(PARIS,)))
+def _(kit: Kit) -> None:
+    TextEngine(retriever=kit.retriever(), source=True).query(QUESTION)
+
+
+# -- chat engines: four modes, sync, async, streamed
+
+CONDENSING = {"standalone": CONDENSED, "Standalone": CONDENSED}
+
+
+def chat_engine(kit: Kit, mode: ChatMode) -> Any:
+    llm = kit.llm(script=CONDENSING)
+    if mode == ChatMode.SIMPLE:
+        return SimpleChatEngine.from_defaults(llm=llm)
+    if mode == ChatMode.CONTEXT:
+        return ContextChatEngine.from_defaults(retriever=kit.retriever(), llm=llm)
+    if mode == ChatMode.CONDENSE_QUESTION:
+        return CondenseQuestionChatEngine.from_defaults(query_engine=kit.engine(), llm=llm)
+    return CondensePlusContextChatEngine.from_defaults(retriever=kit.retriever(), llm=llm)
+
+
+def chatted(call: str) -> Callable[[Kit, ChatMode], None]:
+    async def asynchronous(engine: Any) -> None:
+        response = await getattr(engine, call)(QUESTION, chat_history=list(HISTORY))
+        if call == "astream_chat":
+            assert [token async for token in response.async_response_gen()] == ["The", " answer."]
+
+    def run(kit: Kit, mode: ChatMode) -> None:
+        engine = chat_engine(kit, mode)
+        if call.startswith("a"):
+            asyncio.run(asynchronous(engine))
+            return
+        response = getattr(engine, call)(QUESTION, chat_history=list(HISTORY))
+        if call == "stream_chat":
+            assert list(response.response_gen) == ["The", " answer."]
+
+    return run
+
+
+CHAT_MODES = (ChatMode.SIMPLE, ChatMode.CONTEXT, ChatMode.CONDENSE_QUESTION, ChatMode.CONDENSE_PLUS_CONTEXT)
+for mode in CHAT_MODES:
+    for call in ("chat", "achat", "stream_chat", "astream_chat"):
+        condenses = mode in (ChatMode.CONDENSE_QUESTION, ChatMode.CONDENSE_PLUS_CONTEXT)
+        plain = mode == ChatMode.SIMPLE
+        row(
+            f"chat mode {mode.value}, {call}",
+            Expected(
+                contexts=() if plain else ALL,
+                retrieved=None if plain else ALL,
+                standalone=CONDENSED if condenses else None,
+                history=("Hello", "Hi"),
+            ),
+        )(partial(lambda run, mode, kit: run(kit, mode), chatted(call), mode))
+
+
+# -- agents and workflows
+
+
+@row("FunctionAgent", Expected(answer="The agent's answer.", standalone="capital"))
+def _(kit: Kit) -> None:
+    agent = FunctionAgent(tools=[kit.tool()], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]))
+    asyncio.run(_run_agent(agent))
+
+
+@row("FunctionAgent without streaming", Expected(answer="The agent's answer.", standalone="capital"))
+def _(kit: Kit) -> None:
+    llm = kit.parts.ToolLLM(calls=[("store", {"input": "capital"})])
+    asyncio.run(_run_agent(FunctionAgent(tools=[kit.tool()], llm=llm, streaming=False)))
+
+
+@row(
+    "FunctionAgent with two queries",
+    Expected(answer="The agent's answer.", contexts=(PARIS, WINE), retrieved=(PARIS, WINE)),
+)
+def _(kit: Kit) -> None:
+    calls = [("cities", {"input": "city?"}), ("drinks", {"input": "drink?"})]
+    tools = [kit.tool(0, name="cities"), kit.tool(1, name="drinks")]
+    asyncio.run(_run_agent(FunctionAgent(tools=tools, llm=kit.parts.ToolLLM(calls=calls))))
+
+
+@row(
+    "FunctionAgent with a retriever tool",
+    Expected(answer="The agent's answer.", contexts=RERANKED, standalone="\ninput is capital\n"),
+)
+def _(kit: Kit) -> None:
+    tool = RetrieverTool.from_defaults(
+        kit.retriever(),
+        name="store",
+        description="store",
+        node_postprocessors=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)],
+    )
+    agent = FunctionAgent(tools=[tool], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]))
+    asyncio.run(_run_agent(agent))
+
+
+@row("FunctionAgent without a query", Expected(answer="The agent's answer.", contexts=(), retrieved=None))
+def _(kit: Kit) -> None:
+    tool = FunctionTool.from_defaults(fn=lambda number: number, name="same", description="same")
+    agent = FunctionAgent(tools=[tool], llm=kit.parts.ToolLLM(calls=[("same", {"number": 1})]))
+    asyncio.run(_run_agent(agent))
+
+
+@row(
+    "FunctionAgent with a history",
+    Expected(answer="The agent's answer.", standalone="capital", history=("Hello", "Hi")),
+)
+def _(kit: Kit) -> None:
+    agent = FunctionAgent(tools=[kit.tool()], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]))
+    history = [*HISTORY, ChatMessage(role="user", content=QUESTION)]
+
+    async def run() -> None:
+        await agent.run(chat_history=history)
+
+    asyncio.run(run())
+
+
+REACT = {
+    "Observation": "Thought: I can answer.\nAnswer: The agent's answer.",
+    "": 'Thought: I need a tool.\nAction: store\nAction Input: {"input": "capital"}',
+}
+
+
+@row("ReActAgent", Expected(answer="The agent's answer.", standalone="capital"))
+def _(kit: Kit) -> None:
+    script = {"Observation: The answer.": REACT["Observation"], "": REACT[""]}
+    asyncio.run(_run_agent(ReActAgent(tools=[kit.tool()], llm=kit.llm(script=script))))
+
+
+@row("AgentWorkflow", Expected(answer="The agent's answer.", standalone="capital"))
+def _(kit: Kit) -> None:
+    llm = kit.parts.ToolLLM(calls=[("store", {"input": "capital"})])
+    asyncio.run(_run_agent(AgentWorkflow.from_tools_or_functions([kit.tool()], llm=llm)))
+
+
+@row("AgentWorkflow that hands over", Expected(answer="The agent's answer.", standalone="capital"))
+def _(kit: Kit) -> None:
+    first = FunctionAgent(
+        name="first",
+        description="first",
+        llm=kit.parts.ToolLLM(calls=[("handoff", {"to_agent": "second", "reason": "knows"})]),
+        can_handoff_to=["second"],
+    )
+    calls = [("", {}), ("store", {"input": "capital"})]  # the handoff is a tool's message already
+    second = FunctionAgent(name="second", description="second", tools=[kit.tool()], llm=kit.parts.ToolLLM(calls=calls))
+    asyncio.run(_run_agent(AgentWorkflow(agents=[first, second], root_agent="first")))
+
+
+async def _run_agent(agent: Any) -> None:
+    output = await agent.run(user_msg=QUESTION)
+    assert str(output) == "The agent's answer."
+
+
+class Retrieved(Event):
+    """Nodes on their way to the synthesizer."""
+
+    nodes: list[NodeWithScore]
+
+
+class Rag(Workflow):
+    """Retrieve, then synthesize; the steps have the names of the framework's methods on purpose."""
+
+    def __init__(self, kit: Kit, *, streaming: bool = False, custom: bool = False) -> None:
+        super().__init__(timeout=10)
+        self.kit, self.streaming, self.custom = kit, streaming, custom
+
+    @step
+    async def retrieve(self, ev: StartEvent) -> Retrieved:
+        self.question = ev.get("topic")
+        return Retrieved(nodes=await self.kit.retriever().aretrieve(self.question))
+
+    @step
+    async def synthesize(self, ev: Retrieved) -> StopEvent:
+        synthesizer = get_response_synthesizer(llm=self.kit.llm(), streaming=self.streaming)
+        response = await synthesizer.asynthesize(self.question, ev.nodes[:2])
+        return StopEvent(result={"answer": str(response)} if self.custom else response)
+
+
+@row("workflow of the user", Expected(contexts=(PARIS, WINE)))
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        await Rag(kit).run(topic=QUESTION, style="short")
+
+    asyncio.run(run())
+
+
+@row("workflow that returns a dict", Expected(contexts=(PARIS, WINE)))
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        assert await Rag(kit, custom=True).run(topic=QUESTION) == {"answer": ANSWER}
+
+    asyncio.run(run())
+
+
+@row("workflow that streams its answer", Expected(contexts=(PARIS, WINE)))
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        response = await Rag(kit, streaming=True).run(topic=QUESTION)
+        assert [token async for token in response.async_response_gen()] == ["The", " answer."]
+
+    asyncio.run(run())
+
+
+class Asked(StartEvent):
+    """A declared start event."""
+
+    wording: str
+    language: str = "en"
+
+
+class Done(StopEvent):
+    """A declared stop event."""
+
+    answer: str
+
+
+class TypedRag(Workflow):
+    """A workflow with declared start and stop events, around a query engine."""
+
+    def __init__(self, kit: Kit) -> None:
+        super().__init__(timeout=10)
+        self.kit = kit
+
+    @step
+    async def only(self, ev: Asked) -> Done:
+        return Done(answer=str(await self.kit.engine().aquery(ev.wording)))
+
+
+@row("workflow with its own start and stop events", Expected())
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        assert (await TypedRag(kit).run(start_event=Asked(wording=QUESTION))).answer == ANSWER
+
+    asyncio.run(run())
+
+
+# -- parts on their own
+
+
+@row("retriever and synthesizer called separately", Expected(contexts=(PARIS, WINE)))
+def _(kit: Kit) -> None:
+    nodes = kit.retriever().retrieve(QUESTION)
+    get_response_synthesizer(llm=kit.llm()).synthesize(QUESTION, nodes[:2])
+
+
+@row("retriever, reranker and synthesizer called separately", Expected(contexts=RERANKED))
+def _(kit: Kit) -> None:
+    nodes = kit.retriever().retrieve(QUESTION)
+    nodes = LLMRerank(llm=kit.llm(script=RANKING), top_n=2).postprocess_nodes(nodes, query_str=QUESTION)
+    get_response_synthesizer(llm=kit.llm()).synthesize(QUESTION, nodes)
+
+
+@row("two retrievers and a synthesizer called separately", Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE)))
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        found = await asyncio.gather(kit.retriever(0).aretrieve(QUESTION), kit.retriever(1).aretrieve(QUESTION))
+        nodes = [one for nodes in found for one in nodes]
+        await get_response_synthesizer(llm=kit.llm()).asynthesize(QUESTION, nodes)
+
+    asyncio.run(run())
+
+
+@row("retriever and streaming synthesizer called separately", Expected(contexts=(PARIS,)))
+def _(kit: Kit) -> None:
+    nodes = kit.retriever().retrieve(QUESTION)
+    response = get_response_synthesizer(llm=kit.llm(), streaming=True).synthesize(QUESTION, nodes[:1])
+    assert str(response) == ANSWER
+
+
+@row("synthesizer alone", Expected(contexts=(PARIS, WINE), retrieved=None))
+def _(kit: Kit) -> None:
+    get_response_synthesizer(llm=kit.llm()).synthesize(QUESTION, kit.nodes[:2])
+
+
+@row("retrieval alone", Expected(answer=None))
+def _(kit: Kit) -> None:
+    kit.retriever().retrieve(QUESTION)
+
+
+@row("retrieval alone, reranked", Expected(answer=None, contexts=RERANKED))
+def _(kit: Kit) -> None:
+    nodes = kit.retriever().retrieve(QUESTION)
+    LLMRerank(llm=kit.llm(script=RANKING), top_n=2).postprocess_nodes(nodes, query_str=QUESTION)
+
+
+# -- errors, broken streams
+
+
+@row("the model fails", Expected(answer=None, error="Broken: the model is down"))
+def _(kit: Kit) -> None:
+    with pytest.raises(kit.parts.Broken):
+        kit.engine(llm=kit.llm(fails=True)).query(QUESTION)
+
+
+@row("the retriever fails", Expected(answer=None, error="BrokenStore: the store is down", contexts=(), retrieved=None))
+def _(kit: Kit) -> None:
+    engine = RetrieverQueryEngine(
+        kit.parts.FixedRetriever([], fails=True), response_synthesizer=get_response_synthesizer(llm=kit.llm())
+    )
+    with pytest.raises(kit.parts.BrokenStore):
+        engine.query(QUESTION)
+
+
+@row(
+    "the stream fails",
+    Expected(answer=None, error="Broken: the stream broke", complete=False, intermediate=("The",)),
+)
+def _(kit: Kit) -> None:
+    response = kit.engine(llm=kit.llm(fails_after=1), streaming=True).query(QUESTION)
+    with pytest.raises(kit.parts.Broken):
+        list(response.response_gen)
+
+
+@row("the stream is broken off", Expected(answer=None, complete=False, intermediate=("The",), warnings=1))
+def _(kit: Kit) -> None:
+    response = kit.engine(streaming=True).query(QUESTION)
+    next(response.response_gen)
+    response.response_gen.close()
+
+
+@row("the stream is never read", Expected(answer=None, complete=False, warnings=1))
+def _(kit: Kit) -> None:
+    kit.engine(streaming=True).query(QUESTION)
+
+
+@row(
+    "a streamed chat fails",
+    Expected(
+        answer=None, error="Broken: the stream broke", complete=False, intermediate=("The",), history=("Hello", "Hi")
+    ),
+)
+def _(kit: Kit) -> None:
+    engine = ContextChatEngine.from_defaults(retriever=kit.retriever(), llm=kit.llm(fails_after=1))
+
+    async def run() -> None:
+        response = await engine.astream_chat(QUESTION, chat_history=list(HISTORY))
+        with pytest.raises(kit.parts.Broken):
+            [token async for token in response.async_response_gen()]
+
+    asyncio.run(run())
+
+
+@row("a workflow fails", Expected(answer=None, error="BrokenStore: the store is down", contexts=(), retrieved=None))
+def _(kit: Kit) -> None:
+    class Failing(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            return StopEvent(result=kit.retriever(fails=True).retrieve(ev.get("query")))
+
+    async def run() -> None:
+        with pytest.raises(Exception, match="the store is down"):
+            await Failing().run(query=QUESTION)
+
+    asyncio.run(run())
+
+
+@row("a task is cancelled", Expected(answer=None, error="CancelledError", complete=False))
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        llm = kit.llm(delay=30)
+        task = asyncio.create_task(kit.engine(llm=llm).aquery(QUESTION))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+
+
+@row("a sub-question fails", Expected(contexts=(PARIS,), retrieved=(PARIS,), intermediate=SUB_ANSWERS[:1], warnings=1))
+def _(kit: Kit) -> None:
+    engine = sub_questions(kit, use_async=False)
+    engine._query_engines["drinks"]._retriever._fails = True
+    engine.query(QUESTION)
+
+
+# -- judges are no application
+
+
+@row("an evaluator of the framework", Expected())
+def _(kit: Kit) -> None:
+    response = kit.engine().query(QUESTION)
+    FaithfulnessEvaluator(llm=kit.llm(script={"": "YES"})).evaluate_response(query=QUESTION, response=response)
+
+
+REQUIRED = {
+    *(f"response mode {mode.value}" for mode in ResponseMode),
+    *("query", "aquery", "query streamed", "aquery streamed"),
+    *("postprocessor", "postprocessor async", "reranker", "reranker async"),
+    *("sentence window", "auto-merging retriever", "recursive retriever", "fusion retriever", "router retriever"),
+    *("citation query engine", "sub-question query engine", "multi-step query engine", "router query engine"),
+    *("retry query engine", "FLARE query engine", "custom query engine that returns a text"),
+    *(
+        f"chat mode {mode.value}, {call}"
+        for mode in ChatMode
+        for call in ("chat", "achat", "stream_chat", "astream_chat")
+        if mode not in (ChatMode.REACT, ChatMode.OPENAI, ChatMode.BEST)  # deprecated; BEST is another's name
+    ),
+    *("FunctionAgent", "ReActAgent", "AgentWorkflow", "workflow of the user"),
+    *("retriever and synthesizer called separately", "retrieval alone"),
+    *("the model fails", "the stream is broken off", "the stream is never read", "an evaluator of the framework"),
+}
+
+
+def test_no_row_is_missing() -> None:
+    assert set(TABLE) >= REQUIRED, REQUIRED - set(TABLE)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_shape(name: str, kit: ModuleType) -> None:
+    run, expected = TABLE[name]
+    with capture() as captured:
+        run(Kit(kit))
+    samples = captured.samples
+    assert not captured.problems
+    assert len(samples) == len(expected)
+    for sample, one in zip(samples, expected, strict=True):
+        one.check(sample)
+
+
+@pytest.mark.parametrize("response", [Response(ANSWER), "text"])
+def test_stored_response(response: Any) -> None:
+    (sample,) = samples_from(response, query=QUESTION)
+    assert sample.question == QUESTION
+    assert sample.answer == str(response)
+    assert sample.retrieved is None

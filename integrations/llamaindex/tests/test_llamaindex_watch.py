@@ -1,0 +1,156 @@
+"""Watching in the background, labelled datasets, and running an engine over questions."""
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from llama_index.core import get_response_synthesizer
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore
+from llama_index.evaluation.ragmetrics import capture, evaluate_query_engine, load_rag_dataset, watch
+from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
+
+from ragmetrics_core import Adherent, ContextAdherence, InputError, Judge, Poll, Polls, Sample, ScriptedJudge
+from ragmetrics_core.model.questions import Answer
+
+ADHERENT = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "It says so."),))})
+
+
+@pytest.fixture
+def engine(kit: ModuleType) -> RetrieverQueryEngine:
+    def nodes(question: str) -> list[NodeWithScore]:
+        if question == "broken":
+            raise kit.Broken("the store is down")
+        return [kit.node("a", f"About {question}", 0.5)]
+
+    return RetrieverQueryEngine(
+        kit.FixedRetriever(nodes), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM())
+    )
+
+
+def test_watch(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
+    results = []
+    watching = watch([ContextAdherence()], ADHERENT, keep=True, on_result=results.append)
+    try:
+        threads = [threading.Thread(target=engine.query, args=(f"question {n}",)) for n in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        kit.FixedRetriever([kit.node("b", "alone")]).retrieve("only retrieved")
+        assert watching.flush(timeout=20)
+        assert len(results) == 21
+        assert watching.aggregates["context_adherence"].scored == 20
+        assert watching.aggregates["context_adherence"].undefined == 1
+    finally:
+        assert watching.stop(timeout=20)
+    engine.query("after the end")
+    assert len(watching.report().results) == 21
+    assert not watching.problems
+    assert not RECORDER.scopes.open
+
+
+def test_watch_beside_capture(engine: RetrieverQueryEngine) -> None:
+    watching = watch([], keep=True)
+    with capture(id="mine") as captured:
+        engine.query("both")
+    assert watching.stop(timeout=10)
+    assert [sample.id for sample in watching.samples] == [None]
+    assert [sample.id for sample in captured.samples] == ["mine"]
+
+
+def test_a_judge_that_queries_is_not_watched(engine: RetrieverQueryEngine) -> None:
+    class Asking(Judge):
+        name = "asking"
+
+        async def answer(self, question: Any) -> Answer[Any]:
+            response = await engine.aquery("of the judge")
+            return Answer(Polls(1, (Poll("yes", str(response)),)))
+
+    watching = watch([ContextAdherence()], Asking(), keep=True)
+    engine.query("of the user")
+    assert watching.stop(timeout=10)
+    assert [sample.question for sample in watching.samples] == ["of the user"]
+    with capture() as captured:
+        engine.query("of the user")
+        for report in (
+            captured.evaluate([ContextAdherence()], judge=Asking(), progress=False),
+            asyncio.run(captured.aevaluate([ContextAdherence()], judge=Asking())),
+        ):
+            assert report.scores("context_adherence") == [1.0]
+    assert len(captured.samples) == 1
+
+
+EXAMPLES = [
+    {
+        "query": "What is an index?",
+        "query_by": {"model_name": "gpt-4", "type": "ai"},
+        "reference_contexts": ["An index holds nodes.", "A node is a chunk."],
+        "reference_answer": "It holds nodes.",
+        "reference_answer_by": {"model_name": "gpt-4", "type": "ai"},
+    },
+    {
+        "query": "And a node?",
+        "query_by": None,
+        "reference_contexts": None,
+        "reference_answer": "",
+        "reference_answer_by": None,
+    },
+]
+
+
+def test_load_rag_dataset(tmp_path: Path) -> None:
+    path = tmp_path / "rag_dataset.json"
+    path.write_text(json.dumps({"examples": EXAMPLES}), encoding="utf-8")
+    by_object = SimpleNamespace(examples=[SimpleNamespace(**example) for example in EXAMPLES])
+    for dataset in (path, str(path), {"examples": EXAMPLES}, by_object):
+        first, second = load_rag_dataset(dataset)
+        assert (first.question, first.reference) == ("What is an index?", ("It holds nodes.",))
+        assert first.metadata["reference_contexts"] == ["An index holds nodes.", "A node is a chunk."]
+        assert (second.question, second.reference, second.metadata) == ("And a node?", (), {})
+    path.write_text("no json", encoding="utf-8")
+    with pytest.raises(InputError, match="no JSON"):
+        load_rag_dataset(path)
+    with pytest.raises(InputError, match="examples"):
+        load_rag_dataset({"rows": []})
+    with pytest.raises(InputError, match="example 0"):
+        load_rag_dataset({"examples": [{"reference_answer": "x"}]})
+
+
+def test_evaluate_query_engine(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
+    shown = []
+    questions = [
+        "plain",
+        Sample(question="with reference", reference="The answer.", id="7", metadata={"a": 1}),
+        {"question": "a row", "ground_truth": "The answer."},
+        "broken",
+    ]
+    report = evaluate_query_engine(
+        engine, questions, ["context_adherence", "context_recall"], judge="lexical", progress=shown.append
+    )
+    samples = [result.sample for result in report.results]
+    assert [sample.question for sample in samples if sample] == ["plain", "with reference", "a row", "broken"]
+    assert [sample.reference for sample in samples if sample] == [(), ("The answer.",), ("The answer.",), ()]
+    assert samples[1] is not None
+    assert (samples[1].id, samples[1].metadata, samples[1].answer) == ("7", {"a": 1}, "The answer.")
+    assert samples[3] is not None
+    assert (samples[3].error or "").startswith("Broken")
+    assert report.results[3].results["context_adherence"].status == "undefined"
+    assert report.results[1].results["context_recall"].value == 1.0
+    assert len(shown) == 8
+    streaming = RetrieverQueryEngine(
+        kit.FixedRetriever([kit.node("a", "a")]),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM(), streaming=True),
+    )
+    report = evaluate_query_engine(
+        streaming, SimpleNamespace(examples=[SimpleNamespace(**EXAMPLES[0])]), [], progress=False
+    )
+    assert report.results[0].sample is not None
+    assert report.results[0].sample.answer == "The answer."
+    assert report.results[0].sample.reference == ("It holds nodes.",)
+    with pytest.raises(InputError, match="question 1"):
+        evaluate_query_engine(engine, ["a", " "], judge="lexical")
