@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from ragmetrics_core.judging import asking, formats
-from ragmetrics_core.judging.adapting import Adapting, Learned
+from ragmetrics_core.judging import asking, formats, windows
+from ragmetrics_core.judging.adapting import Adapting, Learned, gathered
 from ragmetrics_core.judging.asking import Asking
 from ragmetrics_core.judging.chat import ChatModel, ChatRequest
 from ragmetrics_core.judging.conversation import Conversation
@@ -120,12 +120,18 @@ class _Session(Judge):
         return self._judge.details
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question.
+        """Answer one question; about a text that is too long for the model, window by window where that can be.
 
         Raises:
             JudgeUnavailable: If no question will be answered.
             SettingError: If the template uses a placeholder that such a question does not fill.
         """
+        answer = await self._answer_whole(question)
+        if parts := windows.parts(question, answer):
+            return windows.joined(answer, await gathered(map(self.answer, parts)))
+        return answer
+
+    async def _answer_whole(self, question: Question[R]) -> Answer[R]:
         kind = next((_KINDS[base] for base in type(question).__mro__ if base in _KINDS), None)
         if kind is None:
             return Answer(NotAnswered(QuestionNotSupported(_unsupported(question))))
