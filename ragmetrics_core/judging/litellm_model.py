@@ -202,12 +202,19 @@ def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capab
 def _reply(model: str, response: Any) -> ChatReply:
     """Narrow LiteLLM's response to what we read of it."""
     cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
-    body = {name: _plain(getattr(response, name, None)) for name in ("model", "choices", "usage")}
+    choices = [_choice(choice) for choice in response.choices or ()]
+    usage = getattr(response, "usage", None)
+    counts = {name: getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")}
+    body = {"model": response.model, "choices": choices, "usage": counts}
     return chat_reply(model, body, float(cost) if isinstance(cost, (int, float)) else None)
 
 
-def _plain(value: Any) -> Any:
-    """LiteLLM's objects as plain data."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value.model_dump() if hasattr(value, "model_dump") else value
+def _choice(choice: Any) -> dict[str, Any]:
+    """A choice as plain data, as far as it is read; dumping all of it would cost a tenth of the call."""
+    logprobs = getattr(choice, "logprobs", None)
+    names = ("content", "refusal", "provider_specific_fields")
+    return {
+        "message": {name: getattr(choice.message, name, None) for name in names},
+        "finish_reason": choice.finish_reason,
+        "logprobs": None if logprobs is None else logprobs.model_dump(),
+    }
