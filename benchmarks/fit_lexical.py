@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from agreement import auroc, average_precision, balanced_accuracy, mean_error
 from labelled import rows_by_source, shown
 from perturbations import perturbed
 
@@ -26,6 +25,7 @@ from ragmetrics_core.judging.lexical.constants import VETO, Weights
 from ragmetrics_core.judging.lexical.features import Features
 from ragmetrics_core.judging.lexical.numerals import long_numbers
 from ragmetrics_core.judging.lexical.text import Passage, read
+from ragmetrics_core.reporting.agreement import auroc, average_precision, balanced_accuracy, mean_error
 
 PENALTY = 1e-3
 PRIORS = {"ADHERENT": 0.5, "USEFUL": 0.5, "FACT": 0.4}

@@ -15,15 +15,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from agreement import (
-    auroc,
-    average_precision,
-    balanced_accuracy,
-    bootstrap,
-    correlation,
-    macro_bootstrap,
-    mean_error,
-)
 from labelled import Row, rows_by_source, sample_of, shown
 from perturbations import KINDS, perturbed
 
@@ -37,6 +28,15 @@ from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.model.evidence import AccuracyEvidence, AdherenceEvidence, UtilizationEvidence
 from ragmetrics_core.model.results import MetricResult
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.reporting.agreement import (
+    auroc,
+    average_precision,
+    balanced_accuracy,
+    bootstrap,
+    correlation,
+    macro_bootstrap,
+    mean_error,
+)
 
 Statistic = Callable[[Sequence[Any]], float | None]
 

@@ -301,7 +301,9 @@ def test_interrupt_leaves_what_was_done(
             finally:
                 process.kill()
     assert process.returncode == 130
-    assert errors.decode() == "ragmetrics: interrupted; what was done is counted above\n"
+    # LiteLLM may warn of log lines of its own that an interrupt cuts off.
+    assert "ragmetrics: interrupted; what was done is counted above\n" in errors.decode()
+    assert "Traceback" not in errors.decode()
     assert b"context_utilization" in output
     report = Report.from_jsonl("out.jsonl")
     assert len(report.results) == 3

@@ -32,6 +32,7 @@ def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.Mon
     for block in _PYTHON.finditer(page):
         before = page[: block.start(1)].count("\n")
         exec(compile("\n" * before + block[1], str(path), "exec"), namespace)
+    assert len(namespace) > 2, "the examples define nothing"
 
 
 def test_the_readme_has_examples_and_commands() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.datasets.facts import MAGIC, read_facts
 from ragmetrics_core.engine.tables import each_sample
 from ragmetrics_core.model.errors import InputError, MissingDependency, RowError
 from ragmetrics_core.model.rows import sample_from_row
@@ -33,7 +34,7 @@ def read_samples(path: Path, columns: Mapping[str, Any], limit: int | None = Non
         InputError: If the file cannot be read as what its name says.
         MissingDependency: If Parquet support is not installed.
     """
-    for number, (place, row) in enumerate(_rows(path)):
+    for number, (place, row) in enumerate(read_rows(path)):
         if limit is not None and number >= limit:
             return
         for item in each_sample([row], columns):
@@ -55,7 +56,12 @@ def check_readable(path: Path) -> None:
         raise InputError(f"{path}: {kind}; use {', '.join(_READERS)}")
 
 
-def _rows(path: Path) -> Iterator[Located]:
+def read_rows(path: Path) -> Iterator[Located]:
+    """Rows of a file as they are, each with its place.
+
+    Raises:
+        InputError: If the file cannot be read as what its name says.
+    """
     check_readable(path)
     try:
         yield from _READERS[path.suffix.casefold()](path)
@@ -85,6 +91,8 @@ def _jsonl(path: Path) -> Iterator[Located]:
             row = _parsed(line)
             if isinstance(row, Mapping) and "ragmetrics_report" in row:
                 report = True
+            elif isinstance(row, Mapping) and MAGIC in row:
+                read_facts(path)  # refuses frozen facts that were changed
             elif not report:
                 yield f"{path}, line {number}", row
             elif isinstance(row, Mapping) and "sample" in row:  # results of an earlier run, judged once more

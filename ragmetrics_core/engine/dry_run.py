@@ -37,6 +37,7 @@ from ragmetrics_core.model.questions import (
     Useful,
 )
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.writing import TaggedSentence, WriteQuestion, Written
 
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
@@ -50,6 +51,7 @@ _REPLY_TOKENS: dict[str, tuple[int, int]] = {
     "rate_recall": (30, 120),
     "fact_in_context": (6, 12),
     "sufficient": (50, 250),
+    "write_question": (80, 600),
 }
 
 
@@ -73,11 +75,19 @@ class Estimate:
     completion_tokens: tuple[int, int]
     cost: tuple[float, float] | None
 
-    def text(self) -> str:
-        """The estimate for people, with its assumptions."""
+    @classmethod
+    def of(cls, samples: int, low: Usage, high: Usage, *, bad_rows: int = 0) -> Estimate:
+        """From what counting judges counted."""
+        calls, cost = (low.calls, high.calls), (low.cost, high.cost)
+        prompt, completion = (low.prompt_tokens, high.prompt_tokens), (low.completion_tokens, high.completion_tokens)
+        known = None if cost[0] is None or cost[1] is None else (cost[0], cost[1])
+        return cls(samples, bad_rows, calls, prompt, completion, known)
+
+    def text(self, unit: str = "samples") -> str:
+        """The estimate for people, with its assumptions; ``unit`` says what ``samples`` counts."""
         price = "unknown" if self.cost is None else _range(*(f"${value:.4f}" for value in self.cost))
         lines = [
-            f"{self.samples} samples, {self.bad_rows} bad rows; nothing was called",
+            f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
             f"calls:             {_range(*self.calls)}",
             f"prompt tokens:     {_range(*self.prompt_tokens)}",
             f"completion tokens: {_range(*self.completion_tokens)}",
@@ -108,19 +118,21 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
             for counter in counters[metric.name]:
                 submit(carry_out(metric, sample, Seat(counter))).result()
     low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
-    return Estimate(
-        samples=count,
-        bad_rows=bad,
-        calls=(low.calls, high.calls),
-        prompt_tokens=(low.prompt_tokens, high.prompt_tokens),
-        completion_tokens=(low.completion_tokens, high.completion_tokens),
-        cost=None if low.cost is None or high.cost is None else (low.cost, high.cost),
-    )
+    return Estimate.of(count, low, high, bad_rows=bad)
 
 
 def _counters(metric: Metric, judge: Judge | None) -> tuple[CountingJudge, CountingJudge]:
-    resolved = resolve_judge(judge, metric_model=metric.model)
     split = isinstance(metric, ContextAdherence) and metric.early_stop
+    return counting_judges(resolve_judge(judge, metric_model=metric.model), split=split)
+
+
+def counting_judges(resolved: Judge, *, split: bool = False) -> tuple[CountingJudge, CountingJudge]:
+    """Judges that count what a judge would send: the least and the most that is usual.
+
+    Args:
+        resolved: The judge.
+        split: Let polls disagree.
+    """
     if not isinstance(resolved, LLMJudge):
         return CountingJudge(None, None, high=False), CountingJudge(None, None, high=True)
     submit(resolved.model.prepare()).result()
@@ -207,7 +219,19 @@ class CountingJudge(Judge):
             return (FactVerdict(1.0),) * len(question.facts)
         if isinstance(question, Sufficient):
             return Sufficiency(sufficient=True, on_question=True)
+        if isinstance(question, WriteQuestion):
+            return self._written(question)
         return None
+
+    def _written(self, question: WriteQuestion) -> Written:
+        """Low: one sentence from each chunk. High: three from each. Different for different chunks."""
+        own = sha256("\0".join(question.chunks).encode(errors="replace")).hexdigest()
+        sentences = [
+            TaggedSentence(f"{own} {number}.", chunk)
+            for chunk in range(len(question.chunks))
+            for number in range(3 if self._high else 1)
+        ]
+        return Written(f"{own}?", tuple(sentences))
 
     def _poll(self, question: Adherent, number: int) -> Poll:
         """Low: yes. High: no, so that a cause is asked for; split where polls stop early, so that none stops."""

@@ -20,6 +20,7 @@ from ragmetrics_core.model.questions import (
     Sufficiency,
     Useful,
 )
+from ragmetrics_core.model.writing import TaggedSentence, WriteQuestion, Written
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -241,3 +242,26 @@ def sufficient() -> Format[Sufficiency]:
 
     schema = _strict(reasoning=_TEXT, sufficient=_YES_NO, on_question=_YES_NO)
     return Format("sufficient", schema, parse, essence=lambda verdict: dataclasses.replace(verdict, reason=""))
+
+
+def write_question(question: WriteQuestion) -> Format[Written]:
+    """``{"question", "sentences": [{"text", "chunk"}]}``; each chunk gives at least one sentence."""
+    known = labels(len(question.chunks))
+
+    def sentence(item: object) -> TaggedSentence:
+        text, label = (item.get(name) for name in ("text", "chunk")) if isinstance(item, dict) else (None, None)
+        if not isinstance(text, str) or not text.strip() or label not in known:
+            _bad("sentences", f"a list of objects with a text and the label of a chunk ({', '.join(known)})")
+        return TaggedSentence(text.strip(), known.index(label))
+
+    def parse(value: Object) -> Written:
+        asked, listed = value.get("question"), value["sentences"]
+        if not isinstance(asked, str) or not asked.strip():
+            _bad("question", "a text that is not blank")
+        sentences = tuple(map(sentence, listed)) if isinstance(listed, list) else ()
+        if {it.chunk for it in sentences} != set(range(len(known))):
+            _bad("sentences", f"a list with at least one sentence from each chunk ({', '.join(known)})")
+        return Written(asked.strip(), sentences)
+
+    schema = _strict(question=_TEXT, sentences=_list_of(_strict(text=_TEXT, chunk=_one_of(known))))
+    return Format("sentences", schema, parse)

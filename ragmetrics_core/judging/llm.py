@@ -30,6 +30,7 @@ from ragmetrics_core.model.questions import (
     Sufficient,
     Useful,
 )
+from ragmetrics_core.model.writing import WriteQuestion
 
 
 class _Kind(NamedTuple):
@@ -46,6 +47,7 @@ _KINDS: dict[type[Question[Any]], _Kind] = {
     ExtractFacts: _Kind(formats.extract_facts, asking.once),
     FactInContext: _Kind(formats.fact_in_context, asking.facts),
     Sufficient: _Kind(lambda _: formats.sufficient(), asking.once),
+    WriteQuestion: _Kind(formats.write_question, asking.once),
 }
 
 

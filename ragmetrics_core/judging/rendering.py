@@ -24,6 +24,7 @@ from ragmetrics_core.model.questions import (
     Sufficient,
     Useful,
 )
+from ragmetrics_core.model.writing import WriteQuestion
 
 _NAMES = "question|answer|contexts|chunk|chunks|context|reference|fact|facts|examples|language"
 _PLACEHOLDER = re.compile(
@@ -163,4 +164,5 @@ _FILLERS: dict[tuple[type[Question[Any]], str], Callable[[Any], str]] = {
     (FactInContext, "facts"): lambda question: _listed(question.facts),
     (Sufficient, "answer"): lambda question: fenced("Answer", question.answer),
     (Sufficient, "contexts"): lambda question: _numbered(question.contexts),
+    (WriteQuestion, "chunks"): lambda question: _lettered(question.chunks),
 }

@@ -12,8 +12,12 @@ from typing import Any
 _CHUNK = re.compile(r"^Chunk ([A-Z]+) <", re.MULTILINE)
 _FACT = re.compile(r"^(F\d+): ", re.MULTILINE)
 _REFERENCE = re.compile(r"^Reference answer <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
+_CHUNK_TEXT = re.compile(r"^Chunk ([A-Z]+) <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
+_FACT_TEXT = re.compile(r"^Fact <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
+_CONTEXT_TEXT = re.compile(r"^Context <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
+_WORD = re.compile(r"[^\W_]+")
 _RARE = 1e-6
 
 
@@ -83,6 +87,15 @@ def _score(prompt: str) -> object:
     return {"reason": "By digest.", "score": round(_draw(prompt), 2)}
 
 
+def _sentences(prompt: str) -> object:
+    """A question in the words of the first chunk, and the first sentence of each chunk."""
+    chunks = _CHUNK_TEXT.findall(prompt)
+    first = [(label, " ".join(_SENTENCE.split(text.strip())[0].split()[:40])) for label, text in chunks]
+    words = " ".join(first[0][1].split()[:12]) if first else ""
+    sentences = [{"text": text.rstrip(".!?") + ".", "chunk": label} for label, text in first]
+    return {"question": f"What is known of this: {words}?", "sentences": sentences}
+
+
 _REPLIES: dict[str, Callable[[str], object]] = {
     "grade": _graded,
     "useful": _useful,
@@ -91,15 +104,34 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     "verdict": _adherent,
     "score": _score,
     "facts": _facts,
+    "sentences": _sentences,
 }
 
 
-def tokens(text: str, probability: float, mass: float) -> list[dict[str, Any]]:
+def quoting_reply(body: dict[str, Any]) -> str:
+    """As ``plausible_reply``, but a fact is covered if and only if the context quotes it word for word.
+
+    Questions that were written by it are answered in the words of the chunks, so that labels made of these replies
+    are right by construction.
+    """
+    prompt = "\n".join(str(message.get("content")) for message in body.get("messages", ()))
+    fact, context = (match and match[1] for match in (_FACT_TEXT.search(prompt), _CONTEXT_TEXT.search(prompt)))
+    if fact is None or context is None:
+        return plausible_reply(body)
+    return json.dumps({"covered": int(_words(fact) in _words(context))})
+
+
+def _words(text: str) -> str:
+    """The words of a text, one space around each."""
+    return " ".join(["", *_WORD.findall(text), ""])
+
+
+def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, Any]]:
     """Split a reply into plausible tokens with log-probabilities, as OpenAI returns them.
 
     Args:
         text: The reply.
-        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1.
+        probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1; None: 0.98 for the token that is there.
         mass: p(0) + p(1) there.
     """
     listed = []
@@ -109,9 +141,10 @@ def tokens(text: str, probability: float, mass: float) -> list[dict[str, Any]]:
             alternatives = {token: 1 - _RARE}
         else:
             before = token.removesuffix(label)
+            one = probability if probability is not None else 0.98 if label == "1" else 0.02
             alternatives = {
-                f"{before}1": mass * probability,
-                f"{before}0": mass * (1 - probability),
+                f"{before}1": mass * one,
+                f"{before}0": mass * (1 - one),
                 "maybe": (1 - mass) * 0.9,
             }
         ranked = sorted(alternatives.items(), key=lambda item: -item[1])

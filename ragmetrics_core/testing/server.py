@@ -65,7 +65,7 @@ class LoopbackServer:
         json_schema: The same for ``response_format``; ``in_object`` takes a schema only beside the type
             ``json_object``, as the Python server of llama.cpp does.
         temperature: The same for temperatures other than 1.
-        probability: p(1) at every 0/1 token, for log-probabilities.
+        probability: p(1) at every 0/1 token, for log-probabilities; None: high for the token that is there.
         mass: Probability that the two labels cover.
         latency: Seconds before each reply.
         faults: For the number of a request, from 0, what goes wrong with it; None for nothing.
@@ -88,7 +88,7 @@ class LoopbackServer:
         logprobs: Support = True,
         json_schema: Support = True,
         temperature: Support = True,
-        probability: float = 0.9,
+        probability: float | None = 0.9,
         mass: float = 0.995,
         latency: float = 0.0,
         faults: Callable[[int], Fault | None] | None = None,

@@ -1,4 +1,4 @@
-"""Agreement of scores with labels: AUROC, balanced accuracy, mean error, and seeded bootstrap intervals."""
+"""Agreement of scores with labels and of raters with each other, and seeded bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -114,10 +114,109 @@ def macro_bootstrap(
 def _resampled(
     rows: Sequence[Row], statistic: Callable[[Sequence[Row]], float | None], draws: int, seed: int
 ) -> list[float]:
-    generator = random.Random(seed)
+    generator = random.Random(seed)  # noqa: S311 - resampling is no cryptography
     values = (statistic(generator.choices(rows, k=len(rows))) for _ in range(draws if rows else 0))
     return [value for value in values if value is not None]
 
 
 def _middle(values: Sequence[float]) -> Interval:
     return values[round(0.025 * (len(values) - 1))], values[round(0.975 * (len(values) - 1))]
+
+
+def accuracy(pairs: Sequence[tuple[bool, bool]]) -> float | None:
+    """Share of verdicts that equal the label; None without rows."""
+    return fmean(verdict == label for verdict, label in pairs) if pairs else None
+
+
+def f1(pairs: Sequence[tuple[bool, bool]]) -> float | None:
+    """Harmonic mean of precision and recall of the positive verdicts.
+
+    Args:
+        pairs: Verdict and label of each row.
+
+    Returns:
+        In [0, 1]; None if neither a verdict nor a label is positive.
+
+    Example:
+        >>> f1([(True, True), (True, False), (False, True)])
+        0.5
+    """
+    hits = sum(verdict and label for verdict, label in pairs)
+    marked = sum(verdict for verdict, _ in pairs) + sum(label for _, label in pairs)
+    return 2 * hits / marked if marked else None
+
+
+def spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's rank correlation, ties with their mean rank; None if one side does not vary.
+
+    Example:
+        >>> round(spearman([(1, 1), (2, 3), (3, 2)]), 12)
+        0.5
+    """
+    if not pairs:
+        return None
+    left, right = (_ranks(side) for side in zip(*pairs, strict=True))
+    return correlation(list(zip(left, right, strict=True)))
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    order = sorted(range(len(values)), key=lambda index: values[index])
+    ranks = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end < len(order) and values[order[end]] == values[order[start]]:
+            end += 1
+        for index in order[start:end]:
+            ranks[index] = (start + end - 1) / 2
+        start = end
+    return ranks
+
+
+def calibration(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Slope and intercept of the least-squares line of labels on scores; (1, 0) is perfectly calibrated.
+
+    Args:
+        pairs: Score and label of each row.
+
+    Returns:
+        None if the scores do not vary.
+
+    Example:
+        >>> calibration([(0.0, 0.5), (1.0, 1.0)])
+        (0.5, 0.5)
+    """
+    if not pairs:
+        return None
+    score, label = (fmean(side) for side in zip(*pairs, strict=True))
+    spread = sum((own - score) ** 2 for own, _ in pairs)
+    if spread <= 0:
+        return None
+    slope = sum((own - score) * (other - label) for own, other in pairs) / spread
+    return slope, label - slope * score
+
+
+def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
+    """Cohen's kappa of two raters over any categories.
+
+    Args:
+        pairs: The category that each rater chose, per item.
+
+    Returns:
+        At most 1; None without items, or if both chose one category throughout.
+
+    Source:
+        Cohen (1960), Educational and Psychological Measurement 20(1).
+
+    Example:
+        >>> kappa([("yes", "yes"), ("yes", "no"), ("no", "no"), ("no", "no")])
+        0.5
+    """
+    if not pairs:
+        return None
+    categories = {category for pair in pairs for category in pair}
+    shares = [
+        [sum(pair[side] == category for pair in pairs) / len(pairs) for category in categories] for side in (0, 1)
+    ]
+    chance = sum(one * other for one, other in zip(*shares, strict=True))
+    return None if chance >= 1 else (sum(one == other for one, other in pairs) / len(pairs) - chance) / (1 - chance)

@@ -1,0 +1,106 @@
+"""Cuts documents into chunks, at borders of paragraphs or sentences where there are any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ragmetrics_core.model.errors import SettingError
+from ragmetrics_core.model.frozen import Frozen, Text
+
+CHUNK_SIZE = 2000
+
+# From the best border to the worst; each match ends where the next chunk may begin.
+_BORDERS = (
+    re.compile(r"\n[ \t]*\n\s*"),
+    re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]"),
+    re.compile(r"\s+"),
+)
+
+
+class Document(Frozen):
+    """A text to make chunks of.
+
+    Args:
+        id: Its name, unique among the documents.
+        text: The text.
+    """
+
+    id: str
+    text: Text
+
+
+class Chunk(Frozen):
+    """A part of a document.
+
+    Args:
+        id: ``document#number``.
+        document: Id of its document.
+        number: Its place in the document, from 0.
+        text: The text, without white space at its ends.
+    """
+
+    id: str
+    document: str
+    number: int
+    text: Text
+
+
+def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Chunk, ...]:
+    """Cut a document into chunks.
+
+    Args:
+        document: The document.
+        size: Most characters of a chunk.
+        overlap: Characters at the end of a chunk that the next one repeats, at most; whole words only.
+
+    Returns:
+        Chunks in order, none of them blank. Without overlap only white space is lost between them.
+
+    Raises:
+        SettingError: If the size is not positive, or the overlap is not below half of it.
+
+    Example:
+        >>> [chunk.text for chunk in chunked(Document(id="d", text="One two. Three four. Five."), size=15)]
+        ['One two.', 'Three four.', 'Five.']
+    """
+    if size < 1 or not 0 <= overlap <= (size - 1) // 2:
+        raise SettingError(f"a chunk has at least 1 character and overlaps by less than half; got {size} and {overlap}")
+    texts = [document.text[start:end].strip() for start, end in _spans(document.text, size, overlap)]
+    return tuple(
+        Chunk(id=f"{document.id}#{number}", document=document.id, number=number, text=text)
+        for number, text in enumerate(filter(None, texts))
+    )
+
+
+def all_chunks(documents: Iterable[Document], *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Chunk, ...]:
+    """Chunks of several documents, in order; see ``chunked``."""
+    return tuple(chunk for document in documents for chunk in chunked(document, size=size, overlap=overlap))
+
+
+def _spans(text: str, size: int, overlap: int) -> Iterable[tuple[int, int]]:
+    start = 0
+    while start < len(text):
+        end = _end(text, start, size)
+        yield start, end
+        start = end if end == len(text) else _again(text, start, end, overlap)
+
+
+def _end(text: str, start: int, size: int) -> int:
+    """Where a chunk ends: at the last border in the second half of what fits."""
+    if len(text) - start <= size:
+        return len(text)
+    fits = size + text[start + size].isspace()  # white space at the end of a chunk does not count
+    for border in _BORDERS:
+        ends = [found.end() for found in border.finditer(text[start : start + fits]) if found.end() > size // 2]
+        if ends:
+            return start + ends[-1]
+    return start + size
+
+
+def _again(text: str, start: int, end: int, overlap: int) -> int:
+    """Where the next chunk begins: after the first white space of the overlap."""
+    if not overlap:
+        return end
+    gap = re.compile(r"\s").search(text, max(end - overlap - 1, start + 1), end - 1)
+    return gap.end() if gap else end

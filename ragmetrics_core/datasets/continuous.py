@@ -1,0 +1,216 @@
+"""The continuous set: every combination of golden and noise contexts, labelled from one matrix of facts × contexts.
+
+Source: the published retrieval accuracy evaluation: four golden contexts, three of noise, 120 combinations of 2 to 7.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Literal
+
+from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, chunked
+from ragmetrics_core.datasets.desk import Desk, LeftOut, plain, template
+from ragmetrics_core.datasets.sets import (
+    CombinationPoint,
+    ContinuousSet,
+    Header,
+    LabelledDocument,
+    Sentence,
+    corpus_digest,
+)
+from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
+from ragmetrics_core.metrics.templates import digest
+from ragmetrics_core.model.errors import InputError, SettingError
+from ragmetrics_core.model.evidence import AccuracyEvidence
+from ragmetrics_core.model.frozen import Frozen
+from ragmetrics_core.model.sample import Context
+
+
+class ContinuousSettings(Frozen):
+    """What decides a continuous set.
+
+    Args:
+        chunk_size: Most characters of a chunk.
+        overlap: Characters that neighbouring chunks share, at most.
+        documents: Over how many documents it is repeated.
+        golden: Consecutive chunks of one document.
+        noise: Random chunks of other documents.
+        smallest: Fewest contexts of a combination; 1 includes the singles (127 points instead of 120).
+        largest: Most contexts of a combination; None for all.
+        stratify: Keep equally many points for each number of golden contexts.
+        extraction: Prompt that extracts facts.
+        seed: Seed of every choice.
+    """
+
+    chunk_size: int = CHUNK_SIZE
+    overlap: int = 0
+    documents: int = 20
+    golden: int = 4
+    noise: int = 3
+    smallest: int = 2
+    largest: int | None = None
+    stratify: bool = False
+    extraction: Literal["io", "cot"] = "io"
+    seed: int = 0
+
+    def checked(self) -> ContinuousSettings:
+        """Itself.
+
+        Raises:
+            SettingError: If the numbers do not fit together.
+        """
+        total = self.golden + self.noise
+        if min(self.documents, self.golden, self.smallest) < 1 or self.noise < 0:
+            raise SettingError("documents, golden contexts and sizes are at least 1, noise contexts at least 0")
+        if not self.smallest <= (self.largest or total) <= total:
+            raise SettingError(f"combinations of {self.smallest} to {self.largest} do not fit {total} contexts")
+        return self
+
+
+def build_continuous(
+    documents: Sequence[Document], settings: ContinuousSettings, desk: Desk, *, source: Sequence[str] = ()
+) -> ContinuousSet:
+    """Build a continuous set.
+
+    Per document one call writes the question and the golden response, one extracts its facts, and one judges each
+    fact in each context. Combinations need no call.
+
+    Args:
+        documents: The documents, at least three.
+        settings: What decides the set.
+        desk: Where the model works.
+        source: Names of the files, for the header.
+
+    Raises:
+        InputError: If no document has enough consecutive chunks, there are fewer than two other documents, or the
+            model gave nothing usable.
+        SettingError: If the numbers do not fit together.
+        JudgeUnavailable: If the model will answer nothing.
+    """
+    settings = settings.checked()
+    pool = {it.id: chunked(it, size=settings.chunk_size, overlap=settings.overlap) for it in documents}
+    candidates = _candidates(pool, settings)
+    metric = RetrievalAccuracy(extraction=settings.extraction, language=desk.language)
+
+    async def make(name: str) -> LabelledDocument:
+        return await _labelled(name, _chosen(name, pool, settings), settings, metric, desk)
+
+    made = submit(desk.until(settings.documents, candidates, make, lambda document: plain(document.question))).result()
+    points = tuple(point for document in made for point in document_points(document, settings))
+    header = Header(
+        kind="continuous",
+        source=tuple(source),
+        corpus=corpus_digest(documents),
+        seed=settings.seed,
+        parameters=settings.model_dump(exclude={"seed"}),
+        model=desk.name,
+        prompts=digest(template(), *metric.prompts(), desk.language or ""),
+        left_out=dict(sorted(desk.left_out.items())),
+    )
+    return ContinuousSet(header=header, documents=tuple(made), points=points)
+
+
+def _random(*parts: object) -> random.Random:
+    return random.Random("|".join(map(str, parts)))  # noqa: S311 - a reproducible choice, no cryptography
+
+
+def _candidates(pool: dict[str, tuple[Chunk, ...]], settings: ContinuousSettings) -> list[str]:
+    """Documents with enough chunks, in random order."""
+    filled = [name for name, chunks in pool.items() if chunks]
+    if settings.noise and len(filled) < 3:
+        raise InputError(
+            f"noise comes from at least two other documents, and there are {max(len(filled) - 1, 0)}; "
+            "give more documents, or no noise"
+        )
+    found = [name for name in filled if len(pool[name]) >= settings.golden]
+    if not found:
+        longest = max(map(len, pool.values()), default=0)
+        raise InputError(
+            f"no document has {settings.golden} consecutive chunks: the longest has {longest} of at most "
+            f"{settings.chunk_size} characters; give longer documents, or a smaller chunk size"
+        )
+    return _random(settings.seed, "documents").sample(found, len(found))
+
+
+def _chosen(name: str, pool: dict[str, tuple[Chunk, ...]], settings: ContinuousSettings) -> tuple[Chunk, ...]:
+    """Consecutive chunks of a document, then chunks of other documents, as many different ones as there are."""
+    draw = _random(settings.seed, name)
+    start = draw.randrange(len(pool[name]) - settings.golden + 1)
+    chosen = list(pool[name][start : start + settings.golden])
+    others = [draw.sample(chunks, len(chunks)) for other, chunks in pool.items() if other != name and chunks]
+    draw.shuffle(others)
+    seen = {chunk.text for chunk in pool[name]}
+    depth = 0
+    while len(chosen) < settings.golden + settings.noise and depth < max(map(len, others), default=0):
+        for chunks in others:
+            if (
+                len(chosen) < settings.golden + settings.noise
+                and depth < len(chunks)
+                and chunks[depth].text not in seen
+            ):
+                chosen.append(chunks[depth])
+                seen.add(chunks[depth].text)
+        depth += 1
+    if len(chosen) < settings.golden + settings.noise:
+        raise InputError(f"the other documents have too few chunks for {settings.noise} contexts of noise")
+    return tuple(chosen)
+
+
+async def _labelled(
+    name: str, chunks: Sequence[Chunk], settings: ContinuousSettings, metric: RetrievalAccuracy, desk: Desk
+) -> LabelledDocument:
+    written = await desk.write([chunk.text for chunk in chunks[: settings.golden]])
+    document = LabelledDocument(
+        id=name,
+        question=written.question,
+        sentences=tuple(Sentence(text=sentence.text, context=sentence.chunk) for sentence in written.sentences),
+        contexts=tuple(Context(id=chunk.id, text=chunk.text) for chunk in chunks),
+        golden=settings.golden,
+        facts=(),
+        cells=(),
+        calls=0,
+    )
+    outcome = await desk.measure(metric, document.sample())
+    if not isinstance(outcome.evidence, AccuracyEvidence):
+        raise LeftOut("no matrix")
+    found = outcome.evidence
+    calls = found.matrix_calls + found.extraction_calls
+    return document.model_copy(update={"facts": found.facts, "cells": found.cells, "calls": calls})
+
+
+def document_points(document: LabelledDocument, settings: ContinuousSettings) -> list[CombinationPoint]:
+    """The points of a document: all combinations, or as many for each number of golden contexts."""
+    total = len(document.contexts)
+    sizes = range(settings.smallest, (settings.largest or total) + 1)
+    points = [point_of(document, subset) for size in sizes for subset in combinations(range(total), size)]
+    if not settings.stratify:
+        return points
+    groups = [[point for point in points if point.golden == count] for count in range(document.golden + 1)]
+    groups = [group for group in groups if group]
+    draw, fewest = _random(settings.seed, document.id, "stratify"), min(map(len, groups))
+    return [point for group in groups for point in sorted(draw.sample(group, fewest), key=lambda it: it.contexts)]
+
+
+def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPoint:
+    """Label a combination of a document's contexts, without a call.
+
+    Args:
+        document: The document with its matrix.
+        subset: Indices of contexts.
+
+    Returns:
+        The point; its label is the mean over the facts of the logical OR over the contexts.
+    """
+    chosen = tuple(sorted(subset))
+    facts = [any(row[column].covered for column in chosen) for row in document.cells]
+    tagged = [sentence.context in chosen for sentence in document.sentences]
+    return CombinationPoint(
+        document=document.id,
+        contexts=chosen,
+        golden=sum(column < document.golden for column in chosen),
+        label=sum(facts) / len(facts),
+        by_tags=sum(tagged) / len(tagged),
+    )

@@ -1,0 +1,154 @@
+"""Where a model works on a set: writes questions, labels facts, and is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from importlib.resources import files
+from itertools import islice
+from typing import TypeVar
+
+from ragmetrics_core.engine.carrying import Seat, carry_out
+from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.judging.resolve import resolve_judge
+from ragmetrics_core.judging.store import MemoryStore, ReplyStore
+from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.model.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
+from ragmetrics_core.model.questions import Instructions, NotAnswered, Usage
+from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.writing import WriteQuestion, Written
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+Show = Callable[[int, int, Usage], None]
+"""Called with how many are done, how many are wanted, and what it cost so far."""
+
+
+class LeftOut(Exception):
+    """A document or question that gave nothing usable; the message is the reason, as a symbol."""
+
+
+class Desk:
+    """One model's session while a set is made.
+
+    Args:
+        judge: A judge, or a name as in ``evaluate``; it must be able to write.
+        store: Where replies are kept; None for a store of this session.
+        concurrency: Most calls in flight.
+        language: Language of questions and responses; None leaves it to the model.
+        show: Shows progress.
+
+    Attributes:
+        name: Name of the model.
+        usage: What it cost so far.
+        left_out: Per reason, how many candidates gave nothing.
+    """
+
+    def __init__(
+        self,
+        judge: JudgeLike,
+        *,
+        store: ReplyStore | None = None,
+        concurrency: int = 32,
+        language: str | None = None,
+        show: Show | None = None,
+    ) -> None:
+        judge = resolve_judge(judge)
+        session = judge.session(concurrency=concurrency, store=MemoryStore() if store is None else store)
+        self.name = judge.name
+        self.usage = Usage()
+        self.left_out: Counter[str] = Counter()
+        self.language = language
+        self._seat = Seat(session)
+        self._show = show
+
+    async def write(self, chunks: Sequence[str]) -> Written:
+        """A question and its golden response from chunks.
+
+        Raises:
+            LeftOut: If the model gave no usable reply.
+            JudgeUnavailable: If it will answer nothing.
+            QuestionNotSupported: If the judge is none that writes.
+        """
+        question = WriteQuestion(instructions=Instructions(template(), language=self.language), chunks=tuple(chunks))
+        answer = await self._seat.judge.answer(question)
+        self.usage += answer.usage
+        if isinstance(answer.reply, NotAnswered):
+            raise self._reason(answer.reply.error)
+        self._seat.answered += 1
+        return answer.reply
+
+    async def measure(self, metric: Metric, sample: Sample) -> Outcome:
+        """A metric's outcome on a sample.
+
+        Raises:
+            LeftOut: If there is no score.
+            JudgeUnavailable: If the model will answer nothing.
+        """
+        outcome = await carry_out(metric, sample, self._seat)
+        self.usage += outcome.usage
+        if self._seat.unavailable is not None:
+            raise self._seat.unavailable
+        if outcome.status == "failed":
+            raise LeftOut(outcome.error.type)
+        if outcome.status == "undefined":
+            raise LeftOut(outcome.code)
+        return outcome
+
+    def _reason(self, error: JudgeError) -> Exception:
+        return error if isinstance(error, (JudgeUnavailable, QuestionNotSupported)) else LeftOut(type(error).__name__)
+
+    async def until(
+        self,
+        wanted: int,
+        candidates: Iterable[K],
+        make: Callable[[K], Awaitable[T]],
+        key: Callable[[T], str],
+    ) -> list[T]:
+        """Make so many items of candidates in their order; where one gives nothing, the next one is tried.
+
+        Args:
+            wanted: How many items.
+            candidates: What they are made of, the first ones first.
+            make: Makes an item; raises ``LeftOut`` if it cannot.
+            key: What no two items may share, such as their question.
+
+        Raises:
+            InputError: If no candidate gave an item.
+        """
+        found: dict[str, T] = {}
+        queue, done = iter(candidates), Counter[str]()
+        while len(found) < wanted and (batch := list(islice(queue, wanted - len(found)))):
+            for item in await asyncio.gather(*(self._tried(make(it), done, wanted) for it in batch)):
+                if isinstance(item, LeftOut):
+                    self.left_out[str(item)] += 1
+                elif key(item) in found:
+                    self.left_out["duplicate question"] += 1
+                else:
+                    found[key(item)] = item
+        if not found:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
+            raise InputError(f"{self.name} gave nothing that could be used ({reasons}); try another model")
+        return list(found.values())
+
+    async def _tried(self, making: Awaitable[T], done: Counter[str], wanted: int) -> T | LeftOut:
+        """An item, or why there is none; shows progress."""
+        try:
+            item = await making
+        except LeftOut as reason:
+            return reason
+        done["items"] += 1
+        if self._show is not None:
+            self._show(min(done["items"], wanted), wanted, self.usage)
+        return item
+
+
+def template() -> str:
+    """The prompt that has a question and its response written."""
+    return files("ragmetrics_core.datasets").joinpath("prompts", "write_question.txt").read_text(encoding="utf-8")
+
+
+def plain(question: str) -> str:
+    """A question without case and spacing, to find duplicates."""
+    return " ".join(question.casefold().split())

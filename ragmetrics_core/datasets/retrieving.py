@@ -1,0 +1,123 @@
+"""Retrievers for data sets: the embedded BM25, or any callable around a retriever of the user's own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Protocol, runtime_checkable
+
+from ragmetrics_core.datasets.chunking import Chunk
+from ragmetrics_core.judging.lexical.text import content
+from ragmetrics_core.model.errors import InputError, MissingDependency, RowError, SettingError
+from ragmetrics_core.model.sample import Context
+from ragmetrics_core.model.shapes import context
+
+Retriever = Callable[[str, int], Iterable[Any]]
+"""From a question and the number wanted to documents in the order of their rank: texts, ``Context``, mappings, or
+document objects of LangChain, LlamaIndex and Haystack."""
+
+
+@runtime_checkable
+class _Dumps(Protocol):
+    """A pydantic model, as the documents of LangChain and LlamaIndex are."""
+
+    def model_dump(self) -> dict[str, Any]:
+        """Its fields."""
+
+
+@runtime_checkable
+class _Converts(Protocol):
+    """A document of Haystack."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields."""
+
+
+class BM25:
+    """Ranks chunks by BM25 over their content words.
+
+    Args:
+        chunks: The corpus.
+
+    Raises:
+        MissingDependency: If bm25s is not installed.
+
+    Source:
+        bm25s (Lù 2024, arXiv 2407.03618), method "lucene", k1 = 1.5, b = 0.75. Equal scores keep the corpus' order.
+    """
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        try:
+            import bm25s  # an extra; only where documents are retrieved
+
+            logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports each index otherwise
+        except ImportError:
+            raise MissingDependency('BM25 needs: pip install "ragmetrics-core[datasets]"') from None
+        self._chunks = chunks
+        self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+        tokens = [list(content(chunk.text)) for chunk in chunks]
+        self._known = {token for own in tokens for token in own}
+        if self._known:
+            self._index.index(tokens, show_progress=False)
+
+    def __call__(self, question: str, count: int) -> list[Context]:
+        """The best chunks for a question, with their scores."""
+        asked = [token for token in content(question) if token in self._known]
+        scores = self._index.get_scores(asked).tolist() if asked else [0.0] * len(self._chunks)
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])[:count]
+        return [
+            Context(text=self._chunks[index].text, id=self._chunks[index].id, score=round(scores[index], 6))
+            for index in order
+        ]
+
+
+def retrieved(retriever: Retriever, question: str, count: int, number: int) -> list[Context]:
+    """Ask a retriever, and take what it returns for contexts.
+
+    Args:
+        retriever: The retriever.
+        question: The question.
+        count: How many documents are wanted.
+        number: Number of the question, for messages.
+
+    Raises:
+        InputError: If a document has no text.
+    """
+    found = []
+    for rank, item in enumerate(retriever(question, count), start=1):
+        data = item
+        if not isinstance(item, (str, Context, Mapping)):
+            data = (
+                item.model_dump()
+                if isinstance(item, _Dumps)
+                else item.to_dict()
+                if isinstance(item, _Converts)
+                else item
+            )
+        try:
+            made = context(data, f"what the retriever returned for question {number}", rank)
+        except RowError as error:
+            raise InputError(str(error)) from None
+        found.append(made if isinstance(made, Context) else Context(**made))
+    return found[:count]
+
+
+def named_retriever(place: str) -> Retriever:
+    """Import a retriever.
+
+    Args:
+        place: ``module:name`` of a callable that gets a question and a number.
+
+    Raises:
+        SettingError: If there is no such callable.
+    """
+    module, colon, name = place.partition(":")
+    try:
+        found = getattr(import_module(module), name) if colon and module and name else None
+    except (ImportError, AttributeError) as error:
+        raise SettingError(f"the retriever {place!r} cannot be imported: {error}") from error
+    if not callable(found):
+        raise SettingError(f"a retriever is given as module:name of a callable(question, number); got {place!r}")
+    retriever: Retriever = found
+    return retriever

@@ -1,0 +1,249 @@
+"""How well judges and metrics agree with the labels of a set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ragmetrics_core.datasets.reviews import Reviews, labelled_combinations, labelled_points
+from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, DiscreteSet
+from ragmetrics_core.engine.evaluation import iter_results
+from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.resolve import resolve_judge
+from ragmetrics_core.judging.store import ReplyStore
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
+from ragmetrics_core.model.evidence import AccuracyEvidence
+from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.reporting.agreement import (
+    accuracy,
+    auroc,
+    bootstrap,
+    calibration,
+    f1,
+    mean_error,
+    spearman,
+)
+
+Prompt = Literal["io", "cot", "frozen"]
+Scored = tuple[float, float, float]
+"""Score, label, and the second label of a continuous set (share of the tagged sentences)."""
+Rows = Sequence[Scored]
+Variant = tuple[Metric, str]
+Statistic = Callable[[Rows], float | None]
+
+DRAWS = 500
+
+
+@dataclass(frozen=True)
+class Value:
+    """A statistic with its 95 % interval.
+
+    Attributes:
+        value: None where it is undefined, e.g. without both classes.
+        interval: None with a single document.
+    """
+
+    value: float | None
+    interval: tuple[float, float] | None = None
+
+
+@dataclass
+class Score:
+    """One judge with one metric and prompt on one set.
+
+    Attributes:
+        judge: Name of the judge.
+        prompt: Prompt that extracts facts; "" where it makes no difference.
+        metric: Name of the metric.
+        points: Points with a score.
+        missing: Points without one, because the metric failed or is undefined there.
+        documents: What intervals resample.
+        usage: What it cost.
+        values: The statistics by name.
+    """
+
+    judge: str
+    prompt: str
+    metric: str
+    points: int = 0
+    missing: int = 0
+    documents: int = 0
+    usage: Usage = field(default_factory=Usage)
+    values: dict[str, Value] = field(default_factory=dict)
+
+
+def variants(given: AnySet, metrics: Sequence[Metric], judge: Judge, prompts: Sequence[Prompt]) -> list[Variant]:
+    """Metrics with the prompts to try: only an LLM judge reads prompts, only a continuous set has facts of its own."""
+    own: list[str] = [prompt for prompt in prompts if prompt != "frozen"]
+    if own and not isinstance(judge, LLMJudge):
+        own = [""]
+    names = [*own, "frozen"] if "frozen" in prompts and isinstance(given, ContinuousSet) else own
+    found: list[Variant] = []
+    for metric in metrics:
+        if not isinstance(metric, RetrievalAccuracy):
+            found.append((metric, ""))
+            continue
+        for name in names or [""]:
+            extraction = name if name in ("io", "cot") else metric.extraction
+            found.append((metric.model_copy(update={"extraction": extraction}), name))
+    return found
+
+
+def samples_of(given: AnySet, metric: Metric, prompt: str) -> list[Sample]:
+    """The samples to judge: a continuous set's documents where the metric has a matrix, else the points.
+
+    Args:
+        given: The set.
+        metric: The metric.
+        prompt: ``frozen`` for the set's own facts.
+    """
+    if isinstance(given, DiscreteSet):
+        return [point.sample for point in given.points]
+    if isinstance(metric, RetrievalAccuracy):
+        return [document.sample(frozen=prompt == "frozen") for document in given.documents]
+    known = {document.id: document for document in given.documents}
+    return [known[point.document].sample(point.contexts) for point in given.points]
+
+
+def score_set(
+    given: AnySet,
+    reviews: Reviews | None,
+    metric: Metric,
+    judge: JudgeLike,
+    *,
+    prompt: str = "",
+    threshold: float = 0.5,
+    concurrency: int = 32,
+    store: ReplyStore | None = None,
+    progress: Any = False,
+    draws: int = DRAWS,
+) -> Score:
+    """Score a judge's metric against a set.
+
+    Args:
+        given: The set.
+        reviews: What people decided; None for the labels as they were made.
+        metric: The metric.
+        judge: A judge, or a name as in ``evaluate``.
+        prompt: Name of the prompt, for the table; ``frozen`` takes the set's own facts.
+        threshold: A discrete point counts as positive from this score on.
+        concurrency: Most calls in flight.
+        store: Where replies are kept.
+        progress: As in ``evaluate``.
+        draws: Resamples of the intervals.
+
+    Returns:
+        Accuracy, AUROC and F1 on a discrete set; mean absolute error, Spearman's correlation, and slope and
+        intercept of the calibration line on a continuous one. Intervals resample documents.
+
+    Raises:
+        JudgeUnavailable: If the judge cannot answer any question.
+    """
+    judge = resolve_judge(judge, metric_model=metric.model)
+    samples = samples_of(given, metric, prompt)
+    results = list(
+        iter_results(samples, [metric], judge=judge, concurrency=concurrency, store=store, progress=progress)
+    )
+    if len(results) < len(samples):
+        raise KeyboardInterrupt  # the run ended early and gave what it had, which is no score
+    found = Score(judge.name, prompt, metric.name)
+    for result in results:
+        found.usage += result.results[metric.name].usage
+    if isinstance(given, DiscreteSet):
+        clusters = _clusters(found, _discrete(given, reviews, results))
+        statistics = _verdict_statistics(threshold)
+    else:
+        clusters, statistics = _clusters(found, _continuous(given, reviews, results)), _SHARE_STATISTICS
+    found.values = {name: _value(clusters, compute, draws) for name, compute in statistics.items()}
+    return found
+
+
+Pair = tuple[str, float | None, float, float]
+
+
+def _clusters(found: Score, pairs: Iterable[Pair]) -> list[list[Scored]]:
+    """The scored points by document, which are counted too."""
+    clusters: dict[str, list[Scored]] = {}
+    for document, score, label, other in pairs:
+        if score is None:
+            found.missing += 1
+        else:
+            clusters.setdefault(document, []).append((score, label, other))
+    found.points, found.documents = sum(map(len, clusters.values())), len(clusters)
+    return list(clusters.values())
+
+
+def _outcome(result: SampleResult) -> Any:
+    return next(iter(result.results.values()))
+
+
+def _discrete(given: DiscreteSet, reviews: Reviews | None, results: Sequence[SampleResult]) -> Iterator[Pair]:
+    values = {point.id: _outcome(result).value for point, result in zip(given.points, results, strict=True)}
+    for point, label in labelled_points(given, reviews):
+        yield point.document, values[point.id], float(label), 0.0
+
+
+def _continuous(given: ContinuousSet, reviews: Reviews | None, results: Sequence[SampleResult]) -> Iterator[Pair]:
+    """From the documents' matrices, without further calls; else one score per point."""
+    evidence = {result.sample.id: _outcome(result).evidence for result in results if result.sample is not None}
+    whole = all(found is None or isinstance(found, AccuracyEvidence) for found in evidence.values())
+    values = {} if whole else {p: _outcome(r).value for p, r in zip(given.points, results, strict=True)}
+    scored = {r.sample.id for r in results if r.sample is not None and _outcome(r).status == "scored"}
+    for point, label in labelled_combinations(given, reviews):
+        matrix = evidence.get(point.document)
+        score = values.get(point)
+        if isinstance(matrix, AccuracyEvidence) and point.document in scored:
+            score = matrix.combine(point.contexts)
+        yield point.document, score, label, point.by_tags
+
+
+def _value(clusters: Sequence[Rows], compute: Statistic, draws: int) -> Value:
+    def pooled(own: Iterable[Rows]) -> float | None:
+        return compute([row for rows in own for row in rows])
+
+    return Value(pooled(clusters), bootstrap(clusters, pooled, draws=draws) if len(clusters) > 1 else None)
+
+
+def _verdict_statistics(threshold: float) -> dict[str, Statistic]:
+    def verdicts(rows: Rows) -> list[tuple[bool, bool]]:
+        return [(score >= threshold, label == 1) for score, label, _ in rows]
+
+    return {
+        "accuracy": lambda rows: accuracy(verdicts(rows)),
+        "AUROC": lambda rows: auroc([(score, label == 1) for score, label, _ in rows]),
+        "F1": lambda rows: f1(verdicts(rows)),
+    }
+
+
+def _line(rows: Rows, which: int) -> float | None:
+    found = calibration([(score, label) for score, label, _ in rows])
+    return found and found[which]
+
+
+_SHARE_STATISTICS: dict[str, Statistic] = {
+    "MAE": lambda rows: mean_error([(score, label) for score, label, _ in rows]),
+    "Spearman": lambda rows: spearman([(score, label) for score, label, _ in rows]),
+    "slope": lambda rows: _line(rows, 0),
+    "intercept": lambda rows: _line(rows, 1),
+    "MAE to tags": lambda rows: mean_error([(score, other) for score, _, other in rows]),
+}
+
+_OPENAI = ("gpt", "chatgpt", "o")
+
+
+def family(model: str) -> str:
+    """The family of a model by its name, without the provider; "" if the name has none.
+
+    Example:
+        >>> family("openai/gpt-4o-mini"), family("azure/o3"), family("ollama/llama3.1")
+        ('openai', 'openai', 'llama')
+    """
+    word = re.match(r"[a-z]+", model.rpartition("/")[2].casefold())
+    return "" if word is None else "openai" if word[0] in _OPENAI else word[0]

@@ -1,0 +1,178 @@
+"""Annotated sets as data: how a set was made, its points, and their labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ragmetrics_core.datasets.chunking import Document
+from ragmetrics_core.model.evidence import Cell, Share
+from ragmetrics_core.model.frozen import Frozen, Text
+from ragmetrics_core.model.sample import Context, Fact, Sample
+
+Label = Literal["positive", "negative"]
+
+
+class Header(Frozen):
+    """How a set was made.
+
+    Args:
+        kind: Which of the two sets.
+        source: The files, as they were named.
+        corpus: Digest of the documents.
+        seed: Seed of every choice.
+        parameters: Settings that change the set.
+        model: Model that wrote questions and labelled; "" if none was asked.
+        prompts: Digest of the prompts; "" if no model was asked.
+        left_out: Per reason, how many documents or questions were left out.
+    """
+
+    kind: Literal["discrete", "continuous"]
+    source: tuple[str, ...] = ()
+    corpus: str = ""
+    seed: int = 0
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    model: str = ""
+    prompts: str = ""
+    left_out: dict[str, int] = Field(default_factory=dict)
+
+
+class DiscretePoint(Frozen):
+    """A golden answer with retrieved documents, labelled by their ranks.
+
+    Args:
+        id: Digest of the point, which tells nothing about its label.
+        document: What intervals resample: the document that the question is about, else the question.
+        question: The question.
+        answer: The golden answer.
+        contexts: The documents, with the retriever's scores.
+        ranks: Their ranks, from 1.
+        by_rank: The label that the ranks suggest.
+    """
+
+    id: str
+    document: str
+    question: Text
+    answer: Text
+    contexts: tuple[Context, ...]
+    ranks: tuple[int, ...]
+    by_rank: Label
+
+    @property
+    def sample(self) -> Sample:
+        """The point as a sample: the golden answer is both answer and reference."""
+        return Sample(
+            id=self.id, question=self.question, contexts=self.contexts, answer=self.answer, reference=self.answer
+        )
+
+
+class Sentence(Frozen):
+    """A sentence of a golden response.
+
+    Args:
+        text: The sentence.
+        context: Index of the golden context that it was taken from.
+    """
+
+    text: Text
+    context: int
+
+
+class LabelledDocument(Frozen):
+    """A question with golden contexts of one document, noise of others, and the matrix of facts × contexts.
+
+    Args:
+        id: The document.
+        question: The question that a model wrote.
+        sentences: The golden response, each sentence with its chunk.
+        contexts: Golden contexts in the order of the document, then the noise.
+        golden: How many of them are golden.
+        facts: Facts of the golden response.
+        cells: One row per fact, one column per context.
+        calls: Questions asked for the labels: facts × contexts + 1.
+    """
+
+    id: str
+    question: Text
+    sentences: tuple[Sentence, ...]
+    contexts: tuple[Context, ...]
+    golden: int
+    facts: tuple[Fact, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+    calls: int
+
+    @property
+    def response(self) -> str:
+        """The golden response."""
+        return " ".join(sentence.text for sentence in self.sentences)
+
+    def sample(self, subset: Iterable[int] | None = None, *, frozen: bool = False) -> Sample:
+        """The document as a sample.
+
+        Args:
+            subset: Indices of the contexts to keep; None for all.
+            frozen: With the set's facts, so that none are extracted.
+        """
+        kept = self.contexts if subset is None else tuple(self.contexts[index] for index in subset)
+        return Sample(
+            id=self.id,
+            question=self.question,
+            contexts=kept,
+            answer=self.response,
+            reference=self.response,
+            facts=self.facts if frozen else None,
+        )
+
+
+class CombinationPoint(Frozen):
+    """Some of a document's contexts, and how much of the golden response they cover.
+
+    Args:
+        document: The document.
+        contexts: Indices of its contexts.
+        golden: How many of them are golden.
+        label: Mean over the facts of the logical OR over the contexts.
+        by_tags: Share of the response's sentences whose chunk is among the contexts: a label without the matrix.
+    """
+
+    document: str
+    contexts: tuple[int, ...]
+    golden: int
+    label: Share
+    by_tags: Share
+
+
+class DiscreteSet(Frozen):
+    """A discrete annotated set."""
+
+    header: Header
+    points: tuple[DiscretePoint, ...]
+
+
+class ContinuousSet(Frozen):
+    """A continuous set."""
+
+    header: Header
+    documents: tuple[LabelledDocument, ...]
+    points: tuple[CombinationPoint, ...]
+
+    def skew(self) -> dict[int, int]:
+        """Number of points by number of golden contexts in them."""
+        return dict(sorted(Counter(point.golden for point in self.points).items()))
+
+
+AnySet = DiscreteSet | ContinuousSet
+
+
+def digest_of(parts: Iterable[str]) -> str:
+    """A short digest of texts, in order."""
+    return sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
+
+
+def corpus_digest(documents: Iterable[Document]) -> str:
+    """Digest of documents, names and texts."""
+    return digest_of(part for document in documents for part in (document.id, document.text))

@@ -1,0 +1,85 @@
+"""Documents and a model for tests of data sets; nothing here is a test."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ragmetrics_core.datasets import Document
+from ragmetrics_core.judging.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    TokenAlternatives,
+)
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.testing.replies import quoting_reply, tokens
+
+SIZE = 100
+Body = dict[str, Any]
+
+
+def corpus(documents: int = 5, parts: int = 4) -> list[Document]:
+    """Documents whose paragraphs are one chunk each; every word of a paragraph tells where it stands."""
+    return [
+        Document(
+            id=f"doc{d}",
+            text="\n\n".join(" ".join(f"d{d}p{p}w{w}" for w in range(11)) + f" d{d}p{p}end." for p in range(parts)),
+        )
+        for d in range(documents)
+    ]
+
+
+class Model(ChatModel):
+    """A chat model in this process; by default it quotes."""
+
+    def __init__(self, reply: Callable[[Body], str] = quoting_reply, name: str = "toy/quoting") -> None:
+        self.asked: list[ChatRequest] = []
+        self._reply, self._name = reply, name
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(n=True, logprobs=True, json_schema=True, temperature=True)
+
+    def prices(self) -> tuple[float, float] | None:
+        return (1e-6, 2e-6)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        body: Body = {
+            "messages": [{"content": message.content} for message in request.messages],
+            "response_format": dict(request.schema or {}),
+        }
+        text = self._reply(body)
+        listed = [
+            TokenAlternatives(
+                entry["token"], entry["logprob"], tuple((it["token"], it["logprob"]) for it in entry["top_logprobs"])
+            )
+            for entry in (tokens(text, None, 0.99) if request.top_logprobs else ())
+        ]
+        return ChatReply((Choice(text, "stop", tuple(listed)),) * request.n, Usage(calls=1, cost=0.001))
+
+
+def judge(reply: Callable[[Body], str] = quoting_reply, name: str = "toy/quoting") -> LLMJudge:
+    return LLMJudge(Model(reply, name))
+
+
+def fourteen_facts(body: Body) -> str:
+    """Fourteen facts, of which eleven stand in one golden chunk each, and three in none."""
+    asked = json.dumps(body.get("response_format"))
+    prompt = "\n".join(str(message["content"]) for message in body["messages"])
+    if '"facts"' in asked:
+        (document,) = {match[1] for match in re.finditer(r"d(\d+)p\d+w", prompt)}
+        return json.dumps({"facts": [f"Number {n} of d{document}p{n % 4}end" for n in range(14)]})
+    if '"covered"' in asked and (fact := re.search(r"Number (\d+) of (d\d+p\d+end)", prompt)):
+        context = prompt[prompt.index("Context <") : prompt.index("Fact <")]
+        return json.dumps({"covered": int(int(fact[1]) < 11 and fact[2] in context)})
+    return quoting_reply(body)

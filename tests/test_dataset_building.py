@@ -1,0 +1,468 @@
+"""Both sets: the published counts, labels without calls, the same bytes again, and what is refused."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataset_toys import SIZE, Body, Model, corpus, fourteen_facts, judge
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import LexicalJudge, LLMJudge, MemoryStore
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.datasets import (
+    ContinuousSettings,
+    Desk,
+    DiscreteSettings,
+    Document,
+    Pair,
+    build_continuous,
+    build_discrete,
+    read_set,
+    write_pairs,
+)
+from ragmetrics_core.datasets.continuous import document_points, point_of
+from ragmetrics_core.datasets.set_files import to_jsonl
+from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, Sentence
+from ragmetrics_core.model.errors import (
+    AuthenticationFailed,
+    InputError,
+    MissingDependency,
+    QuestionNotSupported,
+    SettingError,
+)
+from ragmetrics_core.model.evidence import AccuracyEvidence, Cell
+from ragmetrics_core.model.sample import Context, Fact
+from ragmetrics_core.testing.replies import quoting_reply
+from ragmetrics_core.testing.server import LoopbackServer
+
+ONE = ContinuousSettings(chunk_size=SIZE, documents=1)
+
+
+def written(folder: Path) -> str:
+    for document in corpus():
+        (folder / f"{document.id}.txt").write_text(document.text)
+    return str(folder)
+
+
+@pytest.fixture
+def served(
+    loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[LoopbackServer, list[str]]]:
+    """A model on a loopback server, and the options that name it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+
+    def start(reply: Callable[[Body], str] = quoting_reply) -> tuple[LoopbackServer, list[str]]:
+        server = loopback_server(reply, probability=None)
+        return server, ["--model", "openai/toy", "--api-base", server.base_url, "--chunk-size", str(SIZE), "--quiet"]
+
+    return start
+
+
+def test_fifteen_questions_give_thirty_points(tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    server, options = served()
+    out = str(tmp_path / "discrete.jsonl")
+    (tmp_path / "corpus").mkdir()
+    assert main(["dataset", "discrete", written(tmp_path / "corpus"), "--out", out, *options]) == 0
+    made = read_set(out)
+    assert isinstance(made, DiscreteSet)
+    assert len(made.points) == 30
+    assert len(server.requests) == 15
+    assert Counter(point.by_rank for point in made.points) == {"positive": 15, "negative": 15}
+    assert {point.ranks for point in made.points} == {(1, 2), (4, 5)}
+    assert all(len(point.contexts) == 2 for point in made.points)
+    assert Counter(point.document for point in made.points) == {f"doc{number}.txt": 6 for number in range(5)}
+    assert "not accuracy (no points reviewed)" in capsys.readouterr().out
+
+
+def test_fourteen_facts_take_ninety_nine_calls_and_give_120_points(
+    tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, options = served(fourteen_facts)
+    out = str(tmp_path / "continuous.jsonl")
+    (tmp_path / "corpus").mkdir()
+    command = ["dataset", "continuous", written(tmp_path / "corpus"), "--out", out, "--documents", "1", *options]
+    assert main(command) == 0
+    made = read_set(out)
+    assert isinstance(made, ContinuousSet)
+    (document,) = made.documents
+    assert len(document.facts) == 14
+    assert document.calls == 14 * 7 + 1 == 99
+    assert len(server.requests) == 1 + 99  # one to write, none for a combination
+    assert len(made.points) == 120
+    assert made.skew()[0] == 4
+    assert made.skew()[4] == 8
+    assert round(made.points[-1].label, 4) == 0.7857  # 11 of 14
+    assert made.points[-1].contexts == tuple(range(7))
+    assert made.points[-1].by_tags == 1
+    assert all(cell.mode == "logprobs" for row in document.cells for cell in row)
+    shown = capsys.readouterr().out
+    assert "agreement with the labelling model, not accuracy (no cells reviewed)" in shown
+    assert "4 hold no golden chunk, 8 all of them" in shown
+    assert "14 facts; 99 questions for the labels, 1 to write." in shown
+
+
+def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents() -> None:
+    made = build_continuous(corpus(parts=9), ContinuousSettings(chunk_size=SIZE, documents=4), Desk(judge()))
+    assert len({document.id for document in made.documents}) == 4
+    for document in made.documents:
+        ids = [str(context.id).split("#") for context in document.contexts]
+        assert {name for name, _ in ids[:4]} == {document.id}
+        first = int(ids[0][1])
+        assert [int(number) for _, number in ids[:4]] == [first, first + 1, first + 2, first + 3]
+        assert document.id not in {name for name, _ in ids[4:]}
+        assert len({name for name, _ in ids[4:]}) == 3
+        assert sorted({sentence.context for sentence in document.sentences}) == [0, 1, 2, 3]
+        for point in made.points:
+            assert point.label == point.by_tags  # a model that quotes is right
+
+
+def test_singles_sizes_and_strata() -> None:
+    made = build_continuous(corpus(), ONE, Desk(judge()))
+    (document,) = made.documents
+
+    def count(**changes: Any) -> int:
+        return len(document_points(document, ONE.model_copy(update=changes)))
+
+    assert count(smallest=1) == 127
+    assert count(smallest=2, largest=3) == 21 + 35
+    stratified = document_points(document, ONE.model_copy(update={"stratify": True}))
+    assert Counter(point.golden for point in stratified) == dict.fromkeys(range(5), 4)
+    assert stratified == document_points(document, ONE.model_copy(update={"stratify": True}))
+    other = ContinuousSettings(chunk_size=SIZE, documents=1, golden=2, noise=2)
+    assert len(build_continuous(corpus(), other, Desk(judge())).points) == 6 + 4 + 1
+
+
+def test_the_same_seed_and_replies_give_the_same_bytes() -> None:
+    store = MemoryStore()
+    settings = ContinuousSettings(chunk_size=SIZE, documents=3)
+    model = Model()
+    first = build_continuous(corpus(), settings, Desk(LLMJudge(model), store=store), source=["a"])
+    calls = len(model.asked)
+    desk = Desk(LLMJudge(model), store=store)
+    assert to_jsonl(build_continuous(corpus(), settings, desk, source=["a"])) == to_jsonl(first)
+    assert len(model.asked) == calls
+    assert desk.usage.calls == 0
+    other = build_continuous(corpus(), settings.model_copy(update={"seed": 1}), Desk(LLMJudge(model)), source=["a"])
+    assert to_jsonl(other) != to_jsonl(first)
+
+
+def test_the_command_gives_the_same_bytes(tmp_path: Path, served: Any) -> None:
+    _, options = served()
+    (tmp_path / "corpus").mkdir()
+    folder = written(tmp_path / "corpus")
+    for kind, count in (("discrete", "--questions"), ("continuous", "--documents")):
+        for name in ("a", "b"):
+            command = ["dataset", kind, folder, count, "2", "--out", str(tmp_path / name), *options]
+            assert main(command) == 0
+        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+        header = json.loads((tmp_path / "a").read_text().splitlines()[0])
+        assert header["ragmetrics_dataset"] == 1
+        assert header["model"] == "openai/toy"
+        assert header["seed"] == 0
+        assert header["source"] == [folder, "5 documents"]
+        assert header["parameters"]["chunk_size"] == SIZE
+        assert to_jsonl(read_set(tmp_path / "a")) == (tmp_path / "a").read_bytes()
+
+
+def matrix(rows: list[list[bool]]) -> LabelledDocument:
+    width = len(rows[0])
+    return LabelledDocument(
+        id="d",
+        question="q",
+        sentences=tuple(Sentence(text="s", context=column) for column in range(min(4, width))),
+        contexts=tuple(Context(text=str(column)) for column in range(width)),
+        golden=min(4, width),
+        facts=tuple(Fact(text=str(row)) for row in range(len(rows))),
+        cells=tuple(tuple(Cell(probability=float(covered)) for covered in row) for row in rows),
+        calls=0,
+    )
+
+
+MATRICES = st.integers(1, 7).flatmap(
+    lambda width: st.lists(st.lists(st.booleans(), min_size=width, max_size=width), min_size=1, max_size=6)
+)
+
+
+@given(MATRICES, st.data())
+def test_labels_are_the_logical_or_and_grow_with_the_contexts(rows: list[list[bool]], data: st.DataObject) -> None:
+    document = matrix(rows)
+    columns = range(len(rows[0]))
+    larger = data.draw(st.sets(st.sampled_from(columns), min_size=1))
+    smaller = data.draw(st.sets(st.sampled_from(sorted(larger)), min_size=1))
+    label = point_of(document, larger).label
+    assert label == sum(any(row[column] for column in larger) for row in rows) / len(rows)
+    assert point_of(document, smaller).label <= label
+    assert point_of(document, smaller).by_tags <= point_of(document, larger).by_tags
+    evidence = AccuracyEvidence(
+        facts=document.facts,
+        facts_from="sample",
+        evaluated="contexts",
+        context_ids=(None,) * len(rows[0]),
+        cells=document.cells,
+    )
+    assert label == pytest.approx(evidence.combine(larger))
+
+
+@given(MATRICES)
+def test_every_combination_stands_there_once(rows: list[list[bool]]) -> None:
+    width = len(rows[0])
+    settings = ContinuousSettings(smallest=1)
+    found = [point.contexts for point in document_points(matrix(rows), settings)]
+    assert found == [subset for size in range(1, width + 1) for subset in combinations(range(width), size)]
+
+
+def pairs(count: int) -> list[Pair]:
+    return [Pair(question=f"What is d{n}p0w1 d{n}p0w2?", answer=f"d{n}p0w1 d{n}p0w2 it is.") for n in range(count)]
+
+
+def test_pairs_of_the_user_need_no_model() -> None:
+    made = build_discrete(corpus(), pairs(5), DiscreteSettings(chunk_size=SIZE))
+    assert len(made.points) == 10
+    assert made.header.model == ""
+    assert [point.contexts[0].id for point in made.points[::2]] == [f"doc{number}#0" for number in range(5)]
+    assert len({point.document for point in made.points}) == 5
+    assert all(point.sample.reference == (point.sample.answer,) for point in made.points)
+
+
+class Dumped:
+    """As the documents of LangChain are."""
+
+    def model_dump(self) -> dict[str, Any]:
+        return {"id": None, "page_content": "from a model", "metadata": {}}
+
+
+class Converted:
+    """As the documents of Haystack are."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"id": "7", "content": "from a document", "score": 0.25}
+
+
+def test_any_callable_is_a_retriever() -> None:
+    found = [
+        Dumped(),
+        Converted(),
+        {"node": {"id_": "n", "text": "from a node"}, "score": 0.5},
+        "text",
+        Context(text="c"),
+    ]
+    made = build_discrete([], pairs(1), retriever=lambda question, count: found)
+    first, last = made.points
+    assert made.header.parameters["retriever"] == "own"
+    assert [context.text for context in first.contexts] == ["from a model", "from a document"]
+    assert [context.id for context in first.contexts] == [None, "7"]
+    assert [context.text for context in last.contexts] == ["text", "c"]
+
+
+@pytest.mark.parametrize(
+    ("room", "made", "expected"),
+    [
+        (
+            "langchain_core.documents",
+            "[room.Document(page_content='text', id='7')]",
+            ("text", "7", None),
+        ),
+        (
+            "llama_index.core.schema",
+            "[room.NodeWithScore(node=room.TextNode(text='text', id_='n'), score=0.5)]",
+            ("text", "n", 0.5),
+        ),
+        (
+            "haystack",
+            "[room.Document(content='text', id='h', score=0.25)]",
+            ("text", "h", 0.25),
+        ),
+    ],
+)
+def test_documents_of_the_frameworks_as_they_are(room: str, made: str, expected: tuple[str, str, float | None]) -> None:
+    """In an interpreter of their own, so that no other test finds a framework loaded."""
+    if importlib.util.find_spec(room.partition(".")[0]) is None:
+        pytest.skip("the framework is not installed")
+    code = (
+        f"import importlib\nroom = importlib.import_module({room!r})\n"
+        "from ragmetrics_core.datasets.retrieving import retrieved\n"
+        f"(found,) = retrieved(lambda question, count: {made}, 'q', 5, 1)\n"
+        "print((found.text, found.id, found.score))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ast.literal_eval(done.stdout.splitlines()[-1]) == expected
+
+
+def test_a_retriever_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own_retriever_for_a_test.py").write_text("def find(question, k):\n    return [f'{n}' for n in range(k)]\n")
+    Path("corpus.txt").write_text("A text.")
+    Path("pairs.jsonl").write_text(json.dumps({"question": "q", "reference": "a"}))
+    command = ["dataset", "discrete", "corpus.txt", "--pairs", "pairs.jsonl", "--out", "out", "--quiet"]
+    assert main([*command, "--retriever", "own_retriever_for_a_test:find"]) == 0
+    made = read_set("out")
+    assert isinstance(made, DiscreteSet)
+    assert [context.text for context in made.points[1].contexts] == ["3", "4"]
+    assert main([*command, "--retriever", "own_retriever_for_a_test:nothing"]) == 2
+    assert main([*command, "--retriever", "nothing"]) == 2
+
+
+def test_a_document_that_gives_nothing_is_replaced_by_the_next_one() -> None:
+    def reply(body: Body) -> str:
+        broken = "d0p" in str(body["messages"]) and "Chunk A" in str(body["messages"])
+        return "no JSON" if broken else quoting_reply(body)
+
+    desk = Desk(judge(reply))
+    made = build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=4, noise=0), desk)
+    assert {document.id for document in made.documents} == {"doc1", "doc2", "doc3", "doc4"}
+    assert made.header.left_out in ({}, {"MalformedReply": 1})
+    with pytest.raises(InputError, match=r"gave nothing that could be used \(5 MalformedReply\)"):
+        build_continuous(corpus(), ONE, Desk(judge(lambda body: "no JSON")))
+
+
+def test_a_question_that_is_written_twice_counts_once() -> None:
+    def reply(body: Body) -> str:
+        found = json.loads(quoting_reply(body))
+        return json.dumps({**found, "question": "Always the same?"})
+
+    desk = Desk(judge(reply))
+    found = write_pairs(corpus(), DiscreteSettings(chunk_size=SIZE, questions=3), desk)
+    assert len(found) == 1
+    assert desk.left_out == {"duplicate question": 19}
+
+
+@pytest.mark.parametrize(
+    ("documents", "settings", "said"),
+    [
+        (corpus(parts=3), {}, "no document has 4 consecutive chunks: the longest has 3 of at most 100 characters"),
+        (corpus(documents=2), {}, "at least two other documents, and there are 1"),
+        (corpus(documents=3, parts=4), {"noise": 9}, "too few chunks for 9 contexts of noise"),
+        (corpus(), {"smallest": 8}, "combinations of 8 to None do not fit 7 contexts"),
+        (corpus(), {"largest": 9}, "combinations of 2 to 9 do not fit 7 contexts"),
+        (corpus(), {"golden": 0}, "at least 1"),
+    ],
+)
+def test_what_a_continuous_set_cannot_be_made_of(
+    documents: list[Document], settings: dict[str, int], said: str
+) -> None:
+    model = Model()
+    with pytest.raises(InputError, match=said):
+        build_continuous(documents, ONE.model_copy(update=settings), Desk(LLMJudge(model)))
+    assert not model.asked
+
+
+@pytest.mark.parametrize(
+    ("given_pairs", "settings", "said"),
+    [
+        ([Pair(question="q", answer=" ")], {}, "pair 1: the golden answer is empty"),
+        ([Pair(question=" ", answer="a")], {}, "pair 1: the question is empty"),
+        (
+            [Pair(question="Who?", answer="a"), Pair(question=" who? ", answer="b")],
+            {},
+            "pair 2: the same question as pair 1",
+        ),
+        (pairs(1), {"top": 3}, "2 first and 2 last documents do not fit into 3"),
+        (pairs(1), {"top": 50}, "the corpus has 20 chunks and 50 are to be retrieved"),
+    ],
+)
+def test_what_a_discrete_set_cannot_be_made_of(given_pairs: list[Pair], settings: dict[str, int], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        build_discrete(corpus(), given_pairs, DiscreteSettings(chunk_size=SIZE, **settings))  # type: ignore[arg-type]  # numbers
+
+
+def test_a_retriever_that_finds_too_little_or_no_text() -> None:
+    with pytest.raises(InputError, match="gave 3 documents for question 1; 4 are needed"):
+        build_discrete([], pairs(1), retriever=lambda question, count: ["a"] * 3)
+    with pytest.raises(InputError, match="what the retriever returned for question 1: number 1 is an object without"):
+        build_discrete([], pairs(1), retriever=lambda question, count: [{"nothing": 1}])
+
+
+def test_who_cannot_write_questions() -> None:
+    with pytest.raises(QuestionNotSupported, match="write_question"):
+        build_continuous(corpus(), ONE, Desk(LexicalJudge()))
+
+    def refused(body: Body) -> str:
+        raise AuthenticationFailed("the key was refused")
+
+    with pytest.raises(AuthenticationFailed):
+        build_continuous(corpus(), ONE, Desk(judge(refused)))
+
+
+def test_without_bm25_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    with pytest.raises(MissingDependency, match=r"ragmetrics-core\[datasets\]"):
+        build_discrete(corpus(), pairs(1), DiscreteSettings(chunk_size=SIZE))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["discrete", "corpus"], "--out names the file"),
+        (["discrete", "corpus/doc0.txt", "--out", "corpus/doc0.txt"], "would overwrite the input"),
+        (["discrete", "corpus", "--out", "corpus/set.jsonl"], "stands in the corpus"),
+        (["discrete", "corpus", "--out", "o"], "written by a language model: --model"),
+        (["discrete", "nothing", "--out", "o"], "nothing: no such file or folder"),
+        (["discrete", "corpus", "--out", "o", "--where", "x"], "--where is written FIELD=VALUE"),
+        (["continuous", "corpus", "--out", "o"], "written by a language model: --model"),
+        (["continuous", "corpus", "--out", "o", "--largest", "9"], "do not fit 7 contexts"),
+        (["score", "corpus/doc0.txt"], "line 1: this is no set of ragmetrics"),
+        (["score", "nothing"], "cannot be read: No such file"),
+        (["review", "corpus/doc0.txt"], "line 1: this is no set of ragmetrics"),
+    ],
+)
+def test_sentences_of_the_command(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+    Path("corpus").mkdir()
+    written(Path("corpus"))
+    assert main(["dataset", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_dry_run_counts_what_a_run_asks(tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    server, options = served()
+    (tmp_path / "corpus").mkdir()
+    folder = written(tmp_path / "corpus")
+    assert main(["dataset", "continuous", folder, "--documents", "1", "--dry-run", *options]) == 0
+    shown = capsys.readouterr().out
+    assert "1 documents, 0 bad rows; nothing was called" in shown
+    assert "calls:             30 to" in shown  # one sentence per chunk: 1 + 1 + 4 × 7
+    assert main(["dataset", "discrete", folder, "--questions", "5", "--dry-run", *options]) == 0
+    assert "calls:             5\n" in capsys.readouterr().out
+    pair = tmp_path / "pairs.jsonl"
+    pair.write_text(json.dumps({"question": "q", "reference": "a"}))
+    assert main(["dataset", "discrete", folder, "--pairs", str(pair), "--dry-run"]) == 0
+    assert "no calls" in capsys.readouterr().out
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: [*lines[:3], '{"else": 1}'], "line 4: this is no line of a set"),
+        (lambda lines: [*lines[:3], "cut off {"], "line 4: this is no line of a set"),
+        (lambda lines: [lines[0], '{"point": {"document": "d"}}'], "line 2: the field 'id' is missing or wrong"),
+        (lambda lines: [lines[0].replace("discrete", "other")], "line 1: the field 'kind' is missing or wrong"),
+        (lambda lines: [lines[0].replace('dataset": 1', 'dataset": 2')], "this is no set of ragmetrics"),
+    ],
+)
+def test_a_file_that_was_changed(tmp_path: Path, change: Callable[[list[str]], list[str]], said: str) -> None:
+    path = tmp_path / "set.jsonl"
+    made = build_discrete(corpus(), pairs(3), DiscreteSettings(chunk_size=SIZE))
+    path.write_text("\n".join(change(to_jsonl(made).decode().splitlines())))
+    with pytest.raises(InputError, match=said):
+        read_set(path)
+
+
+def test_settings_that_are_wrong_are_setting_errors() -> None:
+    with pytest.raises(SettingError):
+        ContinuousSettings(smallest=9).checked()

@@ -1,0 +1,292 @@
+"""The review: blind, resumable, with a second reviewer; in a real terminal and in pieces."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataset_toys import SIZE, corpus, judge
+
+from ragmetrics_core.datasets import (
+    ContinuousSettings,
+    Desk,
+    DiscreteSettings,
+    Pair,
+    Reviews,
+    build_continuous,
+    build_discrete,
+    write_set,
+)
+from ragmetrics_core.datasets.reviews import Review, labelled_combinations, labelled_points, review_items
+from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet
+from ragmetrics_core.datasets.walking import items_to_walk, review_summary, walk
+from ragmetrics_core.model.errors import InputError, SettingError
+
+SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
+# Makes the pseudo-terminal the controlling one, so that Ctrl-C in it is an interrupt.
+LAUNCH = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # else it is ignored below a shell in the background
+terminal = os.open(sys.argv[1], os.O_RDWR)
+for number in (0, 1, 2):
+    os.dup2(terminal, number)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+PROMPT, REASON = "p/n/a/s/b/q> ", "no reason)> "
+
+
+def discrete(questions: int = 15) -> DiscreteSet:
+    documents = corpus(documents=questions)
+    pairs = [Pair(question=f"What is d{n}p0w1 d{n}p0w2?", answer=f"d{n}p0w1.") for n in range(questions)]
+    return build_discrete(documents, pairs, DiscreteSettings(chunk_size=SIZE))
+
+
+def continuous() -> ContinuousSet:
+    return build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Desk(judge()))
+
+
+class Terminal:
+    """A terminal with the command in it."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._master, self._slave = pty.openpty()
+        command = [sys.executable, "-c", LAUNCH, os.ttyname(self._slave), SCRIPT, *arguments]
+        self.process = subprocess.Popen(command, start_new_session=True)
+        self.seen = ""
+        self._read = 0
+
+    def until(self, text: str) -> str:
+        """What is shown from the last call to the text."""
+        end = time.monotonic() + 240  # a loaded machine
+        while text not in self.seen[self._read :]:
+            ready, _, _ = select.select([self._master], [], [], 1)
+            self.seen += os.read(self._master, 65536).decode() if ready else ""
+            if not ready and self.process.poll() is not None:
+                break
+            assert time.monotonic() < end, self.seen[self._read :]
+        start = self._read
+        assert text in self.seen[start:], self.seen[start:]
+        self._read = self.seen.index(text, start) + len(text)
+        return self.seen[start : self._read]
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._slave)
+        os.close(self._master)
+
+
+@contextmanager
+def terminal(*arguments: str) -> Iterator[Terminal]:
+    opened = Terminal(*arguments)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path: Path) -> None:
+    made, path = discrete(3), tmp_path / "set.jsonl"
+    write_set(path, made)
+    before = path.read_bytes()
+    command = ("dataset", "review", str(path), "--reviewer", "Ada")
+    shown: list[str] = []
+    with terminal(*command) as screen:
+        for key, reason in (("p", "says so"), ("x\nn", ""), ("a", "half of it")):
+            shown.append(screen.until(PROMPT))
+            screen.type(f"{key}\n")
+            screen.until(REASON)
+            screen.type(f"{reason}\n")
+        shown.append(screen.until(PROMPT))
+        screen.type("\x03")  # Ctrl-C
+        screen.until("3 of 6 points reviewed: 1 positive, 1 negative, 1 ambiguous (left out)")
+        screen.until("the same command goes on here")
+        assert screen.process.wait(10) == 0
+    with terminal(*command) as screen:
+        for done in range(3, 6):
+            shown.append(screen.until(PROMPT))
+            assert f"=== {done} of 6 decided" in shown[-1]
+            screen.type("n\n")
+            screen.until(REASON)
+            screen.type("\n")
+        screen.until("6 of 6 points reviewed: 1 positive, 4 negative, 1 ambiguous (left out)")
+        assert screen.process.wait(10) == 0
+    assert path.read_bytes() == before  # the set itself never changes
+    _check_blind(made, shown)
+    reviews = Reviews(path, made)
+    assert set(reviews.first) == {point.id for point in made.points}
+    for point in made.points:
+        review = reviews.first[point.id]
+        assert (review.was, review.reviewer) == (point.by_rank, "Ada")
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", review.date)
+    assert {review.reason for review in reviews.first.values()} == {"says so", "half of it", ""}
+    assert len(labelled_points(made, reviews)) == 5
+
+
+def _check_blind(made: DiscreteSet, shown: list[str]) -> None:
+    """No rank, score, id or label was shown, and the order is not that of the set."""
+    items = "".join(text.partition("===")[2] for text in shown)
+    for point in made.points:
+        assert point.id not in items
+        assert all(str(context.score) not in items and str(context.id) not in items for context in point.contexts)
+    assert not re.search(r"rank|score|positive|negative|judge", items.replace("p/n/a/s/b/q", ""))
+    order = [item.id for item in items_to_walk(made, Reviews("nowhere", made), second=False, share=1)]
+    assert order != [point.id for point in made.points]
+    assert sorted(order) == sorted(point.id for point in made.points)
+
+
+def typed(*keys: str) -> Any:
+    """Types these keys at the prompts, then ends the input."""
+    left = iter(keys)
+
+    def ask(prompt: str) -> str:
+        try:
+            return next(left)
+        except StopIteration:
+            raise EOFError from None
+
+    return ask
+
+
+def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
+    """As published: two ambiguous, 16 negative and 12 positive, which the ranks alone cannot give."""
+    made = discrete()
+    reviews = Reviews(tmp_path / "set.jsonl", made)
+    items = items_to_walk(made, reviews, second=False, share=1)
+    assert len(items) == 30
+    positives = [item.id for item in items if item.was == "positive"]
+    wanted = dict.fromkeys(positives[:12], "p") | dict.fromkeys(positives[12:14], "a")
+    keys = [key for item in items for key in (wanted.get(item.id, "n"), "")]
+    assert walk(items, reviews, reviewer="Ada", second=False, ask=typed(*keys), show=lambda text: None)
+    labels = labelled_points(made, reviews)
+    assert len(labels) == 28
+    assert Counter(label for _, label in labels) == {False: 16, True: 12}
+    assert review_summary(made, reviews) == [
+        "30 of 30 points reviewed: 12 positive, 16 negative, 2 ambiguous (left out); 3 differ from the label by rank."
+    ]
+
+
+def test_back_and_skip(tmp_path: Path) -> None:
+    made = discrete(2)
+    reviews = Reviews(tmp_path / "set.jsonl", made)
+    items = items_to_walk(made, reviews, second=False, share=1)
+    keys = ["p", "", "b", "n", "sure", "s", "a", "", "q"]
+    assert not walk(items, reviews, reviewer="Ada", second=False, ask=typed(*keys), show=lambda text: None)
+    again = Reviews(tmp_path / "set.jsonl", made)
+    assert [again.first[item.id].label for item in items if item.id in again.first] == ["negative", "ambiguous"]
+    assert again.first[items[0].id].reason == "sure"
+    assert items[1].id not in again.first
+
+
+def test_a_second_reviewer_gives_kappa(tmp_path: Path) -> None:
+    made, path = discrete(4), tmp_path / "set.jsonl"
+    reviews = Reviews(path, made)
+    with pytest.raises(SettingError, match="there is nothing yet"):
+        items_to_walk(made, reviews, second=True, share=0.5)
+    items = items_to_walk(made, reviews, second=False, share=1)
+    for item, key in zip(items, "ppppnnnn", strict=True):
+        walk([item], reviews, reviewer="Ada", second=False, ask=typed(key, ""), show=lambda text: None)
+    part = items_to_walk(made, reviews, second=True, share=0.5)
+    assert len(part) == 4
+    everything = items_to_walk(made, reviews, second=True, share=1)
+    for number, item in enumerate(everything):
+        own = "p" if (reviews.first[item.id].label == "positive") != (number == 0) else "n"
+        walk([item], reviews, reviewer="Bea", second=True, ask=typed(own, ""), show=lambda text: None)
+    again = Reviews(path, made)
+    value, count = again.agreement
+    assert count == 8
+    assert value == pytest.approx(0.75)  # 7 of 8 agree, one half by chance
+    assert "Second reviewer: 8 points, the same label on 7; kappa 0.750." in review_summary(made, again)
+    assert [label for _, label in labelled_points(made, again)].count(True) == 4  # the first reviewer decides
+
+
+def test_the_second_reviewer_is_someone_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from ragmetrics_core.cli.main import main
+
+    made, path = discrete(2), tmp_path / "set.jsonl"
+    write_set(path, made)
+    reviews = Reviews(path, made)
+    items = items_to_walk(made, reviews, second=False, share=1)
+    walk(items, reviews, reviewer="Ada", second=False, ask=typed("p", ""), show=lambda text: None)
+    assert main(["dataset", "review", str(path), "--reviewer", "Ada", "--second-reviewer"]) == 2
+    assert "'Ada' is the first reviewer" in capsys.readouterr().err
+    assert main(["dataset", "review", str(path), "--reviewer", "Bea", "--second-reviewer", "--share", "2"]) == 2
+    assert main(["dataset", "review", str(path), "--summary"]) == 0
+    assert "1 of 4 points reviewed" in capsys.readouterr().out
+
+
+def test_cells_are_reviewed_and_change_the_labels(tmp_path: Path) -> None:
+    made = continuous()
+    (document,) = made.documents
+    reviews = Reviews(tmp_path / "set.jsonl", made)
+    items = {item.id: item for item in review_items(made)}
+    assert len(items) == 4 * 7
+    assert {len(item.texts) for item in items.values()} == {1}
+    before = dict(labelled_combinations(made, None))
+
+    def decide(fact: int, context: int, label: Any) -> None:
+        item = items[f"{document.id}#{fact}#{context}"]
+        reviews.add(Review(item=item.id, was=item.was, label=label, reviewer="Ada"))
+
+    decide(0, 0, "negative")  # the model found fact 0 there
+    after = dict(labelled_combinations(made, reviews))
+    assert all(after[point] == before[point] - 0.25 * (0 in point.contexts) for point in made.points)
+    decide(0, 6, "ambiguous")
+    kept = dict(labelled_combinations(made, reviews))
+    assert [point for point in made.points if point not in kept] == [p for p in made.points if 6 in p.contexts]
+    decide(0, 5, "positive")  # decides the fact wherever it stands
+    kept = dict(labelled_combinations(made, reviews))
+    assert {point for point in made.points if point not in kept} == {
+        p for p in made.points if 6 in p.contexts and 5 not in p.contexts
+    }
+    assert "3 of 28 cells reviewed: 1 positive, 1 negative, 1 ambiguous" in review_summary(made, reviews)[0]
+
+
+def test_a_document_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    pair = Pair(question="\x1b[2Jq", answer="\x9b31m\x07a")
+    made = build_discrete([], [pair], retriever=lambda question, count: [f"\x1b]0;{n}" for n in range(5)])
+    shown: list[str] = []
+    reviews = Reviews(tmp_path / "set.jsonl", made)
+    walk(review_items(made), reviews, reviewer="Ada", second=False, ask=typed(), show=shown.append)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(shown))
+
+
+def test_reviews_that_were_cut_off_or_belong_elsewhere(tmp_path: Path) -> None:
+    made, path = discrete(2), tmp_path / "set.jsonl"
+    reviews = Reviews(path, made)
+    items = review_items(made)
+    for item in items[:2]:
+        reviews.add(Review(item=item.id, was=item.was, label="positive", reviewer="Ada"))
+    whole = reviews.path.read_bytes()
+    reviews.path.write_bytes(whole[:-20])  # the machine stopped while writing
+    again = Reviews(path, made)
+    assert set(again.first) == {items[0].id}
+    again.add(Review(item=items[1].id, was=items[1].was, label="negative", reviewer="Ada"))
+    labels = [review.label for review in Reviews(path, made).first.values()]
+    assert labels == ["positive", "negative"]
+    reviews.path.write_bytes(whole[:10])
+    assert not Reviews(path, made).first
+    Reviews(path, made).add(Review(item=items[0].id, was=items[0].was, label="negative", reviewer="Ada"))
+    assert len(Reviews(path, made).first) == 1
+    reviews.path.write_bytes(whole.replace(b'"reviewer"', b'"nobody"', 1))
+    with pytest.raises(InputError, match="line 2: this is no review"):
+        Reviews(path, made)
+    reviews.path.write_bytes(whole)
+    with pytest.raises(InputError, match="another version of the set"):
+        Reviews(path, discrete(3))
+    assert json.loads(whole.splitlines()[1])["was"] == "positive"

@@ -1,0 +1,54 @@
+"""The public API of data sets as users write it; mypy strict checks this file, nothing runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ragmetrics_core import ContextAdherence, MemoryStore, RetrievalAccuracy
+from ragmetrics_core.datasets import (
+    ContinuousSettings,
+    Desk,
+    DiscreteSettings,
+    Document,
+    Pair,
+    Reviews,
+    build_continuous,
+    build_discrete,
+    chunked,
+    load_documents,
+    load_pairs,
+    read_set,
+    score_set,
+    score_table,
+    write_pairs,
+    write_set,
+)
+
+
+def retrieve(question: str, count: int) -> Iterable[str]:
+    """A retriever of the user's own."""
+    return [question] * count
+
+
+def discrete() -> None:
+    """From given pairs with an own retriever, and from written ones."""
+    documents = load_documents(["docs"], where={"language": "en"})
+    pairs = [*load_pairs(["questions.jsonl"]), Pair(question="Who?", answer="Anna.")]
+    write_set("own.jsonl", build_discrete(documents, pairs, retriever=retrieve))
+    desk, settings = Desk("gpt-4o-mini", store=MemoryStore()), DiscreteSettings(questions=3, seed=1)
+    made = build_discrete(documents, write_pairs(documents, settings, desk), settings, desk=desk)
+    labels: list[str] = [point.by_rank for point in made.points]
+    print(labels, desk.usage.calls)
+
+
+def continuous() -> None:
+    """Built, read again, scored."""
+    documents = [Document(id="a", text="A text.")]
+    chunks: list[str] = [chunk.text for chunk in chunked(documents[0], size=500, overlap=50)]
+    made = build_continuous(documents, ContinuousSettings(documents=1, stratify=True), Desk("gpt-4o-mini"))
+    write_set("set.jsonl", made)
+    given = read_set("set.jsonl")
+    reviews = Reviews("set.jsonl", given)
+    scores = [score_set(given, reviews, metric, "lexical") for metric in (RetrievalAccuracy(), ContextAdherence())]
+    error: float | None = scores[0].values["MAE"].value
+    print(score_table(given, reviews, scores), error, chunks, made.skew()[0])
