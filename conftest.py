@@ -1,7 +1,10 @@
 """Settings of all tests."""
 
 import os
+from pathlib import Path
+from uuid import uuid4
 
+import pytest
 from hypothesis import settings
 
 # Tests call no host, so the frameworks must not either; they read this when they are imported.
@@ -11,3 +14,12 @@ os.environ["LANGSMITH_TRACING"] = "false"
 # Times differ by machine and load: no test may fail for them.
 settings.register_profile("any machine", deadline=None, database=None)
 settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True)
+def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's stored replies, nor does a process that it starts."""
+    folder: Path = tmp_path_factory.getbasetemp() / "caches" / uuid4().hex
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(folder))
+    monkeypatch.delenv("RAGMETRICS_STORE", raising=False)

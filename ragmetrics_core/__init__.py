@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from ragmetrics_core.judging.chat import Choice as Choice
     from ragmetrics_core.judging.chat import Message as Message
     from ragmetrics_core.judging.chat import TokenAlternatives as TokenAlternatives
+    from ragmetrics_core.judging.compatible_model import OpenAICompatibleModel as OpenAICompatibleModel
     from ragmetrics_core.judging.judge import Judge as Judge
     from ragmetrics_core.judging.lexical.judge import LexicalJudge as LexicalJudge
+    from ragmetrics_core.judging.limits import Limits as Limits
     from ragmetrics_core.judging.litellm_model import LiteLLMModel as LiteLLMModel
     from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
     from ragmetrics_core.judging.scripted import ScriptedJudge as ScriptedJudge
+    from ragmetrics_core.judging.sqlite_store import SqliteStore as SqliteStore
+    from ragmetrics_core.judging.store import FreshStore as FreshStore
     from ragmetrics_core.judging.store import MemoryStore as MemoryStore
     from ragmetrics_core.judging.store import ReplyStore as ReplyStore
     from ragmetrics_core.metrics.context_adherence import ContextAdherence as ContextAdherence
@@ -77,12 +81,15 @@ _HOMES = {
     "judging.chat": (
         *("Capabilities", "ChatModel", "ChatReply", "ChatRequest", "Choice", "Message", "TokenAlternatives"),
     ),
+    "judging.compatible_model": ("OpenAICompatibleModel",),
     "judging.judge": ("Judge",),
     "judging.lexical.judge": ("LexicalJudge",),
+    "judging.limits": ("Limits",),
     "judging.litellm_model": ("LiteLLMModel",),
     "judging.llm": ("LLMJudge",),
     "judging.scripted": ("ScriptedJudge",),
-    "judging.store": ("MemoryStore", "ReplyStore"),
+    "judging.sqlite_store": ("SqliteStore",),
+    "judging.store": ("FreshStore", "MemoryStore", "ReplyStore"),
     "metrics.context_adherence": ("ContextAdherence",),
     "metrics.context_recall": ("ContextRecall", "RecallExample"),
     "metrics.context_utilization": ("ContextUtilization",),

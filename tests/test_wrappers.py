@@ -15,8 +15,9 @@ from ragmetrics_core.judging.chat import (
     Message,
     TokenAlternatives,
 )
+from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.store import MemoryStore
-from ragmetrics_core.judging.wrappers import Limited, Retrying, Stored
+from ragmetrics_core.judging.wrappers import Retrying, Stored
 from ragmetrics_core.model.errors import (
     AuthenticationFailed,
     ConnectionFailed,
@@ -306,7 +307,7 @@ def test_who_waits_for_a_cancelled_call_asks_again() -> None:
 def test_a_memory_store_is_bounded() -> None:
     store = MemoryStore(2)
     for key in "abc":
-        store.put(key, Choice(key))
+        store.put({key: Choice(key)}, Usage())
     assert store.get("a") is None
     assert len(store) == 2
 

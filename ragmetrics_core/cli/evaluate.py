@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.cli import spending
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.engine.audit import audit
@@ -52,6 +53,7 @@ def add_to(commands: Any) -> None:
     _add_outputs(parser)
     parser.add_argument("--limit", type=_positive, metavar="N", help="read at most N rows of each file")
     parser.add_argument("--concurrency", type=_positive, default=32, metavar="N", help="most model calls in flight")
+    spending.add_to(parser)
     parser.add_argument("--strict", action="store_true", help="stop at the first row that is no sample")
     parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -105,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
         return 0 if found.samples else _say_idle(source)
     if options.report:
         check_page(options.report)
-    this = Run(metrics, judge, options.concurrency, None)
+    this = Run(metrics, judge, options.concurrency, spending.store(options), spending.limits(options))
     cluster = None if options.cluster == "none" else options.cluster
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
@@ -169,7 +171,9 @@ def _lines(
     usage = summary.usage
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
     if shown.metrics:
-        lines.append(f"Judge: {', '.join(this.facts.judges)}; {usage.calls} calls, {price}; {this.facts.seconds:.1f} s")
+        lines.append(
+            f"Judge: {', '.join(this.facts.judges)}; {spending.calls(usage)}, {price}; {this.facts.seconds:.1f} s"
+        )
     if options.out:
         lines.append(f"Samples and results: {options.out}")
     if options.report:

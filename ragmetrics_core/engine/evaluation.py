@@ -7,7 +7,8 @@ from typing import Any
 
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
 from ragmetrics_core.engine.tables import Samples
-from ragmetrics_core.judging.store import ReplyStore
+from ragmetrics_core.judging.limits import Limits
+from ragmetrics_core.judging.store_place import StoreLike
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.reporting.report import Report
@@ -19,7 +20,8 @@ def iter_results(
     *,
     judge: JudgeLike = None,
     concurrency: int = 32,
-    store: ReplyStore | None = None,
+    store: StoreLike = None,
+    limits: Limits | None = None,
     progress: Show = False,
     **columns: Any,
 ) -> Iterator[SampleResult]:
@@ -28,7 +30,7 @@ def iter_results(
     Arguments and errors are those of ``evaluate``. Samples are read as results are consumed, a bounded number
     ahead.
     """
-    run = Run(metrics, judge, concurrency, store)
+    run = Run(metrics, judge, concurrency, store, limits)
     return stream(run, samples, progress=progress, columns=_columns(columns))
 
 
@@ -38,7 +40,8 @@ def evaluate(
     *,
     judge: JudgeLike = None,
     concurrency: int = 32,
-    store: ReplyStore | None = None,
+    store: StoreLike = None,
+    limits: Limits | None = None,
     progress: Show = None,
     **columns: Any,
 ) -> Report:
@@ -50,7 +53,11 @@ def evaluate(
         judge: A judge, a chat model, or a model's name such as ``"gpt-4o-mini"`` or ``"ollama/llama3.1"``; by
             default the metric's own ``model``, then ``RAGMETRICS_JUDGE``, then the embedded judge.
         concurrency: Most model calls in flight.
-        store: Where replies are kept, so that nothing is asked twice; by default in memory, for this run.
+        store: Where replies are kept, so that nothing is paid twice and a killed run goes on where it ended: the
+            path of a file, a store, True for a file in the user's cache folder, False for memory. By default the
+            file that ``RAGMETRICS_STORE`` names, else memory.
+        limits: Caps on calls, money and time, and calls and tokens per minute. A cap that is reached ends the run
+            with everything done until then; what it cut off counts as not judged.
         progress: True or False; None shows a bar on a terminal and logs elsewhere; a callable gets the progress.
         **columns: For rows, where a field is: ``question_column=``, ``contexts_column=``, ``answer_column=``,
             ``ground_truth_column=``, … — a name, a dotted path or a callable.
@@ -68,7 +75,7 @@ def evaluate(
         >>> report.scores("context_utilization")
         [1.0]
     """
-    run = Run(metrics, judge, concurrency, store)
+    run = Run(metrics, judge, concurrency, store, limits)
     results = list(stream(run, samples, progress=progress, columns=_columns(columns)))
     return report_of(run, results, asked=metrics is not None)
 
@@ -79,12 +86,13 @@ async def aevaluate(
     *,
     judge: JudgeLike = None,
     concurrency: int = 32,
-    store: ReplyStore | None = None,
+    store: StoreLike = None,
+    limits: Limits | None = None,
     progress: Show = False,
     **columns: Any,
 ) -> Report:
     """Score every sample with every metric, without blocking the caller's event loop; see ``evaluate``."""
-    run = Run(metrics, judge, concurrency, store)
+    run = Run(metrics, judge, concurrency, store, limits)
     results = [result async for result in astream(run, samples, progress=progress, columns=_columns(columns))]
     return report_of(run, results, asked=metrics is not None)
 
@@ -111,7 +119,7 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
 
 
 def _idle(result: SampleResult, name: str) -> bool:
-    return result.sample is None or result.results[name].status == "undefined"
+    return result.sample is None or (name in result.results and result.results[name].status == "undefined")
 
 
 def _why(results: Sequence[SampleResult], name: str) -> str:

@@ -17,11 +17,13 @@ from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.tables import Samples, each_sample
 from ragmetrics_core.judging.chat import ChatModel
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.limits import Allowance, Limits
 from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.judging.store import MemoryStore, ReplyStore
-from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.judging.store import ReplyStore
+from ragmetrics_core.judging.store_place import StoreLike, resolve_store
+from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
-from ragmetrics_core.model.errors import JudgeUnavailable, RowError, SettingError
+from ragmetrics_core.model.errors import JudgeUnavailable, LimitReached, RowError, SettingError
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
@@ -40,13 +42,16 @@ class Run:
         metrics: Metrics and names of metrics; None for all.
         judge: Judge of every metric that names none; see ``resolve_judge``.
         concurrency: Most model calls in flight per judge.
-        store: Where replies are kept; None for a store of this run, in memory.
+        store: Where replies are kept; see ``resolve_store``.
+        limits: What the run may spend; None for no limit.
 
     Raises:
         SettingError: If a setting is invalid.
     """
 
-    def __init__(self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: ReplyStore | None) -> None:
+    def __init__(
+        self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike, limits: Limits | None = None
+    ) -> None:
         if concurrency < 1:
             raise SettingError(f"concurrency must be at least 1, got {concurrency}")
         self.metrics = chosen(metrics)
@@ -55,7 +60,9 @@ class Run:
         self.audit: Audit | None = None
         self._started = time.monotonic()
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
-        self._seats = self._seated(judge, MemoryStore() if store is None else store)
+        self._store = resolve_store(store)
+        self._allowance = Allowance(limits)
+        self._seats = self._seated(judge, self._store)
 
     def _seated(self, judge: JudgeLike, store: ReplyStore) -> dict[str, Seat]:
         """One session per distinct judge, shared by the metrics that use it."""
@@ -63,9 +70,16 @@ class Run:
         for metric in self.metrics:
             model = metric.model if judge is None else None
             if model not in by_model:
-                session = resolve_judge(judge, metric_model=model).session(concurrency=self.concurrency, store=store)
+                session = resolve_judge(judge, metric_model=model).session(
+                    concurrency=self.concurrency, store=store, allowance=self._allowance
+                )
                 by_model[model] = Seat(session)
         return {metric.name: by_model[metric.model if judge is None else None] for metric in self.metrics}
+
+    @property
+    def stopped(self) -> str:
+        """Which limit ended the run; "" if none did."""
+        return "" if self._allowance.reached is None else str(self._allowance.reached)
 
     @property
     def facts(self) -> RunFacts:
@@ -79,6 +93,7 @@ class Run:
             concurrency=self.concurrency,
             interrupted=self.interrupted,
             audit=self.audit,
+            stopped=self.stopped,
         )
 
     def start(self, items: Iterable[Sample | RowError]) -> Iterator[Future[SampleResult]]:
@@ -88,6 +103,8 @@ class Run:
         samples = [item for item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(samples) for metric in self.metrics]
         for index, item in enumerate(chain(pool, iterator)):
+            if self.stopped:
+                return
             yield self.submit(index, item)
 
     def submit(self, index: int, item: Sample | RowError) -> Future[SampleResult]:
@@ -98,7 +115,9 @@ class Run:
         if isinstance(item, RowError):
             return SampleResult(index=index, sample=None, problem=str(item))
         outcomes = await asyncio.gather(*(carry_out(metric, item, self._seats[metric.name]) for metric in self.metrics))
-        results = {metric.name: outcome for metric, outcome in zip(self.metrics, outcomes, strict=True)}
+        results = {
+            metric.name: outcome for metric, outcome in zip(self.metrics, outcomes, strict=True) if not _cut(outcome)
+        }
         return SampleResult(index=index, sample=item, results=results)
 
     def check(self) -> None:
@@ -110,10 +129,14 @@ class Run:
         for seat in self._seats.values():
             if seat.answered:
                 continue
-            if seat.unavailable is not None:
+            if seat.unavailable is not None and not isinstance(seat.unavailable, LimitReached):
                 raise seat.unavailable
             if seat.unreachable is not None:  # all attempts of the first question failed: a wrong address
                 raise JudgeUnavailable(str(seat.unreachable)) from seat.unreachable
+
+    def finish(self) -> None:
+        """Have every reply on disk, where the store has one."""
+        self._store.flush()
 
     @property
     def window(self) -> int:
@@ -146,6 +169,7 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
         finally:
             for future in waiting:
                 future.cancel()
+            run.finish()
 
 
 def _finished(waiting: deque[Future[SampleResult]], display: Display) -> Iterator[SampleResult]:
@@ -176,6 +200,7 @@ async def astream(
         finally:
             for future in waiting:
                 future.cancel()
+            run.finish()
 
 
 async def _next(run: Run, waiting: deque[Future[SampleResult]], display: Display) -> SampleResult:
@@ -184,6 +209,11 @@ async def _next(run: Run, waiting: deque[Future[SampleResult]], display: Display
     run.check()
     display.add(result)
     return result
+
+
+def _cut(outcome: Outcome) -> bool:
+    """True for a metric that a limit of the run kept from its end: it is reported as not judged."""
+    return outcome.status == "failed" and outcome.error.type == LimitReached.__name__
 
 
 def _version() -> str:

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.judging.chat import Arrived, Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.judging.wrappers import Wrapper
 from ragmetrics_core.model.errors import ContextWindowExceeded, RequestRejected
 from ragmetrics_core.model.questions import Usage
@@ -98,26 +98,34 @@ class Adapting(Wrapper):
         return replace(reply, usage=reply.usage + spent + Usage(fallbacks=fallbacks))
 
     async def _send(self, request: ChatRequest, missing: set[Feature]) -> ChatReply:
-        request = self._fitted(request, missing)
+        arrived = request.arrived
+        request = replace(self._fitted(request, missing), arrived=None)
         if request.n == 1:
             return await self.inner.complete(request)
         if "n" in missing:
-            return await self._singly(request, range(request.n))
+            return await self._singly(request, range(request.n), arrived)
         reply = await self.inner.complete(request)
         if not reply.choices:
             return reply
         if len(reply.choices) < request.n:
             self._learned.missing.add("n")
-            rest = await self._singly(request, range(len(reply.choices), request.n))
+            if arrived is not None:
+                arrived(0, reply)
+            rest = await self._singly(request, range(len(reply.choices), request.n), arrived)
             usage = reply.usage + rest.usage + Usage(fallbacks=("n",))
             return ChatReply(reply.choices + rest.choices, usage, rest.failures)
         return replace(reply, choices=reply.choices[: request.n])
 
-    async def _singly(self, request: ChatRequest, polls: range) -> ChatReply:
+    async def _singly(self, request: ChatRequest, polls: range, arrived: Arrived | None) -> ChatReply:
         """Ask for each reply in a call of its own."""
-        replies = await gathered(
-            self.inner.complete(replace(request, n=1, first_poll=request.first_poll + poll)) for poll in polls
-        )
+
+        async def one(poll: int) -> ChatReply:
+            reply = await self.inner.complete(replace(request, n=1, first_poll=request.first_poll + poll))
+            if arrived is not None and reply.choices:
+                arrived(poll, reply)
+            return reply
+
+        replies = await gathered(map(one, polls))
         return ChatReply(
             choices=tuple(choice for reply in replies for choice in reply.choices[:1]),
             usage=sum((reply.usage for reply in replies), Usage()),

@@ -90,8 +90,7 @@ async def adherent(asking: Asking[Poll], question: Adherent) -> Polls:
         asking.request, n=question.polls, first_poll=question.first_poll, temperature=question.temperature
     )
     answers, errors = split(await asking.conversation.ask(request))
-    usage = asking.conversation.usage
-    batched = usage.calls + usage.stored - usage.repairs - usage.faults < question.polls
+    batched = any(outcome.choice.origin.together > 1 for outcome in answers)
     return Polls(question.polls, tuple(outcome.value for outcome in answers), tuple(errors), batched=batched)
 
 

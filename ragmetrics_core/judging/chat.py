@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -18,6 +18,9 @@ class Message:
     content: str = field(repr=False)
 
 
+Arrived = Callable[[int, "ChatReply"], None]
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A request to a chat model.
@@ -31,6 +34,9 @@ class ChatRequest:
         top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
         max_tokens: Limit of the reply's length, in tokens.
         first_poll: Index of the first of the ``n`` replies; not sent, distinguishes stored replies.
+        replicate: Number of an independent repetition of the whole run; not sent, distinguishes stored replies.
+        arrived: Told of replies as soon as a call gave them, where one request takes several calls, with the
+            position of the first among those asked for; not sent.
     """
 
     messages: tuple[Message, ...]
@@ -41,6 +47,8 @@ class ChatRequest:
     top_logprobs: int = 0
     max_tokens: int | None = None
     first_poll: int = 0
+    replicate: int = 0
+    arrived: Arrived | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,19 @@ class TokenAlternatives:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What is known of the call that gave a reply; it is kept with the reply.
+
+    Args:
+        model: Name of the model as the endpoint returned it.
+        together: Number of replies that the call gave.
+    """
+
+    model: str = ""
+    together: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One reply.
 
@@ -66,11 +87,13 @@ class Choice:
         text: Its text, without separate reasoning.
         finish: ``stop``, ``length`` (cut off), ``refused``, or ``other``.
         tokens: Log-probabilities, where asked for and given.
+        origin: The call that gave it; filled in by the wrappers around the model.
     """
 
     text: str = field(repr=False)
     finish: Literal["stop", "length", "refused", "other"] = "stop"
     tokens: tuple[TokenAlternatives, ...] = field(default=(), repr=False)
+    origin: Origin = Origin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +152,10 @@ class ChatModel(Protocol):
 
     async def prepare(self) -> None:
         """Load what ``capabilities`` and the first call need, e.g. a slow import, without blocking the loop."""
+        return
+
+    async def aclose(self) -> None:
+        """Close the connections that the running loop holds, where the model owns some."""
         return
 
     def prices(self) -> tuple[float, float] | None:

@@ -64,6 +64,8 @@ class Conversation(Generic[T]):
         reply = await self._model.complete(request)
         self.usage += reply.usage
         polls = range(request.first_poll, request.first_poll + request.n)
+        if request.n == 1 and reply.choices:
+            return [await self._read(request, reply.choices[0])]  # the usual case needs no task of its own
         read_ones = await gathered(
             self._read(replace(request, n=1, first_poll=poll), choice)
             for poll, choice in zip(polls, reply.choices, strict=False)
@@ -79,7 +81,7 @@ class Conversation(Generic[T]):
             self._model.reject(request)
             return problem
         if isinstance(problem, EmptyReply):
-            self._model.reject(request)
+            self._model.reject(request)  # the repair is the same request
         again = _repair(request, problem)
         reply = await self._model.complete(again)
         self.usage += replace(reply.usage, repairs=reply.usage.calls)
@@ -90,6 +92,8 @@ class Conversation(Generic[T]):
         if isinstance(outcome, JudgeError):
             self._model.reject(request)
             self._model.reject(again)
+        elif again is not request:
+            self._model.adopt(request, outcome.choice)
         return outcome
 
     def _usable(self, choice: Choice) -> Outcome[T]:

@@ -6,6 +6,7 @@ keys or texts of samples.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from ragmetrics_core.judging.overflow import filtered, token_counts, too_long
 from ragmetrics_core.model import errors
 
 _SYMBOL = re.compile(r"[A-Za-z][\w.\-\[\]]{0,60}")
@@ -69,19 +71,23 @@ class Fault:
         text = "\n".join(map(str, chain))
         bodies = (getattr(link, "body", None) for link in chain)
         body = next((body for body in bodies if isinstance(body, dict)), {})
-        nested = body.get("error")
-        detail = nested if isinstance(nested, dict) else body
-        symbols = [detail.get(name) for name in ("code", "type", "param")]
-        named = [*_PARAMETERS.findall(text), *(("param n",) if _ABOUT_N.search(text) else ())]
-        valid = [symbol for symbol in symbols if isinstance(symbol, str) and _SYMBOL.fullmatch(symbol)]
-        status = getattr(error, "status_code", None)
+        statuses = (getattr(link, "status_code", None) for link in chain)
         return cls(
-            status=status if isinstance(status, int) else None,
-            symbols=tuple(dict.fromkeys((*valid, *named))),
+            status=next((status for status in statuses if isinstance(status, int)), None),
+            symbols=_symbols(body, text),
             retry_after=next(filter(lambda wait: wait is not None, map(_retry_after, chain)), None),
             text=text,
             classes=frozenset(type(link).__name__ for link in chain),
         )
+
+    @classmethod
+    def from_reply(cls, status: int | None, text: str, retry_after: float | None) -> Fault:
+        """Read a reply that is an error; its text may be no JSON."""
+        try:
+            body = json.loads(text)
+        except ValueError:
+            body = {}
+        return cls(status, _symbols(body if isinstance(body, dict) else {}, text), retry_after, text, frozenset())
 
     @property
     def about_key(self) -> bool:
@@ -93,6 +99,16 @@ class Fault:
         """Status and symbols in brackets, for messages."""
         status = (f"HTTP {self.status}",) if self.status else ()
         return f" ({', '.join((*status, *self.symbols))})" if status or self.symbols else ""
+
+
+def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
+    """Error codes and names of parameters, as far as they are symbols."""
+    nested = body.get("error")
+    detail = nested if isinstance(nested, dict) else body
+    symbols = [detail.get(name) for name in ("code", "type", "param")]
+    named = [*_PARAMETERS.findall(text), *(("param n",) if _ABOUT_N.search(text) else ())]
+    valid = [symbol for symbol in symbols if isinstance(symbol, str) and _SYMBOL.fullmatch(symbol)]
+    return tuple(dict.fromkeys((*valid, *named)))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -139,7 +155,7 @@ def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeE
     if any(word in fault.text for word in _INVALID) and (_PARAMETERS.search(fault.text) or _ABOUT_N.search(fault.text)):
         return errors.UnsupportedParameter
     if kind is errors.JudgeServerError and fault.status in _STATUSES:
-        return _STATUSES[fault.status]
+        return _narrowed(_STATUSES[fault.status], fault)
     if _ABOUT_PROVIDER.search(fault.text):
         return errors.ModelNotFound
     if kind is errors.RateLimited and any(word in fault.text for word in _QUOTA):
@@ -150,6 +166,10 @@ def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeE
         if any(word in fault.text for word in _NOT_JSON):
             return errors.JudgeServerError
         return errors.ConnectionFailed if fault.classes & _CONNECTION else kind
+    if kind is errors.RequestRejected and filtered(fault.text):
+        return errors.ContentRefused
+    if kind is errors.RequestRejected and too_long(fault.text):
+        return errors.ContextWindowExceeded
     if kind is errors.RequestRejected and any(word in fault.text.lower() for word in _UNSUPPORTED):
         return errors.UnsupportedParameter
     return kind
@@ -175,6 +195,8 @@ def judge_error(
     if kind is errors.AuthenticationFailed and variables:
         return kind(f"no key was given for {where}: set {', '.join(variables)} or pass api_key=")
     message = _SENTENCES.get(kind, "{where} could not answer{details}").format(where=where, details=fault.details)
+    if issubclass(kind, errors.ContextWindowExceeded):
+        return kind.counted(where, *token_counts(fault.text))
     if issubclass(kind, errors.TransientJudgeError):
         return kind(message, retry_after=fault.retry_after)
     return kind(message)
@@ -197,7 +219,6 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
     errors.ConnectionFailed: "{where} could not be reached: check the address and that the server runs",
     errors.JudgeServerError: "{where} failed or sent no valid reply{details}: run again later or check the endpoint",
     errors.UnsupportedParameter: "{where} does not support a parameter of the request{details}",
-    errors.ContextWindowExceeded: "the request is longer than the context window of {where}: use shorter contexts",
     errors.RequestRejected: "{where} rejected the request{details}",
     errors.ContentRefused: "{where} or a content filter refused the request{details}",
 }

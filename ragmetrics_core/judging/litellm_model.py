@@ -7,24 +7,15 @@ the list that comes with the package. Its retries and its console output are off
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from ragmetrics_core.judging.chat import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Choice,
-    TokenAlternatives,
-)
+from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error, public
+from ragmetrics_core.judging.openai_form import chat_reply, endpoint_name, request_body
 from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Usage
 
 # LiteLLM's exceptions and ours, most specific first: the first class that fits decides.
 EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
@@ -61,7 +52,6 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
     ("ModifyResponseException", errors.ContentRefused),
     ("SensitiveDataRouteException", errors.ContentRefused),
 )
-_FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
 _CANNOT_SAY = frozenset({"azure", "hosted_vllm", "litellm_proxy", "lm_studio", "ollama", "ollama_chat", "vllm"})
 _OPENAI = frozenset({"openai", "azure"})
 
@@ -128,9 +118,7 @@ class LiteLLMModel(ChatModel):
     @property
     def endpoint(self) -> str:
         """The endpoint's address, and a digest of the extra arguments, which change replies."""
-        extra = json.dumps(self._extra, sort_keys=True, default=repr)
-        digest = hashlib.sha256(extra.encode()).hexdigest()[:16] if self._extra else ""
-        return f"{self.api_base or ''}#{digest}" if digest else self.api_base or ""
+        return endpoint_name(self.api_base or "", self._extra)
 
     def capabilities(self) -> Capabilities:
         """What was stated, else what LiteLLM's tables say; unknown before ``prepare``."""
@@ -170,23 +158,14 @@ class LiteLLMModel(ChatModel):
         return _reply(self.model, response)
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        optional = {
-            "api_base": self.api_base,
-            "api_key": self._api_key,
-            "temperature": request.temperature,
-            "max_tokens": request.max_tokens,
-            "n": request.n if request.n > 1 else None,
-            "logprobs": True if request.top_logprobs else None,
-            "top_logprobs": request.top_logprobs or None,
-            "response_format": _response_format(request.schema, in_object=request.schema_in_object),
-        }
+        own = {"api_base": self.api_base, "api_key": self._api_key}
         return {
             "model": self.model,
-            "messages": [{"role": message.role, "content": message.content} for message in request.messages],
+            **request_body(request),
             "timeout": self._timeout,
             "num_retries": 0,
             "max_retries": 0,
-            **{name: value for name, value in optional.items() if value is not None},
+            **{name: value for name, value in own.items() if value is not None},
             **self._extra,
         }
 
@@ -198,14 +177,6 @@ class LiteLLMModel(ChatModel):
         if self._api_key is None and (fault.about_key or kind is errors.AuthenticationFailed):
             variables = tuple(self._litellm.validate_environment(self.model).get("missing_keys", ()))
         return judge_error(kind, fault, self.model, self.api_base, variables)
-
-
-def _response_format(schema: Mapping[str, Any] | None, *, in_object: bool) -> dict[str, Any] | None:
-    if schema is None:
-        return None
-    if in_object:
-        return {"type": "json_object", "schema": dict(schema)}
-    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema), "strict": True}}
 
 
 def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:
@@ -230,40 +201,20 @@ def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capab
 
 def _reply(model: str, response: Any) -> ChatReply:
     """Narrow LiteLLM's response to what we read of it."""
-    choices = tuple(map(_choice, response.choices or ()))
-    if not choices:
-        raise errors.JudgeServerError(f"{model} sent a body without any reply; check the endpoint")
-    usage = getattr(response, "usage", None)
     cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
-    returned = response.model if isinstance(response.model, str) else ""
-    return ChatReply(
-        choices,
-        Usage(
-            calls=1,
-            prompt_tokens=getattr(usage, "prompt_tokens", 0) or 0,
-            completion_tokens=getattr(usage, "completion_tokens", 0) or 0,
-            cost=float(cost) if isinstance(cost, (int, float)) else None,
-            models=(returned,) if returned else (),
-        ),
-    )
+    choices = [_choice(choice) for choice in response.choices or ()]
+    usage = getattr(response, "usage", None)
+    counts = {name: getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")}
+    body = {"model": response.model, "choices": choices, "usage": counts}
+    return chat_reply(model, body, float(cost) if isinstance(cost, (int, float)) else None)
 
 
-def _choice(choice: Any) -> Choice:
-    message = choice.message
-    text = message.content if isinstance(message.content, str) else ""
-    refusal = getattr(message, "refusal", None) or (message.provider_specific_fields or {}).get("refusal")
-    finish = "refused" if refusal and not text else _FINISH.get(choice.finish_reason or "stop", "other")
+def _choice(choice: Any) -> dict[str, Any]:
+    """A choice as plain data, as far as it is read; dumping all of it would cost a tenth of the call."""
     logprobs = getattr(choice, "logprobs", None)
-    tokens = getattr(logprobs, "content", None) or ()
-    return Choice(
-        text=text or (refusal if isinstance(refusal, str) else ""),
-        finish=finish,  # type: ignore[arg-type]  # the values of _FINISH are the literals
-        tokens=tuple(
-            TokenAlternatives(
-                token.token,
-                float(token.logprob),
-                tuple((other.token, float(other.logprob)) for other in token.top_logprobs or ()),
-            )
-            for token in tokens
-        ),
-    )
+    names = ("content", "refusal", "provider_specific_fields")
+    return {
+        "message": {name: getattr(choice.message, name, None) for name in names},
+        "finish_reason": choice.finish_reason,
+        "logprobs": None if logprobs is None else logprobs.model_dump(),
+    }

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from ragmetrics_core.judging import asking, formats
-from ragmetrics_core.judging.adapting import Adapting, Learned
+from ragmetrics_core.judging import asking, formats, windows
+from ragmetrics_core.judging.adapting import Adapting, Learned, gathered
 from ragmetrics_core.judging.asking import Asking
 from ragmetrics_core.judging.chat import ChatModel, ChatRequest
 from ragmetrics_core.judging.conversation import Conversation
 from ragmetrics_core.judging.formats import Format
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.limited import Gate, Limited
+from ragmetrics_core.judging.limits import Allowance
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
-from ragmetrics_core.judging.wrappers import Limited, Retrying, Stored
+from ragmetrics_core.judging.wrappers import Retrying, Stored
 from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, QuestionNotSupported
 from ragmetrics_core.model.questions import (
     Adherent,
@@ -59,6 +61,8 @@ class LLMJudge(Judge):
         top_logprobs: Alternatives per token, where log-probabilities are asked for.
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no limit.
+        replicate: Number of an independent repetition, e.g. of a noise study: stored replies of one are not used
+            for another.
 
     Example:
         >>> from ragmetrics_core import LiteLLMModel
@@ -72,26 +76,31 @@ class LLMJudge(Judge):
         *,
         max_tokens: int = 1024,
         top_logprobs: int = 5,
-        attempts: int = 5,
+        attempts: int = 8,
         timeout: float | None = 300.0,
+        replicate: int = 0,
     ) -> None:
         self.name = model.name
         self.model = model
         self.max_tokens = max_tokens
         self.top_logprobs = top_logprobs
+        self.replicate = replicate
         self._attempts = attempts
         self._timeout = timeout
         self._learned = Learned()
+        self._gate = Gate()
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question on its own; a run of many questions shares a ``session``."""
         return await self.session(concurrency=32, store=None).answer(question)
 
-    def session(self, *, concurrency: int, store: ReplyStore | None) -> Judge:
+    def session(self, *, concurrency: int, store: ReplyStore | None, allowance: Allowance | None = None) -> Judge:
         """Return a judge for one run; what is learned about the endpoint stays with this object."""
-        limited = Limited(self.model, concurrency, self._timeout)
-        adapting = Adapting(Retrying(limited, self._attempts), self._learned)
-        return _Session(self, Stored(adapting, MemoryStore() if store is None else store))
+        kept = MemoryStore() if store is None else store
+        allowance = allowance or Allowance()
+        limited = Limited(self.model, concurrency, self._timeout, kept.settled, allowance, self._gate)
+        adapting = Adapting(Retrying(limited, self._attempts, allowance.sleep), self._learned)
+        return _Session(self, Stored(adapting, kept))
 
 
 class _Session(Judge):
@@ -113,12 +122,18 @@ class _Session(Judge):
         return self._judge.details
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question.
+        """Answer one question; about a text that is too long for the model, window by window where that can be.
 
         Raises:
             JudgeUnavailable: If no question will be answered.
             SettingError: If the template uses a placeholder that such a question does not fill.
         """
+        answer = await self._answer_whole(question)
+        if parts := windows.parts(question, answer):
+            return windows.joined(answer, await gathered(map(self.answer, parts)))
+        return answer
+
+    async def _answer_whole(self, question: Question[R]) -> Answer[R]:
         kind = next((_KINDS[base] for base in type(question).__mro__ if base in _KINDS), None)
         if kind is None:
             return Answer(NotAnswered(QuestionNotSupported(_unsupported(question))))
@@ -126,7 +141,11 @@ class _Session(Judge):
         form = kind.form(question)
         conversation = Conversation(self._model, form)
         request = ChatRequest(
-            messages=render(question), schema=form.schema, temperature=0.0, max_tokens=self._judge.max_tokens
+            messages=render(question),
+            schema=form.schema,
+            temperature=0.0,
+            max_tokens=self._judge.max_tokens,
+            replicate=self._judge.replicate,
         )
         weighable = self._model.capabilities().logprobs is not False
         asked = Asking(conversation, request, self._judge.top_logprobs if weighable else 0)

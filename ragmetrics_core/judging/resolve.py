@@ -6,6 +6,7 @@ import logging
 import os
 
 from ragmetrics_core.judging.chat import ChatModel
+from ragmetrics_core.judging.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.litellm_model import LiteLLMModel
 from ragmetrics_core.judging.llm import LLMJudge
@@ -13,6 +14,7 @@ from ragmetrics_core.model.errors import SettingError
 
 _logger = logging.getLogger("ragmetrics_core")
 _announced = False
+_COMPATIBLE = "openai-compatible/"
 
 
 def resolve_judge(
@@ -29,7 +31,8 @@ def resolve_judge(
             judge, or None.
         metric_model: The metric's own ``model``, used where ``judge`` is None; after it ``RAGMETRICS_JUDGE``.
         api_base: Address of an endpoint of your own; None takes ``RAGMETRICS_API_BASE``, if that is set.
-        api_key: The key; None takes it from the provider's environment variable.
+        api_key: The key; None takes it from the provider's environment variable; with ``openai-compatible/MODEL``
+            only from ``RAGMETRICS_API_KEY``.
 
     Returns:
         The judge; without any choice the embedded one, which one log record per process says.
@@ -60,6 +63,13 @@ def _by_name(name: str, api_base: str | None, api_key: str | None) -> Judge:
         return LexicalJudge()
     if not name:
         raise SettingError("the judge's name is blank; give a model's name such as 'openai/gpt-4o-mini', or 'lexical'")
+    if name.startswith(_COMPATIBLE):
+        if not api_base:
+            raise SettingError(
+                f"{name} needs the address of its endpoint: api_base= (--api-base) or RAGMETRICS_API_BASE, "
+                "e.g. http://127.0.0.1:8000/v1"
+            )
+        return LLMJudge(OpenAICompatibleModel(api_base, name.removeprefix(_COMPATIBLE), api_key=api_key))
     return LLMJudge(LiteLLMModel(name, api_base=api_base, api_key=api_key))
 
 

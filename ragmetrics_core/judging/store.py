@@ -1,27 +1,42 @@
-"""Where replies are kept so that nothing is asked twice; here in memory, bounded."""
+"""Where replies are kept so that nothing is asked twice: the protocol, and a store in memory, bounded."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 from ragmetrics_core.judging.chat import Choice
+from ragmetrics_core.model.questions import Usage
 
 
+@runtime_checkable
 class ReplyStore(Protocol):
-    """Keeps single replies under a key that names everything that changes them."""
+    """Keeps single replies under a key that names everything that changes them.
+
+    Implementations inherit from it, for its defaults. ``get``, ``put`` and ``reject`` are called on the judges'
+    event loop and return at once; none of them raises for want of space or permission.
+    """
 
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if there is none."""
 
-    def put(self, key: str, choice: Choice) -> None:
-        """Keep a reply."""
+    def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
+        """Keep the replies that one call gave, by key, all or none; ``usage`` is what that call cost."""
 
     def reject(self, key: str) -> None:
         """Mark a kept reply as unusable, so that it is asked again."""
 
+    async def settled(self) -> None:
+        """Wait until everything put so far survives the end of the process; awaited before each call."""
+        return
 
-class MemoryStore:
+    def flush(self) -> None:
+        """Wait in the same way, from any thread; called at the end of a run."""
+        return
+
+
+class MemoryStore(ReplyStore):
     """A store in memory that forgets the least recently used replies.
 
     Args:
@@ -42,13 +57,49 @@ class MemoryStore:
             self._choices.move_to_end(key)
         return choice
 
-    def put(self, key: str, choice: Choice) -> None:
-        """Keep a reply, forgetting the least recently used one beyond the bound."""
-        self._choices[key] = choice
-        self._choices.move_to_end(key)
+    def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
+        """Keep replies, forgetting the least recently used ones beyond the bound."""
+        del usage  # only stores that outlive a run tell what they saved
+        for key, choice in choices.items():
+            self._choices[key] = choice
+            self._choices.move_to_end(key)
         while len(self._choices) > self._max_entries:
             self._choices.popitem(last=False)
 
     def reject(self, key: str) -> None:
         """Forget a reply that turned out unusable."""
         self._choices.pop(key, None)
+
+
+class FreshStore(ReplyStore):
+    """Asks everything anew once, and keeps the new replies in another store.
+
+    Args:
+        inner: Where replies are kept; what it held before is not used.
+    """
+
+    def __init__(self, inner: ReplyStore) -> None:
+        self._inner = inner
+        self._new: set[str] = set()
+
+    def get(self, key: str) -> Choice | None:
+        """Return a reply of this run; None if there is none."""
+        return self._inner.get(key) if key in self._new else None
+
+    def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
+        """Keep replies in place of the old ones."""
+        self._new.update(choices)
+        self._inner.put(choices, usage)
+
+    def reject(self, key: str) -> None:
+        """Mark a reply of this run as unusable."""
+        if key in self._new:
+            self._inner.reject(key)
+
+    async def settled(self) -> None:
+        """Wait for the inner store."""
+        await self._inner.settled()
+
+    def flush(self) -> None:
+        """Wait for the inner store."""
+        self._inner.flush()

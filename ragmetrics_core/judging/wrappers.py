@@ -1,6 +1,6 @@
-"""Wrappers around a chat model, each with its protocol: stored replies, retries, limits.
+"""Wrappers around a chat model, each with its protocol: stored replies and retries.
 
-From the outside in: ``Stored`` → ``Adapting`` (in its own file) → ``Retrying`` → ``Limited`` → the model. From
+From the outside in: ``Stored`` → ``Adapting`` → ``Retrying`` → ``Limited`` (two files of their own) → the model. From
 ``Retrying`` outwards errors are values in ``ChatReply.failures``; only ``JudgeUnavailable`` is raised, because it
 ends the run.
 """
@@ -11,15 +11,16 @@ import asyncio
 import hashlib
 import json
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import chain, repeat
 
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Origin
 from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.model.errors import (
     EmptyReply,
     JudgeError,
-    JudgeTimeout,
     JudgeUnavailable,
     TransientJudgeError,
 )
@@ -57,59 +58,6 @@ class Wrapper(ChatModel):
         await self.inner.prepare()
 
 
-class Limited(Wrapper):
-    """Limits the calls in flight and their duration, and sends the first call alone.
-
-    A call that shows the judge to be unavailable ends the session: all later calls raise the same error
-    without calling. Sent alone, the first call is the only one that a wrong key costs.
-
-    Args:
-        inner: The model.
-        concurrency: Most calls in flight.
-        timeout: Seconds for one call, queueing not included; None for no limit.
-    """
-
-    def __init__(self, inner: ChatModel, concurrency: int, timeout: float | None) -> None:
-        super().__init__(inner)
-        self._timeout = timeout
-        self._slots = asyncio.Semaphore(concurrency)
-        self._alone = asyncio.Lock()
-        self._opened = False
-        self._unavailable: JudgeUnavailable | None = None
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Call the model as soon as a slot is free.
-
-        Raises:
-            JudgeTimeout: If no reply came in time.
-            JudgeError: Whatever the model raises.
-        """
-        if not self._opened:
-            async with self._alone:
-                if not self._opened:
-                    return await self._call(request)
-        async with self._slots:
-            return await self._call(request)
-
-    async def _call(self, request: ChatRequest) -> ChatReply:
-        if self._unavailable is not None:
-            raise self._unavailable.with_traceback(None)
-        try:
-            async with asyncio.timeout(self._timeout):
-                reply = await self.inner.complete(request)
-        except TimeoutError:
-            self._opened = True
-            raise JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s") from None
-        except JudgeUnavailable as error:
-            self._opened, self._unavailable = True, error
-            raise
-        except JudgeError:
-            self._opened = True
-            raise
-        self._opened = True
-        return reply
-
-
 class Retrying(Wrapper):
     """Repeats calls that failed for a passing reason, with exponential backoff and full jitter.
 
@@ -118,6 +66,7 @@ class Retrying(Wrapper):
         attempts: Most calls for one request.
         sleep: Waits, in seconds.
         shortest: Longest wait after the first failure, in seconds; doubles with each further one.
+        deadline: Seconds after which a request is not repeated any more.
     """
 
     def __init__(
@@ -126,11 +75,13 @@ class Retrying(Wrapper):
         attempts: int,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         shortest: float = 0.5,
+        deadline: float = 600.0,
     ) -> None:
         super().__init__(inner)
         self._attempts = attempts
         self._sleep = sleep
         self._shortest = shortest
+        self._deadline = deadline
         self._random = random.Random()  # noqa: S311 - jitter is no secret
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -142,6 +93,7 @@ class Retrying(Wrapper):
         Raises:
             JudgeUnavailable: If no call will succeed.
         """
+        end = time.monotonic() + self._deadline
         for attempt in range(1, self._attempts + 1):
             try:
                 reply = await self.inner.complete(request)
@@ -149,7 +101,7 @@ class Retrying(Wrapper):
                 raise
             except JudgeError as error:
                 wait = self._wait(error, attempt)
-                if wait is None:
+                if wait is None or time.monotonic() + wait > end:
                     return ChatReply((), Usage(calls=attempt, faults=attempt - 1), (error,) * request.n)
                 await self._sleep(wait)
             else:
@@ -198,7 +150,7 @@ class Stored(Wrapper):
             shared = {key: self._flights[key] for key in missing if key not in known and key in self._flights}
             own = [key for key in missing if key not in known and key not in shared]
             outcomes |= known
-            usage += Usage(stored=len(known))
+            usage = sum(map(_from_store, known.values()), usage)
             if own:
                 fetched, cost = await self._fetch(request, own)
                 outcomes |= fetched
@@ -218,20 +170,30 @@ class Stored(Wrapper):
         for key in self._keys(request):
             self._store.reject(key)
 
+    def adopt(self, request: ChatRequest, choice: Choice) -> None:
+        """Keep a repaired reply in place of the unusable one, which is set aside."""
+        (key,) = self._keys(request)
+        self._store.reject(key)
+        self._store.put({key: choice}, Usage())
+
     async def _fetch(self, request: ChatRequest, keys: list[str]) -> tuple[dict[str, _Outcome], Usage]:
-        """Ask for several replies in one call, keep them, and hand them to whoever waits."""
+        """Ask for several replies in one call, keep each as it comes, and hand them to whoever waits."""
         flights = {key: asyncio.get_running_loop().create_future() for key in keys}
         self._flights |= flights
         outcomes: dict[str, _Outcome] = dict.fromkeys(keys)
+
+        def keep(position: int, reply: ChatReply) -> None:
+            named = dict(zip(keys[position:], map(_stamped(reply), reply.choices), strict=False))
+            self._store.put(named, reply.usage)
+            outcomes.update(named)
+
         try:
-            reply = await self.inner.complete(replace(request, n=len(keys)))
-            for key, choice in zip(keys, reply.choices, strict=False):
-                outcomes[key] = choice
-                self._store.put(key, choice)
-            for key, error in zip(keys[len(reply.choices) :], reply.failures, strict=False):
-                outcomes[key] = error
-            for key in keys:
-                outcomes[key] = outcomes[key] or EmptyReply("the endpoint returned fewer replies than asked for")
+            reply = await self.inner.complete(replace(request, n=len(keys), arrived=keep))
+            if reply.choices and not any(outcomes.values()):
+                keep(0, reply)
+            unanswered = [key for key in keys if outcomes[key] is None]
+            none = EmptyReply("the endpoint returned fewer replies than asked for")
+            outcomes |= dict(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
         finally:
             for key, flight in flights.items():
                 del self._flights[key]
@@ -248,6 +210,7 @@ class Stored(Wrapper):
             request.temperature,
             request.top_logprobs,
             request.max_tokens,
+            request.replicate,
         ]
         common = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
         keys = []
@@ -256,3 +219,13 @@ class Stored(Wrapper):
             key.update(f"|poll {poll}".encode())
             keys.append(key.hexdigest())
         return keys
+
+
+def _from_store(choice: Choice) -> Usage:
+    return Usage(stored=1, models=(choice.origin.model,) if choice.origin.model else ())
+
+
+def _stamped(reply: ChatReply) -> Callable[[Choice], Choice]:
+    """Note on each choice of a call which call gave it."""
+    origin = Origin(next(iter(reply.usage.models), ""), len(reply.choices))
+    return lambda choice: replace(choice, origin=origin)

@@ -10,7 +10,8 @@ RagMetricsError
     ├── JudgeUnavailable          no question will be answered: the run ends
     │   ├── AuthenticationFailed
     │   ├── ModelNotFound
-    │   └── QuotaExhausted
+    │   ├── QuotaExhausted
+    │   └── LimitReached          a cap of the run: it ends with what is done
     ├── TransientJudgeError       the same request may succeed later
     │   ├── RateLimited
     │   ├── JudgeTimeout
@@ -79,6 +80,10 @@ class QuotaExhausted(JudgeUnavailable):
     """The account's quota or budget is used up."""
 
 
+class LimitReached(JudgeUnavailable):
+    """A cap of the run was reached: calls, money or time."""
+
+
 class TransientJudgeError(JudgeError):
     """The same request may succeed later.
 
@@ -116,7 +121,27 @@ class UnsupportedParameter(RequestRejected):
 
 
 class ContextWindowExceeded(RequestRejected):
-    """The request is longer than the model's context window."""
+    """The request is longer than the model's context window.
+
+    Attributes:
+        tokens: Tokens of the request; None if the endpoint did not say.
+        window: Tokens of the context window; None if the endpoint did not say.
+        where: The model.
+    """
+
+    def __init__(self, message: str, *, where: str = "", tokens: int | None = None, window: int | None = None) -> None:
+        super().__init__(message)
+        self.where = where
+        self.tokens = tokens
+        self.window = window
+
+    @classmethod
+    def counted(cls, where: str, tokens: int | None, window: int | None, about: str = "") -> ContextWindowExceeded:
+        """Say both counts, as far as they are known."""
+        length = "" if tokens is None else f" has {about}{tokens} tokens and"
+        limit = "" if window is None else f" of {window} tokens"
+        message = f"the request{length} is longer than the context window{limit} of {where}: use shorter contexts"
+        return cls(message, where=where, tokens=tokens, window=window)
 
 
 class UnusableReply(JudgeError):

@@ -69,6 +69,8 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     ]
     rows = "1 row" if summary.rows == 1 else f"{summary.rows} rows"
     lines.append(f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad.")
+    if summary.usage.faults:
+        lines.append(f"{summary.usage.faults} faults of the judge's endpoint survived by asking again.")
     if run.interrupted or run.stopped:
         lines.append(f"The run ended early: {run.stopped or 'it was interrupted'}.")
     return (*lines, *run.notes)

@@ -1,0 +1,66 @@
+"""``ragmetrics store``: what the stored replies are worth, and making them fewer."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+from ragmetrics_core.cli.output import show
+from ragmetrics_core.judging.store_place import default_path
+from ragmetrics_core.model.errors import SettingError
+
+_SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
+_AGE = re.compile(r"(\d+)\s*([hdw])")
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "store", help="show, prune or clear the stored replies of models", allow_abbrev=False,
+        description="Replies of models are kept so that nothing is paid twice.",
+    )  # fmt: skip
+    parser.add_argument(
+        *("action",), nargs="?", choices=("show", "prune", "clear"), default="show",
+        help="show entries, size and money saved (the default); prune old replies; clear all",
+    )  # fmt: skip
+    parser.add_argument("--store", type=Path, metavar="FILE", help="by default RAGMETRICS_STORE, else in the cache")
+    parser.add_argument("--older-than", metavar="AGE", help="for prune: hours, days or weeks, e.g. 12h, 30d or 8w")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show, prune or clear the store."""
+    if (options.action == "prune") != (options.older_than is not None):
+        raise SettingError("prune needs --older-than, e.g. ragmetrics store prune --older-than 30d; nothing else does")
+    path = options.store or default_path()
+    from ragmetrics_core.judging import store_care  # sqlite3 is not needed for other commands
+
+    if options.action == "show":
+        show(_table(path, store_care.contents(path)))
+        return 0
+    removed = store_care.clear(path) if options.action == "clear" else store_care.prune(path, _age(options.older_than))
+    show(f"{path}: {removed} replies removed")
+    return 0
+
+
+def _table(path: Path, contents: Any) -> str:
+    if not path.exists():
+        return f"{path}: no replies are stored yet"
+    lines = [f"{path}: {contents.size / 1e6:.1f} MB"]
+    for held in contents.holdings:
+        without = f" ({held.unpriced} more without known price)" if held.unpriced else ""
+        lines += [
+            f"{held.model or 'unnamed model'}: {held.replies} replies (${held.spent:.4f}), "
+            f"{held.rejected} unusable ones kept for inspection",
+            f"  reused {held.reused} times: {held.tokens:.0f} tokens and ${held.saved:.4f} saved{without}",
+        ]
+    return "\n".join(lines)
+
+
+def _age(text: str) -> float:
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise SettingError(f"--older-than is a number of hours, days or weeks, e.g. 12h, 30d or 8w; got {text!r}")
+    return float(match[1]) * _SECONDS[match[2]]

@@ -1,0 +1,218 @@
+"""What every chat model must do, as tests to inherit: requests and replies, typed faults, nothing private said.
+
+class TestMyModel(ChatModelContract):
+    def model(self, base_url: str, key: str, timeout: float) -> ChatModel:
+        return MyModel(...)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from ragmetrics_core.judging.chat import ChatModel, ChatReply, ChatRequest, Message
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.model import errors
+from ragmetrics_core.model.questions import Adherent, Instructions, Polls
+from ragmetrics_core.testing.server import Fault, LoopbackServer
+
+T = TypeVar("T")
+
+KEY = "sk-secret-key"
+TEXT = "a secret text"
+REQUEST = ChatRequest(
+    (Message("system", "Rules."), Message("user", TEXT)),
+    schema={"type": "object", "properties": {"useful": {"type": "integer"}}},
+    n=2,
+    temperature=1.0,
+    top_logprobs=5,
+    max_tokens=50,
+)
+PLAIN = ChatRequest((Message("user", TEXT),), temperature=None)
+
+
+def rejected(message: str, code: str, status: int = 400) -> Fault:
+    """A request that the endpoint rejects in OpenAI's form, echoing the sample."""
+    said = {"message": f"{message}: {TEXT} {KEY}", "code": code, "type": "invalid_request_error"}
+    return Fault(status, body=json.dumps({"error": said}))
+
+
+FAULTS: tuple[tuple[Fault, type[errors.JudgeError]], ...] = (
+    (Fault(401, code="invalid_api_key"), errors.AuthenticationFailed),
+    (Fault(402), errors.QuotaExhausted),
+    (Fault(403), errors.AuthenticationFailed),
+    (Fault(404, code="model_not_found"), errors.ModelNotFound),
+    (Fault(408), errors.JudgeTimeout),
+    (Fault(400), errors.RequestRejected),
+    (Fault(400, code="unsupported_parameter"), errors.UnsupportedParameter),
+    (
+        rejected("This model's maximum context length is 9 tokens", "context_length_exceeded"),
+        errors.ContextWindowExceeded,
+    ),
+    (rejected("content_policy_violation", "content_policy_violation"), errors.ContentRefused),
+    (Fault(413), errors.RequestRejected),
+    (Fault(422), errors.RequestRejected),
+    (Fault(429), errors.RateLimited),
+    (Fault(429, code="insufficient_quota"), errors.QuotaExhausted),
+    (Fault(500), errors.JudgeServerError),
+    (Fault(502), errors.JudgeServerError),
+    (Fault(503), errors.JudgeServerError),
+    (Fault(200, body="<html>no JSON</html>"), errors.JudgeServerError),
+    (Fault(200, body="{}"), errors.JudgeServerError),
+    (Fault(200, body='{"choices": []}'), errors.JudgeServerError),
+    (Fault(reset=True), errors.ConnectionFailed),
+    (Fault(hang=True), errors.JudgeTimeout),
+)
+ENDS: tuple[tuple[dict[str, Any], str, str], ...] = (
+    ({"message": {"content": "x"}, "finish_reason": "length"}, "length", "x"),
+    ({"message": {"content": "x"}, "finish_reason": "content_filter"}, "refused", "x"),
+    ({"message": {"content": None, "refusal": "I cannot"}, "finish_reason": "stop"}, "refused", "I cannot"),
+    ({"message": {"content": None}, "finish_reason": "stop"}, "stop", ""),
+    ({"message": {"content": "x", "reasoning_content": "hm"}, "finish_reason": "stop"}, "stop", "x"),
+)
+
+
+class ChatModelContract:
+    """Tests that every chat model passes against an OpenAI-compatible server on this machine."""
+
+    def model(self, base_url: str, key: str, timeout: float) -> ChatModel:
+        """Make the model to test, with its own retries off."""
+        raise NotImplementedError
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine; override it if the model must stay on one loop."""
+        return asyncio.run(work)
+
+    def complete(self, server: LoopbackServer, request: ChatRequest, timeout: float = 30.0) -> ChatReply:
+        """Send one request to the server."""
+
+        async def work() -> ChatReply:
+            model = self.model(server.base_url, KEY, timeout)
+            try:
+                return await model.complete(request)
+            finally:
+                await model.aclose()
+
+        return self.run(work())
+
+    def raised(self, server: LoopbackServer, timeout: float = 30.0) -> errors.JudgeError:
+        """The error of a request that fails."""
+        with pytest.raises(errors.JudgeError) as caught:
+            self.complete(server, REQUEST, timeout)
+        return caught.value
+
+    def test_a_request_arrives_as_it_is(self, loopback_server: Callable[..., LoopbackServer]) -> None:
+        """Messages, parameters and key."""
+        server = loopback_server()
+        self.complete(server, REQUEST)
+        (recorded,) = server.requests
+        assert recorded.path == "/v1/chat/completions"
+        assert recorded.headers["authorization"] == f"Bearer {KEY}"
+        body = recorded.body
+        assert [(m["role"], m["content"]) for m in body["messages"]] == [("system", "Rules."), ("user", TEXT)]
+        names = ("n", "temperature", "top_logprobs", "logprobs", "max_tokens")
+        assert [body[name] for name in names] == [2, 1.0, 5, True, 50]
+        assert body["response_format"]["json_schema"]["schema"]["properties"]["useful"]["type"] == "integer"
+
+    def test_a_bare_request_sends_no_options(self, loopback_server: Callable[..., LoopbackServer]) -> None:
+        """What is not asked for is left to the endpoint."""
+        server = loopback_server()
+        self.complete(server, PLAIN)
+        assert set(server.requests[0].body) <= {"model", "messages", "extra_body", "stream"}
+
+    def test_a_reply_is_read(self, loopback_server: Callable[..., LoopbackServer]) -> None:
+        """Texts, log-probabilities, usage, and the model's name as returned."""
+        reply = self.complete(loopback_server(lambda _: ['{"useful": 1}', '{"useful": 0}']), REQUEST)
+        assert [choice.text for choice in reply.choices] == ['{"useful": 1}', '{"useful": 0}']
+        tokens = reply.choices[0].tokens
+        assert "".join(token.token for token in tokens) == '{"useful": 1}'
+        label = next(token for token in tokens if token.token.strip() == "1")
+        assert len(label.alternatives) == 3
+        assert (reply.usage.calls, reply.usage.models) == (1, ("test",))
+        assert reply.usage.prompt_tokens > 0
+        assert reply.usage.completion_tokens > 0
+
+    @pytest.mark.parametrize(("choice", "finish", "text"), ENDS)
+    def test_how_replies_end(
+        self, choice: dict[str, Any], finish: str, text: str, loopback_server: Callable[..., LoopbackServer]
+    ) -> None:
+        """Cut off, refused, empty, with reasoning beside."""
+        reply = self.complete(loopback_server(lambda _: choice), PLAIN)
+        assert (reply.choices[0].finish, reply.choices[0].text) == (finish, text)
+
+    @pytest.mark.parametrize(("fault", "kind"), FAULTS)
+    def test_faults_are_typed_and_tell_nothing_private(
+        self, fault: Fault, kind: type[errors.JudgeError], loopback_server: Callable[..., LoopbackServer]
+    ) -> None:
+        """One call, one typed error, without key and text."""
+        server = loopback_server(faults=lambda _: fault)
+        error = self.raised(server, 0.3 if fault.hang else 30.0)
+        assert type(error) is kind
+        assert KEY not in str(error)
+        assert TEXT not in str(error)
+        assert "test" in str(error)
+        assert len(server.requests) == 1
+
+    @pytest.mark.parametrize("status", [429, 503])
+    def test_retry_after_is_read(self, status: int, loopback_server: Callable[..., LoopbackServer]) -> None:
+        """How long the endpoint asks to wait."""
+        error = self.raised(loopback_server(faults=lambda _: Fault(status, {"Retry-After": "17"})))
+        assert isinstance(error, errors.TransientJudgeError)
+        assert error.retry_after == 17.0
+
+    def test_too_long_a_request_says_the_window(self, loopback_server: Callable[..., LoopbackServer]) -> None:
+        """In tokens, as far as the endpoint says them."""
+        said = "This model's maximum context length is 4096 tokens. However, your messages resulted in 5001 tokens"
+        error = self.raised(loopback_server(faults=lambda _: rejected(said, "context_length_exceeded")))
+        assert isinstance(error, errors.ContextWindowExceeded)
+        assert (error.tokens, error.window) == (5001, 4096)
+        assert "5001 tokens" in str(error)
+        assert "4096 tokens" in str(error)
+
+    def test_nobody_listens(self, loopback_server: Callable[..., LoopbackServer]) -> None:
+        """An address without a server."""
+        server = loopback_server()
+        address = server.base_url
+        server.__exit__()
+
+        async def work() -> None:
+            model = self.model(address, KEY, 30.0)
+            try:
+                await model.complete(PLAIN)
+            finally:
+                await model.aclose()
+
+        with pytest.raises(errors.ConnectionFailed):
+            self.run(work())
+
+    def test_the_repr_hides_the_key(self) -> None:
+        """And the password that an address may hold."""
+        model = self.model("http://user:word@127.0.0.1:9/v1", KEY, 30.0)
+        assert KEY not in f"{model!r}{model.name}{model.endpoint}"
+        assert "word" not in repr(model)
+
+    @pytest.mark.parametrize("n", [True, "ignore", "reject"])
+    @pytest.mark.parametrize("json_schema", [True, "ignore", "reject", "in_object"])
+    def test_what_an_endpoint_cannot_do_is_replaced(
+        self, n: Any, json_schema: Any, loopback_server: Callable[..., LoopbackServer]
+    ) -> None:
+        """Five polls, whatever the endpoint supports."""
+        server = loopback_server(n=n, json_schema=json_schema)
+        template = Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}')
+        polled = Adherent(instructions=template, contexts=("c",), answer="a", polls=5)
+
+        async def work() -> Any:
+            model = self.model(server.base_url, KEY, 30.0)
+            try:
+                return await LLMJudge(model).answer(polled)
+            finally:
+                await model.aclose()
+
+        answer = self.run(work())
+        assert isinstance(answer.reply, Polls)
+        assert len(answer.reply.answers) == 5
+        assert answer.usage.calls == len(server.requests)

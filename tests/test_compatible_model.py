@@ -1,0 +1,157 @@
+"""The model on aiohttp: the contract of all chat models, its key, its connections, silence at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from ragmetrics_core import LLMJudge, OpenAICompatibleModel, SettingError
+from ragmetrics_core.judging.compatible_model import EXCEPTIONS
+from ragmetrics_core.judging.overflow import token_counts, too_long
+from ragmetrics_core.judging.resolve import resolve_judge
+from ragmetrics_core.model.errors import AuthenticationFailed, ContextWindowExceeded
+from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
+from ragmetrics_core.testing.server import Fault, LoopbackServer
+
+
+class TestOpenAICompatible(ChatModelContract):
+    def model(self, base_url: str, key: str, timeout: float) -> OpenAICompatibleModel:
+        return OpenAICompatibleModel(base_url, "test", api_key=key, timeout=timeout)
+
+
+def once(model: OpenAICompatibleModel) -> object:
+    async def work() -> object:
+        try:
+            return await model.complete(PLAIN)
+        finally:
+            await model.aclose()
+
+    return asyncio.run(work())
+
+
+def test_the_key_comes_from_the_argument_or_one_variable(
+    loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = loopback_server()
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-service")
+    once(OpenAICompatibleModel(server.base_url, "test"))
+    monkeypatch.setenv("RAGMETRICS_API_KEY", "from-variable")
+    once(OpenAICompatibleModel(server.base_url, "test"))
+    once(OpenAICompatibleModel(server.base_url, "test", api_key="from-argument"))
+    sent = [recorded.headers.get("authorization") for recorded in server.requests]
+    assert sent == [None, "Bearer from-variable", "Bearer from-argument"]
+
+
+def test_a_missing_key_names_its_variable(
+    loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAGMETRICS_API_KEY", raising=False)
+    server = loopback_server(faults=lambda number: Fault(401))
+    with pytest.raises(AuthenticationFailed, match="set RAGMETRICS_API_KEY"):
+        once(OpenAICompatibleModel(server.base_url, "test"))
+    with pytest.raises(AuthenticationFailed, match="check the key"):
+        once(OpenAICompatibleModel(server.base_url, "test", api_key="wrong"))
+
+
+def test_stated_prices_give_the_cost(loopback_server: Callable[..., LoopbackServer]) -> None:
+    server = loopback_server()
+    model = OpenAICompatibleModel(server.base_url, "test", prices=(1.0, 100.0))
+    usage = once(model).usage  # type: ignore[attr-defined]
+    assert usage.cost == usage.prompt_tokens + 100 * usage.completion_tokens
+    assert once(OpenAICompatibleModel(server.base_url, "test")).usage.cost is None  # type: ignore[attr-defined]
+
+
+def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
+    judge = resolve_judge("openai-compatible/org/model:7b", api_base="http://127.0.0.1:9/v1/")
+    assert isinstance(judge, LLMJudge)
+    assert isinstance(judge.model, OpenAICompatibleModel)
+    assert (judge.name, judge.model.base_url) == ("openai-compatible/org/model:7b", "http://127.0.0.1:9/v1")
+    with pytest.raises(SettingError, match="--api-base"):
+        resolve_judge("openai-compatible/x")
+    with pytest.raises(SettingError, match="http://127"):
+        OpenAICompatibleModel("127.0.0.1:9", "x")
+
+
+def test_extra_fields_are_sent_and_keep_stored_replies_apart(loopback_server: Callable[..., LoopbackServer]) -> None:
+    server = loopback_server()
+    seeded = OpenAICompatibleModel(server.base_url, "test", extra={"seed": 7})
+    once(seeded)
+    assert server.requests[0].body["seed"] == 7
+    assert seeded.endpoint != OpenAICompatibleModel(server.base_url, "test").endpoint
+
+
+def test_every_exception_of_aiohttp_has_a_counterpart() -> None:
+    kinds = [getattr(aiohttp, name) for name, _ in EXCEPTIONS]
+    theirs = [
+        value
+        for name in aiohttp.__all__
+        if isinstance(value := getattr(aiohttp, name), type)
+        and issubclass(value, Exception)
+        and name.startswith(("Client", "Server", "Socket", "Connection", "InvalidURL", "Redirect", "NonHttp"))
+    ]
+    assert [kind.__name__ for kind in theirs if not issubclass(kind, tuple(kinds))] == []
+    for position, kind in enumerate(kinds):
+        assert not [later for later in kinds[position + 1 :] if issubclass(later, kind)]
+
+
+SAID = [
+    ("maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages", 5000, 4096),
+    ("This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens", 9001, 8192),
+    ("Requested tokens (5000) exceed context window of 4096", 5000, 4096),
+    ("the request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it", 5000, 4096),
+    ("prompt is too long: 210000 tokens > 200000 maximum", 210000, 200000),
+    ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)", 1200000, 1048576),
+    ("`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3000 `inputs` tokens", 3000, 2048),
+    ("context_length_exceeded", None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "tokens", "window"), SAID)
+def test_what_endpoints_say_of_too_long_requests(text: str, tokens: int | None, window: int | None) -> None:
+    assert too_long(text)
+    assert token_counts(text) == (tokens, window)
+
+
+def test_a_length_that_the_endpoint_does_not_say_is_estimated() -> None:
+    from ragmetrics_core.judging.chat import ChatRequest, Message
+    from ragmetrics_core.judging.limited import _counted
+
+    error = ContextWindowExceeded.counted("m", None, 4096)
+    said = str(_counted(error, ChatRequest((Message("user", "x" * 40_000),))))
+    assert said == (
+        "the request has about 10000 tokens and is longer than the context window of 4096 tokens of m: "
+        "use shorter contexts"
+    )
+
+
+QUIET = """
+from ragmetrics_core import evaluate
+from ragmetrics_core.testing.server import LoopbackServer
+with LoopbackServer() as server:
+    import os
+    os.environ["RAGMETRICS_API_BASE"] = server.base_url
+    rows = [{"question": "q", "contexts": ["c"], "answer": "a"}] * 3
+    report = evaluate(rows, ["utilization"], judge="openai-compatible/test", progress=False)
+    assert report.summary().judged == 3
+import sys
+assert "litellm" not in sys.modules
+"""
+
+
+def test_nothing_is_said_at_the_end_of_the_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", QUIET],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parent.parent,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

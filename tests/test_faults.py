@@ -1,0 +1,91 @@
+"""A thousand samples through an endpoint that fails in every way: each gets a score, none is scored twice."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import ContextUtilization, LLMJudge, OpenAICompatibleModel, evaluate
+from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.testing.server import Fault, LoopbackServer
+
+SHARES: Mapping[str, float] = {"429": 0.10, "500": 0.05, "reset": 0.03, "malformed": 0.02, "hang": 0.01}
+FAULTS = {
+    "429": Fault(429, {"Retry-After": "0.02"}),
+    "500": Fault(500),
+    "reset": Fault(reset=True),
+    "malformed": Fault(200, body='{"choices": [{"mess'),
+    "hang": Fault(hang=True),
+}
+
+
+def drawn(seed: int) -> tuple[Callable[[int], Fault | None], Counter[str]]:
+    """Faults at random, at the shares above; and how many there were."""
+    chance, counts = random.Random(seed), Counter[str]()
+    names = [chance.choices([*SHARES, ""], [*SHARES.values(), 1 - sum(SHARES.values())])[0] for _ in range(9_999)]
+
+    def fault(number: int) -> Fault | None:
+        counts[names[number]] += 1
+        return FAULTS.get(names[number])
+
+    return fault, counts
+
+
+def test_a_thousand_samples_are_scored_once_each_whatever_fails(
+    loopback_server: Callable[..., LoopbackServer],
+) -> None:
+    faults, counts = drawn(7)
+    server = loopback_server(faults=faults)
+    rows = [{"id": str(n), "question": f"q {n}", "contexts": [f"c {n}"], "answer": "a"} for n in range(1000)]
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", timeout=1.0), attempts=12)
+    seen: list[SampleResult] = []
+    report = evaluate(rows, [ContextUtilization()], judge=judge, concurrency=128, progress=False)
+    seen += report.results
+    assert [row.sample.id for row in seen if row.sample] == [row["id"] for row in rows]
+    assert {outcome.status for row in seen for outcome in row.results.values()} == {"scored"}
+    survived = sum(counts[name] for name in SHARES)
+    assert all(counts[name] for name in SHARES)
+    assert report.usage.faults >= survived  # on a busy machine a call may take too long as well
+    assert report.usage.calls == 1000 + report.usage.faults
+    assert f"{report.usage.faults} faults" in report.table()
+
+
+CONTENT: list[tuple[str, Any, str]] = [
+    ("refused", {"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"}, "ContentRefused"),
+    ("filtered", {"message": {"content": ""}, "finish_reason": "content_filter"}, "ContentRefused"),
+    ("empty", "", "EmptyReply"),
+    ("cut off", {"message": {"content": '{"useful": 1, "rea'}, "finish_reason": "length"}, "CutOffReply"),
+    ("wrong type", '{"useful": "perhaps", "reason": "r"}', "MalformedReply"),
+    ("NaN", '{"useful": NaN, "reason": "r"}', "MalformedReply"),
+    ("repeated key", '{"useful": 1, "useful": 0, "reason": "r"}', "MalformedReply"),
+    ("contradiction", '{"useful": 1, "reason": "r"} {"useful": 0, "reason": "r"}', "ConflictingVerdicts"),
+    ("no JSON", "Yes, it is.", "MalformedReply"),
+]
+
+
+@pytest.mark.parametrize(("reply", "kind"), [case[1:] for case in CONTENT], ids=[case[0] for case in CONTENT])
+def test_replies_that_cannot_be_used_are_typed_and_asked_again_in_the_next_run(
+    reply: Any, kind: str, loopback_server: Callable[..., LoopbackServer], tmp_path: Any
+) -> None:
+    server = loopback_server(lambda body: reply)
+    rows = [{"question": "q", "contexts": ["c"], "answer": "a"}]
+
+    def run() -> Any:
+        judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
+        report = evaluate(rows, [ContextUtilization()], judge=judge, store=tmp_path / "s.sqlite", progress=False)
+        return report.results[0].results["context_utilization"]
+
+    outcome = run()
+    assert (outcome.status, outcome.error.type) == ("failed", kind)
+    first = len(server.requests)
+    if kind == "CutOffReply":
+        assert [request.body["max_tokens"] for request in server.requests] == [1024, 4096]
+    server.reply = lambda body: '{"useful": 1, "reason": "r"}'
+    assert run().status == "scored"
+    assert len(server.requests) == first + 1
+    assert run().usage.stored == 1
+    assert len(server.requests) == first + 1

@@ -1,0 +1,280 @@
+"""Limits of a run: calls, money, time, pace; slowing down together and speeding up again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragmetrics_core import ContextUtilization, Limits, LLMJudge, SettingError, aevaluate, evaluate
+from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
+from ragmetrics_core.judging.limited import Limited
+from ragmetrics_core.judging.limits import Allowance
+from ragmetrics_core.judging.pacing import Pace, Slots
+from ragmetrics_core.model.errors import JudgeServerError, LimitReached, RateLimited
+from ragmetrics_core.model.questions import Usage
+
+ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
+
+
+class Priced(ChatModel):
+    """A model whose calls cost something, or take as long as they may."""
+
+    name = "toy"
+
+    def __init__(self, cost: float | None = 0.01, hang_from: int | None = None) -> None:
+        self.calls = 0
+        self._cost = cost
+        self._hang_from = hang_from
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        if self._hang_from is not None and self.calls > self._hang_from:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        return ChatReply((Choice('{"useful": 1, "reason": "r"}'),), Usage(calls=1, prompt_tokens=10, cost=self._cost))
+
+
+class Clock:
+    """A clock that moves only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def utilization(model: ChatModel, limits: Limits, **options: Any) -> Any:
+    return evaluate(ROWS, [ContextUtilization()], judge=LLMJudge(model), limits=limits, concurrency=4, **options)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 30])
+def test_max_calls_is_kept_to_the_call_and_what_is_done_is_reported(limit: int) -> None:
+    model = Priced()
+    report = utilization(model, Limits(max_calls=limit))
+    assert model.calls == limit
+    assert f"max_calls={limit} was reached, after {limit} calls" in report.run.stopped
+    statuses = [list(row.results.values()) for row in report.results]
+    assert sum(map(len, statuses)) == (limit // 3 if limit != 7 else len([s for s in statuses if s]))
+    assert all(outcome.status == "scored" for row in statuses for outcome in row)
+    assert report.summary().not_judged == statuses.count([])
+    assert len(report.results) < len(ROWS)
+
+
+def test_max_calls_that_suffices_changes_nothing() -> None:
+    report = utilization(Priced(), Limits(max_calls=120))
+    assert report.run.stopped == ""
+    assert report.summary().judged == 40
+
+
+def test_max_cost_is_used_up_and_never_exceeded() -> None:
+    model = Priced(cost=0.01)
+    report = utilization(model, Limits(max_cost=0.305))
+    assert model.calls == 30
+    assert "max_cost=0.305 was reached, after 30 calls and $0.3000" in report.run.stopped
+    assert report.usage.cost == pytest.approx(0.3, abs=0.03)
+
+
+def test_max_cost_without_prices_ends_after_the_first_call() -> None:
+    model = Priced(cost=None)
+    report = utilization(model, Limits(max_cost=1.0))
+    assert model.calls == 1
+    assert "use max_calls" in report.run.stopped
+
+
+def test_a_deadline_gives_up_calls_in_flight() -> None:
+    model = Priced(hang_from=6)
+    report = utilization(model, Limits(deadline=0.3))
+    assert "deadline of 0.3 s" in report.run.stopped
+    assert report.summary().judged >= 1
+    assert model.calls <= 6 + 4
+
+
+def test_limits_hold_in_async_runs() -> None:
+    report = asyncio.run(aevaluate(ROWS, [ContextUtilization()], judge=LLMJudge(Priced()), limits=Limits(max_calls=5)))
+    assert "max_calls=5" in report.run.stopped
+
+
+@pytest.mark.parametrize("setting", [{"max_calls": 0}, {"max_cost": -1.0}, {"deadline": 0.0}])
+def test_limits_are_positive(setting: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match="above 0"):
+        Limits(**setting)
+
+
+# Pace
+
+
+@given(
+    limit=st.integers(1, 6000),
+    gaps=st.lists(st.floats(0, 5), min_size=1, max_size=400),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> None:
+    clock = Clock()
+    pace = Pace(limit, clock)
+    sent = []
+    for gap in gaps:
+        clock.now += gap
+        sent.append(clock.now + pace.reserve())
+    assert sent == sorted(sent)
+    for first, start in enumerate(sent):
+        assert sum(start <= moment < start + 60 - 1e-6 for moment in sent[first:]) <= limit
+
+
+def test_the_limit_is_used() -> None:
+    clock = Clock()
+    pace = Pace(600, clock)
+    for _ in range(1200):
+        clock.now += pace.reserve()
+    assert clock.now < 60 * 2.05
+
+
+def test_requests_and_tokens_per_minute_are_kept() -> None:
+    async def run(limits: Limits) -> float:
+        clock = Clock()
+        limited = Limited(Priced(), 8, None, None, Allowance(limits, clock, clock.wait))
+        for number in range(100):
+            await limited.complete(ChatRequest((Message("user", f"{number}"),)))
+        return clock.now
+
+    assert asyncio.run(run(Limits())) == 0
+    assert 49 <= asyncio.run(run(Limits(requests_per_minute=120))) <= 52
+    # each reply took 10 tokens: 1,000 tokens in all, at most 1,200 a minute, the first estimated too high
+    assert 45 <= asyncio.run(run(Limits(tokens_per_minute=1200))) <= 62
+
+
+# Slowing down
+
+
+def test_slots_narrow_once_for_calls_sent_together_and_widen_again() -> None:
+    async def run() -> None:
+        clock = Clock()
+        slots = Slots(32, clock)
+        for _ in range(32):
+            await slots.take()
+        clock.now = 1.0
+        for _ in range(32):
+            slots.slow_down(0.0, None)  # all sent before the first was told to slow down
+        assert slots.width == pytest.approx(22.4)
+        slots.slow_down(1.0, None)
+        assert slots.width == pytest.approx(15.68)
+        for _ in range(500):
+            slots.went_well()
+        assert slots.width == 32.0
+
+    asyncio.run(run())
+
+
+def test_everybody_waits_as_long_as_the_endpoint_says() -> None:
+    async def run() -> float:
+        loop = asyncio.get_running_loop()
+        slots = Slots(8, loop.time)
+        slots.slow_down(loop.time(), 0.05)
+        started = loop.time()
+
+        async def work() -> None:
+            await slots.take()
+            slots.give_back()
+
+        await asyncio.wait_for(asyncio.gather(*(work() for _ in range(5))), 10)
+        return loop.time() - started
+
+    assert asyncio.run(run()) >= 0.05
+
+
+def test_a_place_is_never_lost_to_one_who_gave_up() -> None:
+    async def run() -> None:
+        slots = Slots(1)
+        await slots.take()
+        waiting = [asyncio.ensure_future(slots.take()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        slots.give_back()
+        waiting[1].cancel()  # it was just given the place
+        await asyncio.wait_for(waiting[2], 1)
+        assert slots.taken == 1
+
+    asyncio.run(run())
+
+
+def overloaded(most: int) -> tuple[ChatModel, Callable[[], int]]:
+    """An endpoint that serves only so many calls at the same time; with the number of its refusals."""
+
+    class Overloaded(Priced):
+        in_flight = refused = 0
+
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            if self.in_flight >= most:
+                self.refused += 1
+                raise RateLimited("slow down")
+            self.in_flight += 1
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.in_flight -= 1
+            return ChatReply((Choice("x"),))
+
+    model = Overloaded()
+    return model, lambda: model.refused
+
+
+def test_workers_adapt_to_what_the_endpoint_can_take() -> None:
+    """Retried at once, most of 64 callers would be refused each time; together they settle near the 8 places."""
+    model, refused = overloaded(8)
+
+    async def run() -> None:
+        limited = Limited(model, 64, None)
+
+        async def until_answered(number: int) -> None:
+            while True:
+                try:
+                    await limited.complete(ChatRequest((Message("user", str(number)),)))
+                except RateLimited:
+                    continue
+                return
+
+        await asyncio.gather(*map(until_answered, range(2000)))
+
+    asyncio.run(run())
+    assert refused() < 1000
+
+
+def test_a_server_that_says_when_to_come_back_is_heard_for_other_errors_too() -> None:
+    async def run() -> float:
+        loop = asyncio.get_running_loop()
+        busy = [JudgeServerError("503", retry_after=0.05)]
+
+        class Busy(Priced):
+            async def complete(self, request: ChatRequest) -> ChatReply:
+                if busy:
+                    raise busy.pop()
+                return ChatReply((Choice("x"),))
+
+        limited = Limited(Busy(), 4, None, None, Allowance(clock=loop.time))
+        with pytest.raises(JudgeServerError):
+            await limited.complete(ChatRequest(()))
+        started = loop.time()
+        await limited.complete(ChatRequest(()))
+        return loop.time() - started
+
+    assert asyncio.run(run()) >= 0.045
+
+
+def test_a_cap_is_said_by_a_typed_error() -> None:
+    async def run() -> None:
+        limited = Limited(Priced(), 4, None, None, Allowance(Limits(max_calls=1)))
+        await limited.complete(ChatRequest(()))
+        with pytest.raises(LimitReached, match="max_calls"):
+            await limited.complete(ChatRequest(()))
+
+    asyncio.run(run())

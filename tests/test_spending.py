@@ -1,0 +1,154 @@
+"""The options of the command line for stored replies and limits; token budgets of the prompts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ragmetrics_core import ContextAdherence, ContextUtilization, RetrievalAccuracy, evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.judging.store_place import default_path
+from ragmetrics_core.testing.server import LoopbackServer
+
+Evaluate = Callable[..., int]
+
+
+@pytest.fixture
+def server(loopback_server: Callable[..., LoopbackServer]) -> LoopbackServer:
+    return loopback_server()
+
+
+@pytest.fixture
+def command(server: LoopbackServer, tmp_path: Path) -> Evaluate:
+    """Runs ``ragmetrics evaluate`` on three rows; returns the number of calls that it made."""
+    path = tmp_path / "rows.jsonl"
+    rows = [{"question": f"q {number}", "contexts": ["a", "b"], "answer": "a"} for number in range(3)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+    def run(*options: str, code: int = 0) -> int:
+        before = len(server.requests)
+        judge = ["--judge", "openai-compatible/test", "--api-base", server.base_url, "--metrics", "utilization"]
+        assert main(["evaluate", str(path), *judge, *options]) == code
+        return len(server.requests) - before
+
+    return run
+
+
+def test_a_second_run_pays_nothing_and_the_first_names_the_file(
+    command: Evaluate, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert command() == 6
+    assert str(default_path()) in caplog.text
+    caplog.clear()
+    assert command() == 0
+    assert "6 replies from the store" in capsys.readouterr().out
+    assert str(default_path()) not in caplog.text
+
+
+def test_fresh_asks_anew_and_no_store_keeps_nothing(command: Evaluate, tmp_path: Path) -> None:
+    assert command("--no-store") == 6
+    assert not default_path().exists()
+    assert command("--no-store") == 6
+    named = tmp_path / "named.sqlite"
+    assert command("--store", str(named)) == 6
+    assert command("--store", str(named), "--fresh") == 6
+    assert command("--store", str(named)) == 0
+    assert not default_path().exists()
+
+
+def test_the_variable_names_the_file(command: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "variable.sqlite"))
+    assert command() == 6
+    assert (tmp_path / "variable.sqlite").exists()
+    assert command() == 0
+    assert command("--no-store") == 6
+
+
+def test_the_library_keeps_nothing_unless_told(
+    server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"question": "q", "contexts": ["a", "b"], "answer": "a"}]
+    monkeypatch.setenv("RAGMETRICS_JUDGE", "openai-compatible/test")
+    monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
+    metric = ContextUtilization()
+    evaluate(rows, [metric])
+    metric.score(question="q", contexts=["a", "b"], answer="a")
+    assert len(server.requests) == 4
+    assert not default_path().exists()
+    evaluate(rows, [metric], store=True)
+    evaluate(rows, [metric], store=True)
+    assert len(server.requests) == 6
+    assert default_path().exists()
+    monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "s.sqlite"))
+    evaluate(rows, [metric])
+    evaluate(rows, [metric])
+    assert len(server.requests) == 8
+    evaluate(rows, [metric], store=False)
+    assert len(server.requests) == 10
+
+
+def test_a_cap_ends_the_run_and_says_so(command: Evaluate, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--max-calls", "4", "--concurrency", "1") == 4
+    said = " ".join(capsys.readouterr().out.split())
+    assert "The run ended early: max_calls=4 was reached, after 4 calls" in said
+    assert command() == 2  # what was answered is kept
+
+
+def test_a_cap_that_makes_no_sense_is_explained(command: Evaluate, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--max-cost", "0", code=2) == 0
+    assert "max_cost must be above 0" in capsys.readouterr().err
+
+
+def test_no_key_enters_the_store(
+    server: LoopbackServer, command: Evaluate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAGMETRICS_API_KEY", "sk-very-secret")
+    assert command("--store", str(tmp_path / "s.sqlite")) == 6
+    assert server.requests[0].headers["authorization"] == "Bearer sk-very-secret"
+    content = b"".join(file.read_bytes() for file in tmp_path.glob("s.sqlite*"))
+    assert b"By digest." in content
+    assert b"sk-very-secret" not in content
+    assert server.base_url.encode() not in content
+
+
+# Token budgets
+
+
+@pytest.fixture(scope="module")
+def cost() -> ModuleType:
+    path = Path(__file__).parents[1] / "benchmarks" / "cost.py"
+    spec = importlib.util.spec_from_file_location("cost_benchmark", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_prompts_keep_their_budgets(cost: ModuleType) -> None:
+    """Five chunks of 300 characters, at four characters a token."""
+    assert {len(context.text) for context in cost.SAMPLE.contexts} == {300}
+    pointwise, listwise = ContextUtilization(), ContextUtilization(judging="listwise")
+    assert cost.measure(pointwise)[0].prompt_tokens <= 1300
+    assert cost.measure(listwise)[0].prompt_tokens <= 900
+
+
+def test_prompts_of_a_sample_begin_alike(cost: ModuleType) -> None:
+    usage, share = cost.measure(ContextAdherence(cause=False), together=False)
+    assert usage.calls == 5
+    assert share >= 0.8
+    model = cost.recorded(RetrievalAccuracy())
+    assert cost.common(model.prompts, again=True) >= 0.8
+
+
+def test_environment_is_safe() -> None:
+    assert "XDG_CACHE_HOME" in os.environ
+    assert Path(os.environ["XDG_CACHE_HOME"]) in default_path().parents

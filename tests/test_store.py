@@ -1,0 +1,426 @@
+"""The store in a file: what it keeps, what it survives, who may use it at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ragmetrics_core import evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.judging import store_care, store_file
+from ragmetrics_core.judging.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Message,
+    Origin,
+    TokenAlternatives,
+)
+from ragmetrics_core.judging.limited import Limited
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.sqlite_store import SqliteStore
+from ragmetrics_core.judging.store import FreshStore, MemoryStore
+from ragmetrics_core.judging.store_place import default_path, resolve_store
+from ragmetrics_core.judging.wrappers import Stored
+from ragmetrics_core.model.errors import InputError, SettingError
+from ragmetrics_core.model.questions import ExtractFacts, Instructions, Usage
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+USAGE = Usage(calls=1, prompt_tokens=90, completion_tokens=10, cost=0.5)
+FULL = Choice(
+    'text "quoted" \u2028 \N{GRINNING FACE}',
+    "length",
+    (TokenAlternatives("1", -0.25, (("1", -0.25), (" 0", -1.5))),),
+    Origin("gpt", 5),
+)
+
+
+class Counting(ChatModel):
+    """A model that counts its calls."""
+
+    name = "toy"
+    calls = 0
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        return ChatReply((Choice('{"facts": ["a"]}'),))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "replies.sqlite"
+
+
+@pytest.fixture
+def opened(path: Path) -> Iterator[Callable[[], SqliteStore]]:
+    """Stores of one file, closed at the end."""
+    stores: list[SqliteStore] = []
+
+    def start() -> SqliteStore:
+        stores.append(SqliteStore(path))
+        return stores[-1]
+
+    yield start
+    for store in stores:
+        store.close()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def rows(path: Path, table: str = "replies") -> int:
+    with sqlite3.connect(path) as connection:
+        (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+    connection.close()
+    return int(count)
+
+
+# What it keeps
+
+
+def test_a_reply_comes_back_as_it_was(opened: Callable[[], SqliteStore]) -> None:
+    store = opened()
+    store.put({KEY: FULL}, USAGE)
+    assert store.get(KEY) == FULL  # before it is committed, or after
+    store.flush()
+    assert opened().get(KEY) == store.get(KEY) == FULL
+    assert store.get(OTHER) is None
+
+
+def test_a_rejected_reply_is_kept_for_inspection_only(opened: Callable[[], SqliteStore], path: Path) -> None:
+    store = opened()
+    store.put({KEY: FULL}, USAGE)
+    store.reject(KEY)
+    assert store.get(KEY) is None
+    store.flush()
+    assert store.get(KEY) is None
+    assert opened().get(KEY) is None
+    assert (rows(path), rows(path, "rejected")) == (0, 1)
+    store.put({KEY: Choice("better")}, USAGE)
+    store.flush()
+    assert opened().get(KEY) == Choice("better")
+
+
+def test_a_new_folder_and_file_are_for_the_owner_alone_and_named(
+    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
+        opened().get(KEY)
+        opened().get(KEY)
+    assert [str(path) in record.getMessage() for record in caplog.records] == [True]
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+
+
+def test_nothing_is_made_before_it_is_used(path: Path) -> None:
+    evaluate([{"question": "q", "contexts": ["c"], "answer": "c"}], judge="lexical", store=path)
+    assert not path.parent.exists()
+
+
+def test_settled_waits_for_the_commit(opened: Callable[[], SqliteStore], path: Path) -> None:
+    async def run() -> list[int]:
+        store = opened()
+        counts = []
+        for number in range(5):
+            store.put({f"{number:064x}": Choice("x")}, USAGE)
+            await store.settled()
+            counts.append(rows(path))
+        return counts
+
+    assert asyncio.run(run()) == [1, 2, 3, 4, 5]
+
+
+def test_a_call_leaves_only_when_earlier_replies_are_kept() -> None:
+    """What a killed process loses is then no more than the calls in flight."""
+    seen = []
+
+    class Slow(MemoryStore):
+        waiting = 0
+
+        def put(self, choices: object, usage: Usage) -> None:
+            self.waiting += 1
+
+        async def settled(self) -> None:
+            await asyncio.sleep(0)
+            self.waiting = 0
+
+    class Model(Counting):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            seen.append(store.waiting)
+            await asyncio.sleep(0)
+            return await super().complete(request)
+
+    store = Slow()
+    stored = Stored(Limited(Model(), 1, None, store.settled), store)
+
+    async def run() -> None:
+        requests = [ChatRequest((Message("user", str(number)),)) for number in range(5)]
+        await asyncio.gather(*map(stored.complete, requests))
+
+    asyncio.run(run())
+    assert seen == [0] * 5
+
+
+def test_fresh_asks_once_and_keeps_the_new_replies() -> None:
+    inner = MemoryStore()
+    inner.put({KEY: Choice("old")}, USAGE)
+    fresh = FreshStore(inner)
+    assert fresh.get(KEY) is None
+    fresh.reject(KEY)
+    assert inner.get(KEY) == Choice("old")
+    fresh.put({KEY: Choice("new")}, USAGE)
+    assert fresh.get(KEY) == inner.get(KEY) == Choice("new")
+    fresh.reject(KEY)
+    assert inner.get(KEY) is None
+
+
+# What it survives
+
+
+def test_a_damaged_file_is_moved_aside(
+    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"no database" * 999)
+    store = opened()
+    store.put({KEY: FULL}, USAGE)
+    store.flush()
+    assert opened().get(KEY) == FULL
+    (aside,) = path.parent.glob("replies.sqlite.damaged-*")
+    assert aside.read_bytes() == b"no database" * 999
+    assert len(warnings(caplog)) == 1
+
+
+def test_damage_found_later_does_not_end_the_run(
+    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = opened()
+    first.put({f"{number:064x}": Choice("x" * 3000) for number in range(200)}, USAGE)
+    first.close()
+    content = bytearray(path.read_bytes())
+    content[4096 * 5 :] = os.urandom(len(content) - 4096 * 5)  # the first pages, the schema among them, are whole
+    path.write_bytes(content)
+    store = opened()
+    assert [store.get(f"{number:064x}") for number in range(200)].count(None) > 0
+    store.put({KEY: FULL}, USAGE)
+    store.flush()
+    assert store.get(KEY) == FULL
+    assert warnings(caplog)
+    assert opened().get(OTHER) is None  # a new file
+    assert list(path.parent.glob("replies.sqlite.damaged-*"))
+
+
+def test_a_full_disk_costs_a_warning(
+    opened: Callable[[], SqliteStore], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    connect = store_file.connect
+
+    def small(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.execute("PRAGMA max_page_count=12")  # SQLITE_FULL, as from a full disk
+        return connection
+
+    monkeypatch.setattr(store_file, "connect", small)
+    store = opened()
+    for number in range(100):
+        store.put({f"{number:064x}": Choice("x" * 3000)}, USAGE)
+        store.flush()
+    assert all(store.get(f"{number:064x}") for number in range(100))
+    (warning,) = warnings(caplog)
+    assert "SQLITE_FULL" in warning
+
+
+def test_a_folder_that_cannot_be_written_costs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    store = SqliteStore("/proc/ragmetrics/replies.sqlite")
+    store.put({KEY: FULL}, USAGE)
+    store.flush()
+    assert store.get(KEY) == FULL
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_file_that_cannot_be_written_is_still_read(
+    opened: Callable[[], SqliteStore],
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first = opened()
+    first.put({KEY: FULL}, USAGE)
+    first.close()
+
+    def refused(path: Path) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    monkeypatch.setattr(store_file, "connect", refused)
+    store = opened()
+    assert store.get(KEY) == FULL
+    store.put({OTHER: FULL}, USAGE)
+    assert store.get(OTHER) == FULL
+    assert len(warnings(caplog)) == 1
+
+
+def test_an_older_version_is_brought_up_to_date(opened: Callable[[], SqliteStore], path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as old:
+        old.execute(store_file.MIGRATIONS[0][0])
+        old.execute("PRAGMA user_version=1")
+        old.execute("INSERT INTO replies VALUES (?, ?, 1.0)", (bytes.fromhex(KEY), '["kept","stop",1,[]]'))
+    old.close()
+    store = opened()
+    assert store.get(KEY) == Choice("kept")
+    store.put({OTHER: FULL}, USAGE)
+    store.flush()
+    assert opened().get(OTHER) == FULL
+
+
+def test_a_newer_version_is_left_alone(
+    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as newer:
+        newer.execute("PRAGMA user_version=999")
+    newer.close()
+    store = opened()
+    store.put({KEY: FULL}, USAGE)
+    assert store.get(KEY) == FULL
+    assert "newer version" in caplog.text
+    with pytest.raises(InputError, match="newer version"):
+        store_care.contents(path)
+
+
+SEVERAL = """
+import sys
+from ragmetrics_core.judging.sqlite_store import SqliteStore
+from ragmetrics_core.judging.chat import Choice
+from ragmetrics_core.model.questions import Usage
+store = SqliteStore(sys.argv[1])
+for number in range(300):
+    store.put({f"{number + 300 * int(sys.argv[2]):064x}": Choice("x")}, Usage(calls=1))
+    store.put({"ab" * 32: Choice(str(number))}, Usage(calls=1))
+store.close()
+"""
+
+
+def test_several_processes_use_one_file(path: Path) -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", SEVERAL, str(path), str(number)], stderr=subprocess.PIPE)
+        for number in range(4)
+    ]
+    said = [process.communicate()[1] for process in processes]
+    assert said == [b""] * 4
+    assert rows(path) == 1201
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
+    code = (
+        "import os, sys, warnings\nwarnings.simplefilter('ignore')\n"
+        "from ragmetrics_core.judging.sqlite_store import SqliteStore\n"
+        "from ragmetrics_core.judging.chat import Choice\nfrom ragmetrics_core.model.questions import Usage\n"
+        "store = SqliteStore(sys.argv[1])\nstore.put({'ab' * 32: Choice('x')}, Usage())\nstore.flush()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    assert store.get('ab' * 32)\n    store.put({'cd' * 32: Choice('y')}, Usage())\n    store.flush()\n"
+        "    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\nassert store.get('cd' * 32)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_process_that_ends_without_closing_keeps_its_replies(path: Path) -> None:
+    code = SEVERAL.replace("store.close()", "")
+    subprocess.run([sys.executable, "-c", code, str(path), "0"], check=True)
+    assert rows(path) == 301
+
+
+# Which store
+
+
+def test_which_store_is_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(resolve_store(None), MemoryStore)
+    assert isinstance(resolve_store(False), MemoryStore)
+    own = MemoryStore()
+    assert resolve_store(own) is own
+    named = resolve_store(str(path))
+    assert isinstance(named, SqliteStore)
+    assert named.path == path
+    cached = resolve_store(True)
+    assert isinstance(cached, SqliteStore)
+    assert cached.path == default_path()
+    assert Path(os.environ["XDG_CACHE_HOME"]) in cached.path.parents
+    monkeypatch.setenv("RAGMETRICS_STORE", str(path))
+    from_environment = resolve_store(None)
+    assert isinstance(from_environment, SqliteStore)
+    assert from_environment.path == path
+    assert isinstance(resolve_store(False), MemoryStore)
+
+
+def test_what_is_no_store_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="is a folder"):
+        resolve_store(tmp_path)
+    with pytest.raises(SettingError, match="store is a int"):
+        resolve_store(7)  # type: ignore[arg-type]
+
+
+# The command
+
+
+def test_the_command_shows_prunes_and_clears(
+    opened: Callable[[], SqliteStore], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = ["--store", str(path)]
+    assert main(["store", *name]) == 0
+    assert "no replies" in capsys.readouterr().out
+    store = opened()
+    store.put({KEY: FULL, OTHER: FULL}, USAGE)
+    store.flush()
+    assert store.get(KEY)
+    assert store.get(KEY)
+    store.reject(OTHER)
+    store.flush()
+    assert main(["store", "show", *name]) == 0
+    shown = capsys.readouterr().out
+    assert "gpt: 1 replies ($0.2500), 1 unusable" in shown
+    assert "reused 2 times: 100 tokens and $0.5000 saved" in shown
+    store.close()
+    assert main(["store", "prune", "--older-than", "1d", *name]) == 0
+    assert "0 replies removed" in capsys.readouterr().out
+    assert main(["store", "prune", "--older-than", "0h", *name]) == 0
+    assert "2 replies removed" in capsys.readouterr().out
+    store.put({KEY: FULL}, USAGE)
+    store.close()
+    assert main(["store", "clear", *name]) == 0
+    assert (rows(path), rows(path, "saved")) == (0, 0)
+
+
+@pytest.mark.parametrize("arguments", [["prune"], ["prune", "--older-than", "soon"], ["clear", "--older-than", "1d"]])
+def test_a_command_that_is_not_understood_removes_nothing(
+    arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["store", *arguments, "--store", str(path)]) == 2
+    assert "older-than" in capsys.readouterr().err
+
+
+def test_independent_repetitions_have_replies_of_their_own() -> None:
+    question = ExtractFacts(instructions=Instructions("{reference}"), reference="r")
+    model, store = Counting(), MemoryStore()
+    for replicate in (0, 1, 0, 1):
+        session = LLMJudge(model, replicate=replicate).session(concurrency=1, store=store)
+        asyncio.run(session.answer(question))
+    assert model.calls == 2
