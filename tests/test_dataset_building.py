@@ -113,6 +113,22 @@ def test_fourteen_facts_take_ninety_nine_calls_and_give_120_points(
     assert "14 facts; 99 questions for the labels, 1 to write." in shown
 
 
+def test_the_second_build_asks_nothing_and_is_the_same_byte_for_byte(tmp_path: Path, served: Any) -> None:
+    server, options = served(fourteen_facts)
+    (tmp_path / "corpus").mkdir()
+    kept = ["--store", str(tmp_path / "replies.sqlite")]
+    command = ["dataset", "continuous", written(tmp_path / "corpus"), "--documents", "1", *options, *kept]
+    assert main([*command, "--out", str(tmp_path / "one.jsonl")]) == 0
+    asked = len(server.requests)
+    assert main([*command, "--out", str(tmp_path / "two.jsonl")]) == 0
+    assert len(server.requests) == asked == 100
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    score = ["dataset", "score", str(tmp_path / "one.jsonl"), "--judge", "openai/toy", "--prompts", "frozen", "--quiet"]
+    for _ in range(2):
+        assert main([*score, "--api-base", server.base_url, "--draws", "5", *kept]) == 0
+        assert len(server.requests) == asked  # the cells were judged when the set was built
+
+
 def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents() -> None:
     made = build_continuous(corpus(parts=9), ContinuousSettings(chunk_size=SIZE, documents=4), Desk(judge()))
     assert len({document.id for document in made.documents}) == 4

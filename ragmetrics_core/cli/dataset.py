@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli import dataset_review, dataset_score
+from ragmetrics_core.cli import dataset_review, dataset_score, spending
 from ragmetrics_core.cli.options import judge_from, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document
@@ -87,6 +87,7 @@ def _add_building(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chunk-size", type=positive, default=CHUNK_SIZE, metavar="N", help="characters (2000)")
     parser.add_argument("--overlap", type=int, default=0, metavar="N", help="characters that chunks share (0)")
     parser.add_argument("--seed", type=int, default=0, help="of every random choice (0)")
+    spending.add_store(parser)
     parser.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")
     parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -162,7 +163,8 @@ def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
 
 def _desk(judge: Judge, options: argparse.Namespace, unit: str) -> Desk:
     shown = None if options.quiet else progress(unit)
-    return Desk(judge, concurrency=options.concurrency, language=options.language, show=shown)
+    kept = spending.store(options)
+    return Desk(judge, concurrency=options.concurrency, language=options.language, store=kept, show=shown)
 
 
 def _source(options: argparse.Namespace, documents: Sequence[Document]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.cli import spending
 from ragmetrics_core.cli.options import judge_from, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.datasets.reviews import Reviews
@@ -15,7 +16,6 @@ from ragmetrics_core.datasets.set_files import read_set
 from ragmetrics_core.datasets.sets import AnySet
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.store import MemoryStore
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.model.errors import SettingError
 
@@ -42,6 +42,7 @@ def add_to(kinds: Any) -> None:
     parser.add_argument("--draws", type=positive, default=DRAWS, metavar="N", help=f"resamples of intervals ({DRAWS})")
     parser.add_argument("--without-reviews", action="store_true", help="score on the labels as they were made")
     parser.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")
+    spending.add_store(parser)
     parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=run)
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
             tables += _estimates(given, metrics, judges, prompts, str(path))
             continue
         reviews = None if options.without_reviews else Reviews(path, given)
-        store = MemoryStore(1_000_000)
+        store = spending.store(options)
         scores = [
             score_set(
                 given, reviews, metric, judge, prompt=prompt, threshold=options.threshold, store=store,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.cli import spending
 from ragmetrics_core.cli.dataset import progress
 from ragmetrics_core.cli.options import judge_from, positive
 from ragmetrics_core.cli.output import show
@@ -31,6 +32,7 @@ def add_to(commands: Any) -> None:
     extract.add_argument("--api-base", metavar="URL", help="the model's endpoint")
     extract.add_argument("--extraction", choices=("io", "cot"), default="io", help="direct, or with a chain of thought")
     extract.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")
+    spending.add_store(extract)
     extract.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
     extract.add_argument("--quiet", action="store_true", help="no progress")
     extract.set_defaults(run=_extract)
@@ -55,7 +57,14 @@ def _extract(options: argparse.Namespace) -> int:
         show(Estimate.of(len(rows), low.total, high.total).text("references"))
         return 0
     shown = None if options.quiet else progress("references")
-    file, usage = extract_facts(rows, judge, extraction=options.extraction, concurrency=options.concurrency, show=shown)
+    file, usage = extract_facts(
+        rows,
+        judge,
+        extraction=options.extraction,
+        concurrency=options.concurrency,
+        store=spending.store(options),
+        show=shown,
+    )
     write_facts(options.out, file)
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
     count = sum(len(row["facts"]) for row in file.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ _LIMITS: tuple[tuple[str, type, str, str], ...] = (
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the options to a command's parser."""
+    add_store(parser)
+    caps = parser.add_argument_group("limits")
+    for name, kind, unit, text in _LIMITS:
+        caps.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=unit, help=text)
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add the options of stored replies to a command's parser."""
     kept = parser.add_argument_group("stored replies", "nothing is paid twice: replies of models are kept in a file")
     where = kept.add_mutually_exclusive_group()
     where.add_argument(
@@ -29,14 +38,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument("--no-store", action="store_true", help="keep no replies after the run")
     kept.add_argument("--fresh", action="store_true", help="ask everything anew, and keep the new replies")
-    caps = parser.add_argument_group("limits")
-    for name, kind, unit, text in _LIMITS:
-        caps.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=unit, help=text)
 
 
 def store(options: argparse.Namespace) -> ReplyStore:
     """By default the file in the user's cache folder; it is made at the first call of a model, if there is one."""
     found = resolve_store(False if options.no_store else options.store or True)
+    atexit.register(found.flush)  # what came last is on disk, too, when the command ends
     return FreshStore(found) if options.fresh else found
 
 
