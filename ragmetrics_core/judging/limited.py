@@ -69,7 +69,6 @@ class Limited(Wrapper):
         self._tokens = None if tokens is None else Pace(tokens, allowance.clock)
         self._reply_tokens = _REPLY_TOKENS
         self._alone = asyncio.Lock()
-        self._reading = asyncio.Lock()
         self._gate = gate or Gate()
         self._unavailable: JudgeUnavailable | None = None
 
@@ -92,14 +91,9 @@ class Limited(Wrapper):
         try:
             if self._settled is not None:
                 await self._settled()
-            reply = await self._admitted(request)
+            return await self._admitted(request)
         finally:
             self._slots.give_back()
-        # Reading a reply takes longer than sending the next request. One reply is read per turn of the loop, so that
-        # whoever got this slot goes first and a burst of replies does not leave the endpoint idle.
-        async with self._reading:
-            await asyncio.sleep(0)
-        return reply
 
     async def _admitted(self, request: ChatRequest) -> ChatReply:
         """Call when the pace allows it, and note what it cost."""

@@ -135,6 +135,7 @@ class Stored(Wrapper):
         super().__init__(inner)
         self._store = store
         self._flights: dict[str, asyncio.Future[_Outcome]] = {}
+        self._reading = asyncio.Lock()
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return stored replies, and those of one call for all that are missing.
@@ -198,6 +199,10 @@ class Stored(Wrapper):
             for key, flight in flights.items():
                 del self._flights[key]
                 flight.set_result(outcomes[key])
+        # Reading a reply takes longer than sending the next request. One reply is read per turn of the loop, once it
+        # is kept, so that freed slots send first and a burst of replies does not leave the endpoint idle.
+        async with self._reading:
+            await asyncio.sleep(0)
         return outcomes, reply.usage
 
     def _keys(self, request: ChatRequest) -> list[str]:
