@@ -15,14 +15,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from math import sqrt
 
-from simulated_labels import calibrated, corrected
-from simulation import COVERAGE, TYPE_ONE, Measured, holds
+from simulated_labels import calibrated, certified, corrected
+from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
 
 from ragmetrics_core.reporting.clusters import cluster_interval
 from ragmetrics_core.reporting.paired import detectable, difference_interval, permutation
 from ragmetrics_core.reporting.statistics import mean_interval
-
-POWER = 0.8
 
 Score = Callable[[random.Random, float], float]
 
@@ -152,7 +150,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=300, help="simulated data sets per setting (300)")
     runs = parser.parse_args().runs
     broken = 0
-    for section in (means, clustered, paired, clustered_test, planted, calibrated, corrected):
+    for section in (means, clustered, paired, clustered_test, planted, calibrated, corrected, certified):
         for measured in section(runs):
             print(measured, flush=True)
             broken += not measured.kept

@@ -11,6 +11,7 @@ COVERAGE = 0.92
 """Least coverage of a 95 % interval anywhere on the grid, the bound that the methods page states for its grid."""
 
 TYPE_ONE = 0.05
+POWER = 0.8
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from ragmetrics_core.cli.output import show
 from ragmetrics_core.metrics.registry import full_name
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.reporting.calibration import curve
+from ragmetrics_core.reporting.certified import certify_precision
 from ragmetrics_core.reporting.drawing import calibrate
 from ragmetrics_core.reporting.labels import (
     Label,
@@ -50,6 +51,10 @@ def add_to(commands: Any) -> None:
         *("--cluster",), metavar="KEY", default="auto",
         help="for --calibrate: samples that belong together; none for none",
     )  # fmt: skip
+    parser.add_argument(
+        *("--certify-precision",), type=float, metavar="P",
+        help="also the lowest threshold from which on at least this share of scores is right, with 95 %% confidence",
+    )  # fmt: skip
     parser.add_argument("--assume-random", action="store_true", help="labels that no draw recorded are a random sample")
     parser.add_argument("--draws", type=int, default=500, metavar="N", help="bootstrap resamples (500)")
     parser.set_defaults(run=run)
@@ -75,6 +80,9 @@ def run(options: argparse.Namespace) -> int:
         lines += _table(measure_all(rows, rival_measures(options.threshold), draws=options.draws))
     if options.calibrate:
         lines.append(_calibrated(report, metric, labels, options))
+    if options.certify_precision is not None:
+        target, trusted = options.certify_precision, options.assume_random
+        lines.append(certify_precision(report, metric, labels, target, assume_random=trusted).sentence)
     show("\n".join(lines))
     return 0
 
