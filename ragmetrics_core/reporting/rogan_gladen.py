@@ -43,8 +43,9 @@ def corrected_mean(labels: Sequence[bool], scores: Scores, others: Scores, *, th
 
     Example:
         >>> half = Scores([0.9] * 40 + [0.1] * 10 + [0.9] * 5 + [0.1] * 45, [-1] * 100)
-        >>> corrected_mean([True] * 50 + [False] * 50, half, Scores([0.9] * 50 + [0.1] * 50, [-1] * 100)).mean
-        0.5714285714285714
+        >>> others = Scores([0.9] * 50 + [0.1] * 50, [-1] * 100)
+        >>> round(corrected_mean([True] * 50 + [False] * 50, half, others).mean, 3)  # (.5 + .9 − 1) / (.8 + .9 − 1)
+        0.571
     """
     if not labels:
         raise InputError("a calibrated mean needs labels")
