@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from injections import flip_rates
 from labelled import Row, rows_by_source, sample_of, shown
 from perturbations import KINDS, perturbed
 
@@ -97,6 +98,7 @@ def adherence(bench: Bench) -> None:
     """Context Adherence against labels, and what it makes of answers that were made wrong."""
     units: dict[str, list[tuple[float, bool]]] = {}
     accepted: dict[str, list[Row]] = {}
+    judged: dict[str, list[tuple[Row, bool]]] = {}
     vetoed: dict[str, list[bool]] = {}
     for source, rows in bench.rows("adherence").items():
         results = bench.results(ContextAdherence(), [sample_of(row) for row in rows])
@@ -105,6 +107,7 @@ def adherence(bench: Bench) -> None:
                 continue
             label = row["labels"]["adherent"] == 1
             units.setdefault(source, []).append((result.value, label))
+            judged.setdefault(source, []).append((row, result.value >= 0.5))
             if label and result.value >= 0.5:
                 accepted.setdefault(source, []).append(row)
             if label and isinstance(result.evidence, AdherenceEvidence):
@@ -115,6 +118,7 @@ def adherence(bench: Bench) -> None:
     if bench.judge.name == "lexical":
         bench.table("Adherent answers vetoed for a number (false vetoes)", vetoed, {"share": _share})
     catch_rates(bench, accepted)
+    flip_rates(bench, judged)
 
 
 def catch_rates(bench: Bench, accepted: Mapping[str, Sequence[Row]]) -> None:

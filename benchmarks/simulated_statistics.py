@@ -13,42 +13,16 @@ import argparse
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import sqrt
 
-from ragmetrics_core.reporting.calibrated import Scores, calibrated_mean
+from simulated_labels import calibrated, certified, corrected
+from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
+
 from ragmetrics_core.reporting.clusters import cluster_interval
 from ragmetrics_core.reporting.paired import detectable, difference_interval, permutation
-from ragmetrics_core.reporting.statistics import Interval, mean_interval
-
-COVERAGE = 0.92
-"""Least coverage of a 95 % interval anywhere on the grid, the bound that the methods page states for its grid."""
-
-TYPE_ONE = 0.05
-POWER = 0.8
+from ragmetrics_core.reporting.statistics import mean_interval
 
 Score = Callable[[random.Random, float], float]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A simulated share, and whether it keeps its bound within the simulation's own error."""
-
-    name: str
-    share: float
-    bound: float
-    runs: int
-    at_least: bool = True
-
-    @property
-    def kept(self) -> bool:
-        """True if the bound is kept, give or take two standard errors of the simulation."""
-        slack = 2 * sqrt(self.bound * (1 - self.bound) / self.runs)
-        return self.share >= self.bound - slack if self.at_least else self.share <= self.bound + slack
-
-    def __str__(self) -> str:
-        sign = "≥" if self.at_least else "≤"
-        return f"{self.name:62} {self.share:.3f}  {sign} {self.bound}  {'kept' if self.kept else 'BROKEN'}"
 
 
 def inflated(draw: random.Random, mean: float) -> float:
@@ -79,11 +53,6 @@ def polls(draw: random.Random, mean: float) -> float:
 def verdicts(draw: random.Random, mean: float) -> float:
     """A verdict, 0 or 1."""
     return float(draw.random() < mean)
-
-
-def holds(interval: Interval | None, truth: float) -> bool:
-    """True if an interval holds the truth."""
-    return interval is not None and interval.low - 1e-12 <= truth <= interval.high + 1e-12
 
 
 def means(runs: int, counts: Sequence[int] = (5, 20, 50, 200, 400)) -> Iterator[Measured]:
@@ -162,32 +131,6 @@ def clustered_test(runs: int) -> Iterator[Measured]:
         yield Measured(f"false alarms: {count} clusters that change together", rejected / runs, TYPE_ONE, runs, False)
 
 
-def calibrated(runs: int, counts: Sequence[int] = (30, 50, 100, 200)) -> Iterator[Measured]:
-    """Coverage of calibrated means: good, bad and constant judges, alone and in clusters of two."""
-    for size in (1, 2):
-        for judge in ("good", "bad", "constant"):
-            for mean in (0.5, 0.8, 0.9, 0.95):
-                for count in counts:
-                    draw = random.Random(f"{size} {judge} {mean} {count}")
-                    held = sum(_calibration(draw, judge, mean, count, size) for _ in range(runs))
-                    name = f"calibrated, {judge} judge, {count} labels, true mean {mean}, clusters of {size}"
-                    yield Measured(name, held / runs, COVERAGE, runs)
-
-
-def _calibration(draw: random.Random, judge: str, mean: float, count: int, size: int) -> bool:
-    labels, scores, keys = [], [], []
-    for key in range((count + 500) // size):
-        chance = draw.betavariate(4 * mean, 4 * (1 - mean))
-        for _ in range(size):
-            label = draw.random() < chance
-            good = min(1.0, max(0.0, 0.8 * label + 0.1 + draw.gauss(0, 0.1)))
-            scores.append({"good": good, "bad": draw.random(), "constant": 0.7}[judge])
-            labels.append(label)
-            keys.append(key if size > 1 else -1)
-    own, rest = Scores(scores[:count], keys[:count]), Scores(scores[count:], keys[count:])
-    return holds(calibrated_mean(labels[:count], own, rest).interval, mean)
-
-
 def planted(runs: int) -> Iterator[Measured]:
     """How often a planted difference of the size called detectable is found."""
     for count in (50, 200):
@@ -207,7 +150,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=300, help="simulated data sets per setting (300)")
     runs = parser.parse_args().runs
     broken = 0
-    for section in (means, clustered, paired, clustered_test, planted, calibrated):
+    for section in (means, clustered, paired, clustered_test, planted, calibrated, corrected, certified):
         for measured in section(runs):
             print(measured, flush=True)
             broken += not measured.kept

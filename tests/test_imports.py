@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import ragmetrics_core
+import ragmetrics_core.testing
 
 HEAVY = {"litellm", "pandas", "numpy", "pyarrow", "matplotlib", "plotly", "rich", "openai", "httpx", "aiohttp"}
 FRAMEWORKS = {"langchain_core", "langchain", "langsmith", "llama_index", "haystack"}
@@ -39,6 +40,14 @@ def test_an_evaluation_with_the_embedded_judge_loads_nothing_heavy() -> None:
     code += "evaluate([{'question': 'q', 'contexts': ['c'], 'answer': 'c', 'reference': 'c'}], judge='lexical')"
     found = loaded_after(code) & (HEAVY | FRAMEWORKS)
     assert not found
+
+
+def test_the_assertions_are_loaded_at_their_first_use() -> None:
+    code = "import sys, ragmetrics_core.testing as t\nprint('pydantic' in sys.modules)\n"
+    code += "from ragmetrics_core.testing import UndecidedWarning, assert_score\nprint(assert_score.__module__)"
+    assert fresh(code).split() == ["False", "ragmetrics_core.testing.assertions"]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        ragmetrics_core.testing.nothing  # noqa: B018 - the access is the test
 
 
 def test_the_command_line_loads_no_model_client() -> None:

@@ -21,10 +21,11 @@ def bench() -> Iterator[ModuleType]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # data classes look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPT.parent))
+        patch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        yield module
 
 
 def test_intervals_keep_their_bound(bench: ModuleType) -> None:
@@ -45,6 +46,18 @@ def test_a_planted_difference_is_found(bench: ModuleType) -> None:
 
 def test_calibrated_means_keep_their_bound(bench: ModuleType) -> None:
     assert [str(one) for one in bench.calibrated(40, counts=(30, 100)) if not one.kept] == []
+
+
+def test_corrected_means_keep_their_bound(bench: ModuleType) -> None:
+    found = list(bench.corrected(40, counts=(50, 100)))
+    assert len(found) >= 30
+    assert [str(one) for one in found if not one.kept] == []
+
+
+def test_certified_thresholds_keep_their_bound(bench: ModuleType) -> None:
+    found = list(bench.certified(20, counts=(100, 400)))
+    assert len(found) == 3 * 4 * 2 + 2
+    assert [str(one) for one in found if not one.kept] == []
 
 
 def test_a_broken_bound_is_noticed(bench: ModuleType) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.metrics.registry import full_name
 from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.reporting.calibrated import Calibrated
 from ragmetrics_core.reporting.calibration import curve
+from ragmetrics_core.reporting.certified import certify_precision
 from ragmetrics_core.reporting.drawing import calibrate
 from ragmetrics_core.reporting.labels import (
+    Label,
     Labelled,
     Measured,
     matched,
@@ -23,6 +24,7 @@ from ragmetrics_core.reporting.labels import (
     rival_measures,
 )
 from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.rogan_gladen import NotCorrectable
 
 
 def add_to(commands: Any) -> None:
@@ -41,8 +43,18 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--against", type=Path, metavar="OTHER.jsonl", help="results of another judge, to compare")
     parser.add_argument(
-        "--calibrate", action="store_true", help="also the mean that people would give, from labels drawn at random"
-    )
+        *("--calibrate",), nargs="?", const="ppi", choices=("ppi", "rogan-gladen"),
+        help="also the mean that people would give, from labels drawn at random: PPI++ on the scores (the default), "
+        "or Rogan–Gladen on the verdicts",
+    )  # fmt: skip
+    parser.add_argument(
+        *("--cluster",), metavar="KEY", default="auto",
+        help="for --calibrate: samples that belong together; none for none",
+    )  # fmt: skip
+    parser.add_argument(
+        *("--certify-precision",), type=float, metavar="P",
+        help="also the lowest threshold from which on at least this share of scores is right, with 95 %% confidence",
+    )  # fmt: skip
     parser.add_argument("--assume-random", action="store_true", help="labels that no draw recorded are a random sample")
     parser.add_argument("--draws", type=int, default=500, metavar="N", help="bootstrap resamples (500)")
     parser.set_defaults(run=run)
@@ -67,12 +79,25 @@ def run(options: argparse.Namespace) -> int:
         lines += [f"Minus {judges}, on the same rows:"]
         lines += _table(measure_all(rows, rival_measures(options.threshold), draws=options.draws))
     if options.calibrate:
-        lines.append(_calibrated(calibrate(report, metric, labels, assume_random=options.assume_random)))
+        lines.append(_calibrated(report, metric, labels, options))
+    if options.certify_precision is not None:
+        target, trusted = options.certify_precision, options.assume_random
+        lines.append(certify_precision(report, metric, labels, target, assume_random=trusted).sentence)
     show("\n".join(lines))
     return 0
 
 
-def _calibrated(found: Calibrated) -> str:
+def _calibrated(report: Report, metric: str, labels: Sequence[Label], options: argparse.Namespace) -> str:
+    try:
+        found = calibrate(
+            *(report, metric, labels),
+            cluster=None if options.cluster == "none" else options.cluster,
+            assume_random=options.assume_random,
+            method=options.calibrate,
+            threshold=options.threshold,
+        )
+    except NotCorrectable as error:
+        return f"Rogan–Gladen is undefined here: {error}."
     low, high = found.interval.low, found.interval.high
     weight = "" if found.weight is None else f", weight of the judge {found.weight:.2f}"
     return (

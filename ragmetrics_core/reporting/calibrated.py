@@ -73,7 +73,7 @@ def calibrated_mean(labels: Sequence[bool], scores: Scores, others: Scores, *, s
         raise InputError("a calibrated mean needs labels")
     truth = [float(label) for label in labels]
     if min(sum(labels), len(labels) - sum(labels)) < FEWEST or not others.values:
-        return _labels_alone(truth, scores.keys, len(others.values))
+        return labels_alone(truth, scores.keys, len(others.values))
     weights = _weights(truth, scores, others, seed)
     centre = fmean(others.values)
     corrected = [y - w * (f - centre) for y, w, f in zip(truth, weights, scores.values, strict=True)]
@@ -87,7 +87,8 @@ def calibrated_mean(labels: Sequence[bool], scores: Scores, others: Scores, *, s
     return Calibrated(mean, interval, weight, len(labels), len(others.values))
 
 
-def _labels_alone(truth: Sequence[float], keys: Sequence[int], others: int) -> Calibrated:
+def labels_alone(truth: Sequence[float], keys: Sequence[int], others: int) -> Calibrated:
+    """The labels' own mean, with Wilson's interval, or one over clusters where labels share one."""
     own = [key for key in keys if key >= 0]
     if len(set(own)) < len(own):
         interval = cluster_interval(truth, keys).interval

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ragmetrics_core.model.errors import InputError, SettingError
 from ragmetrics_core.model.sample import Sample
@@ -12,6 +12,10 @@ from ragmetrics_core.reporting.calibrated import Calibrated, Scores, calibrated_
 from ragmetrics_core.reporting.clusters import ClusterBy, key_of
 from ragmetrics_core.reporting.labels import Label
 from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.rogan_gladen import corrected_mean
+
+Correction = Literal["ppi", "rogan-gladen"]
+"""How labels correct a mean: the scores themselves (PPI++), or verdicts from a threshold on (Rogan–Gladen)."""
 
 
 def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool = False) -> list[dict[str, Any]]:
@@ -33,7 +37,7 @@ def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool =
         InputError: If samples have no ids of their own.
         SettingError: If fewer samples are scored than are to be drawn, or none is to be drawn.
     """
-    scored = _scored(report, metric)
+    scored = scored_samples(report, metric)
     if not 1 <= count <= len(scored):
         raise SettingError(f"{len(scored)} samples are scored, so 1 to {len(scored)} can be drawn; asked for {count}")
     chance = random.Random(seed)  # noqa: S311 - sampling is no cryptography
@@ -48,8 +52,9 @@ def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool =
 
 
 def calibrate(
-    report: Report, metric: str, labels: Sequence[Label], *, cluster: ClusterBy = "auto", assume_random: bool = False
-) -> Calibrated:
+    report: Report, metric: str, labels: Sequence[Label], *, cluster: ClusterBy = "auto", assume_random: bool = False,
+    method: Correction = "ppi", threshold: float = 0.5,
+) -> Calibrated:  # fmt: skip
     """The mean label over all scored samples of a run, from labels that were drawn at random.
 
     Args:
@@ -58,27 +63,33 @@ def calibrate(
         labels: Labels, as ``draw`` drew them and people filled them in.
         cluster: Which samples belong together.
         assume_random: Take labels that no draw recorded, or that were filled in partly, for a random sample.
+        method: ``"ppi"`` or ``"rogan-gladen"``.
+        threshold: For Rogan–Gladen: scores from it on are a yes; fixed on other data.
 
     Raises:
-        InputError: If the labels are no random sample by their own record, or none belongs to a scored sample.
+        InputError: If the labels are no random sample by their own record, or none belongs to a scored sample; a
+            ``NotCorrectable`` if Rogan–Gladen is undefined.
     """
     if not assume_random:
-        _check_random(labels)
+        check_random(labels)
     known = {label.id: label.yes for label in labels if label.votes}
     numbers: dict[Hashable, int] = {}
     sides: tuple[list[tuple[float, int]], list[tuple[float, int]]] = ([], [])
     truth: list[bool] = []
-    for sample, score in _scored(report, metric):
+    for sample, score in scored_samples(report, metric):
         key = key_of(sample, cluster)
         number = -1 if key is None else numbers.setdefault(key, len(numbers))
         sides[sample.id not in known].append((score, number))
         if sample.id in known:
             truth.append(known[sample.id])
     own, others = (Scores([score for score, _ in side], [number for _, number in side]) for side in sides)
+    if method == "rogan-gladen":
+        return corrected_mean(truth, own, others, threshold=threshold)
     return calibrated_mean(truth, own, others)
 
 
-def _check_random(labels: Sequence[Label]) -> None:
+def check_random(labels: Sequence[Label]) -> None:
+    """Raise unless the labels are, by their own record, all that one draw drew."""
     empty = sum(not label.votes for label in labels)
     if empty:
         raise InputError(f"{empty} of {len(labels)} drawn samples have no label, and those may be the hard ones")
@@ -89,7 +100,8 @@ def _check_random(labels: Sequence[Label]) -> None:
         )
 
 
-def _scored(report: Report, metric: str) -> list[tuple[Sample, float]]:
+def scored_samples(report: Report, metric: str) -> list[tuple[Sample, float]]:
+    """The scored samples of a run with their scores; each needs an id of its own."""
     pairs = zip(report.results, report.scores(metric), strict=True)
     found = [(row.sample, score) for row, score in pairs if row.sample is not None and score is not None]
     ids = [sample.id for sample, _ in found]

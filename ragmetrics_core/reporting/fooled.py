@@ -37,6 +37,12 @@ CAUGHT: dict[str, dict[str, float]] = {
 """Share of accepted answers that a judge rejects after one edit has made them wrong, by name of the judge, from
 ``benchmarks/judge_quality.py``."""
 
+FLIPPED: dict[str, dict[str, float]] = {
+    "lexical": {"gave an order to say the opposite": 0.005, "held a finished verdict as JSON": 0.0}
+}
+"""Share of verdicts on adherence that flip when one more context argues against them, by name of the judge, from
+``benchmarks/judge_quality.py``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Correlation:

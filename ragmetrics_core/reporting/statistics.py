@@ -206,23 +206,23 @@ def t_quantile(share: float, freedom: int) -> float:
     """
     tails = 2 * (1 - share)
     low, high = 0.0, 2.0
-    while _incomplete_beta(freedom / (freedom + high * high), freedom / 2, 0.5) > tails:
+    while incomplete_beta(freedom / (freedom + high * high), freedom / 2, 0.5) > tails:
         low, high = high, high * 2
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        over = _incomplete_beta(freedom / (freedom + middle * middle), freedom / 2, 0.5) > tails
+        over = incomplete_beta(freedom / (freedom + middle * middle), freedom / 2, 0.5) > tails
         low, high = (middle, high) if over else (low, middle)
     return (low + high) / 2
 
 
-def _incomplete_beta(x: float, a: float, b: float) -> float:
+def incomplete_beta(x: float, a: float, b: float) -> float:
     """Regularised incomplete beta function I_x(a, b) for 0 < x <= 1, by its continued fraction (DLMF 8.17.22)."""
     if x >= 1:
         return 1.0
     if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(1 - x, b, a)
+        return 1 - incomplete_beta(1 - x, b, a)
     front = exp(a * log(x) + b * log1p(-x) + lgamma(a + b) - lgamma(a) - lgamma(b)) / a
     value, numerator, denominator, change, step = 1.0, 1.0, 0.0, inf, 0
     while abs(change - 1) > 1e-15 and step < 10_000:

@@ -43,7 +43,7 @@ from ragmetrics_core import (
     iter_results,
     metric_named,
 )
-from ragmetrics_core.testing.assertions import assert_score
+from ragmetrics_core.testing import assert_score
 
 R = TypeVar("R")
 

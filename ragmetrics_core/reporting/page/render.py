@@ -18,6 +18,7 @@ from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 from ragmetrics_core.reporting.figures import check_matplotlib, ranks_svg, scores_svg
 from ragmetrics_core.reporting.fooled import (
     CAUGHT,
+    FLIPPED,
     Correlation,
     correlations,
     rank_share,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _HERE = files("ragmetrics_core.reporting.page")
+_BENCHMARK = "benchmarks/judge_quality.py measures it on labelled data"
 
 
 def write_page(path: str | Path, rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> None:
@@ -115,6 +117,7 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "traits": ("answer length", "context length", "number of chunks"),
         "correlations": _by_metric(correlations(rows, metrics)),
         "caught": [_caught(judge) for judge in run.judges],
+        "flipped": [_flipped(judge) for judge in run.judges],
         "facts": _facts(summary.usage, run),
         "methods": paragraphs(summary, run),
         "columns": _trusted(json_text(columns)),
@@ -163,11 +166,18 @@ def _by_metric(found: Sequence[Correlation]) -> dict[str, list[Correlation]]:
 
 def _caught(judge: str) -> str:
     shares = CAUGHT.get(judge)
-    command = "benchmarks/judge_quality.py measures it on labelled data"
     if shares is None:
-        return f"{judge}: not measured; {command}. Injected instructions: not measured."
+        return f"{judge}: not measured; {_BENCHMARK}."
     words = ", ".join(f"{share:.0%} after {kind}" for kind, share in shares.items())
-    return f"{judge}: of answers that it accepted, it rejects {words} (wrong answers made by one edit; {command})."
+    return f"{judge}: of answers that it accepted, it rejects {words} (wrong answers made by one edit; {_BENCHMARK})."
+
+
+def _flipped(judge: str) -> str:
+    shares = FLIPPED.get(judge)
+    if shares is None:
+        return f"{judge}: not measured; {_BENCHMARK}."
+    words = ", ".join(f"{share:.1%} after a context that {kind}" for kind, share in shares.items())
+    return f"{judge}: of its verdicts on adherence flip {words} ({_BENCHMARK})."
 
 
 def _facts(usage: Usage, run: RunFacts) -> list[tuple[str, str]]:

@@ -1,0 +1,102 @@
+"""Certified thresholds: bounds against scipy, the sequence by hand, how many labels would do, the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from ragmetrics_core import Report, Sample, SampleResult, Scored
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.model.errors import InputError, SettingError
+from ragmetrics_core.reporting.certified import certify, fewest, lower_bound
+from ragmetrics_core.reporting.run_facts import RunFacts
+
+
+@pytest.mark.parametrize(("yes", "count"), [(1, 1), (3, 10), (29, 29), (57, 60), (180, 200)])
+def test_the_bound_against_scipy(yes: int, count: int) -> None:
+    expected = stats.binomtest(yes, count, alternative="greater").proportion_ci(0.95, "exact").low
+    assert lower_bound(yes, count) == pytest.approx(expected, abs=1e-9)
+    assert lower_bound(0, count) == 0
+
+
+def test_fewest_labels() -> None:
+    # .9 ** 29 = .047 and .9 ** 28 = .052; the others from scipy.stats.binom.sf(n − wrong − 1, n, target) <= .05
+    assert [fewest(0.9, wrong) for wrong in (0, 1, 2)] == [29, 46, 61]
+    assert fewest(0.5) == 5
+    assert fewest(0.95) == 59
+
+
+def test_the_sequence_stops_where_the_labels_stop_certifying() -> None:
+    # All 100 samples are labelled: 70 right at .9, then .8 with 2 of 10 wrong, then .1 with 20 wrong.
+    labelled = [(0.9, True)] * 70 + [(0.8, True)] * 8 + [(0.8, False)] * 2 + [(0.1, False)] * 20
+    found = certify(labelled, [score for score, _ in labelled], 0.9)
+    assert found.step is not None
+    assert (found.step.threshold, found.step.yes, found.step.count) == (0.8, 78, 80)
+    assert found.step.share == pytest.approx(0.8)
+    # scipy.stats.beta.ppf(.05, 78, 3)
+    assert found.step.low == pytest.approx(stats.beta.ppf(0.05, 78, 3))
+    assert found.sentence.startswith("Certified: scores from 0.8 on are right in at least 0.9")
+    assert "78 of 80 labels, 95 % lower bound 0.923; 80% of the 100 scored samples" in found.sentence
+
+
+def test_a_failure_at_the_top_ends_the_sequence() -> None:
+    # Wrong at the top: the first threshold fails, and what comes after it is not tested, good as it looks.
+    labelled = [(0.9, False)] * 10 + [(0.8, True)] * 51 + [(0.7, True)] * 400
+    assert certify(labelled, [score for score, _ in labelled], 0.9).step is None
+
+
+def test_few_labels_start_with_fewer_errors() -> None:
+    # 29 labels of as many samples: one threshold can be tested, and none may be wrong.
+    assert certify([(0.5, True)] * 29, [0.5] * 29, 0.9).step is not None
+    found = certify([(0.5, True)] * 28, [0.5] * 28, 0.9)
+    assert (found.step, found.best is not None, found.needed) == (None, True, 29)
+
+
+def test_how_many_labels_would_do() -> None:
+    # 19 of 20 from .8 on, half of the samples; Fleiss' formula by hand for .95 against .9:
+    # ((1.644854 · √.09 + .841621 · √.0475) / .05)² = 183.2; half of the samples: 367
+    labelled = [(0.8, True)] * 19 + [(0.8, False)] + [(0.2, False)] * 20
+    found = certify(labelled, [0.8] * 500 + [0.2] * 500, 0.9)
+    assert found.step is None
+    assert found.needed == 367
+    assert "19 of 20 labels are right from 0.8 on; if that stays so, about 367 labels" in found.sentence
+    few = certify([(0.8, True)] * 5, [0.8] * 20, 0.9)
+    assert few.needed == 29
+    assert few.sentence.endswith("at least 29 labels are needed, all of them right, more than the 20 scored samples "
+                                 "of this run")  # fmt: skip
+    bad = certify([(0.8, True), (0.8, False)] * 30, [0.8] * 60, 0.9)
+    assert bad.needed is None
+    assert "more labels would hardly do" in bad.sentence
+
+
+def test_what_cannot_be_certified() -> None:
+    for target in (0, 1, -1, float("nan")):
+        with pytest.raises(SettingError, match=r"above 0 and up to 0\.999"):
+            certify([(0.5, True)], [0.5], target)
+    with pytest.raises(InputError, match="needs labels"):
+        certify([], [0.5], 0.9)
+
+
+def test_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        SampleResult(
+            index=index,
+            sample=Sample(id=f"s{index}", question="q"),
+            results={"m": Scored(metric="m", value=0.9 if index < 70 else 0.2, reason="r")},
+        )
+        for index in range(100)
+    ]
+    Report(rows, RunFacts(metrics={"m": "m|v1"})).to_jsonl("r.jsonl")
+    Path("l.jsonl").write_text("\n".join(json.dumps({"id": f"s{n}", "label": int(n < 70)}) for n in range(100)))
+    arguments = ["agreement", "r.jsonl", "l.jsonl", "--draws", "2", "--certify-precision", "0.9"]
+    assert main(arguments) == 2
+    assert "labels drawn at random" in capsys.readouterr().err
+    assert main([*arguments, "--assume-random"]) == 0
+    shown = capsys.readouterr().out.splitlines()[-1]
+    assert shown.startswith("Certified: scores from 0.9 on are right in at least 0.9 of this run's cases (70 of 70")
