@@ -7,7 +7,7 @@ import socket
 import time
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core.judging.lexical import LexicalJudge
@@ -164,6 +164,8 @@ def test_permuting_chunks_permutes_verdicts(answer: str, contexts: list[str]) ->
 
 @given(answer=sentences, contexts=st.lists(sentences, max_size=3))
 @settings(deadline=None, max_examples=150)
+@example(answer="\u00af", contexts=[])  # folding turns it into a blank
+@example(answer="\u0301", contexts=["e\u0301"])
 def test_a_context_that_holds_the_answer_makes_it_adherent(answer: str, contexts: list[str]) -> None:
     assume(answer.strip())
     assert adherent(answer, *contexts, f"Preface.\n{answer}\nPostscript.").verdict == "yes"

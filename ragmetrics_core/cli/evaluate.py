@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import spending
+from ragmetrics_core.cli.options import positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.engine.audit import audit
@@ -51,8 +52,8 @@ def add_to(commands: Any) -> None:
         help="a setting of a metric, e.g. adherence.polls=3; may be repeated",
     )  # fmt: skip
     _add_outputs(parser)
-    parser.add_argument("--limit", type=_positive, metavar="N", help="read at most N rows of each file")
-    parser.add_argument("--concurrency", type=_positive, default=32, metavar="N", help="most model calls in flight")
+    parser.add_argument("--limit", type=positive, metavar="N", help="read at most N rows of each file")
+    parser.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")
     spending.add_to(parser)
     parser.add_argument("--strict", action="store_true", help="stop at the first row that is no sample")
     parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
@@ -233,13 +234,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return number
