@@ -198,7 +198,8 @@ def rate_recall(question: RateRecall) -> Format[RecallRating]:
         band = bounds.get(named.strip().casefold()) if isinstance(named, str) else None
         name, low, high = band or _bad("band", f"one of {known}")
         if not low <= score <= high:
-            _bad("score", f"between {round(low, 3)} and {round(high, 3)} for the band {name!r}")
+            span = f"between {round(low, 3)} and {round(high, 3)}" if low < high else str(low)
+            _bad("score", f"{span} for the band {name!r}")
         return RecallRating(score, _reason(value), name)
 
     names = {"type": "string", "enum": [name for name, _, _ in question.bands]} if question.bands else _TEXT

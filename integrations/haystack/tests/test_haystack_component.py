@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +49,6 @@ QUESTION = "When was the lighthouse built?"
 DOCUMENT = Document(id="built", content="The lighthouse was built in 1856.", score=0.5)
 ANSWER = "The lighthouse was built in 1856."
 
-# A store that owns its executor joins it when it is collected; collected inside the start of another thread, CPython
-# 3.11 then waits for itself. Stores of tests share one that lives as long as the process.
-EXECUTOR = ThreadPoolExecutor(max_workers=4)
-
 
 def answer(text: str = ANSWER, documents: list[Document] | None = None) -> GeneratedAnswer:
     return GeneratedAnswer(text, QUESTION, [DOCUMENT] if documents is None else documents, {"model": "m"})
@@ -73,7 +68,7 @@ def polls(*verdicts: Any) -> ScriptedJudge:
 
 
 def pipeline(component_under_test: Any) -> Pipeline:
-    store = InMemoryDocumentStore(async_executor=EXECUTOR)
+    store = InMemoryDocumentStore()
     store.write_documents([DOCUMENT])
     made = Pipeline()
     made.add_component("retriever", InMemoryBM25Retriever(store))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -36,11 +35,7 @@ QUESTION = "When was the old lighthouse of Weser Island built?"
 OTHER = "Which harbour has a crane?"
 TEMPLATE = "{% for document in documents %}- {{ document.content }}\n{% endfor %}\nQuestion: {{ query }}"
 
-# A store that owns its executor joins it when it is collected; collected inside the start of another thread, CPython
-# 3.11 then waits for itself. Stores of tests share one that lives as long as the process.
-EXECUTOR = ThreadPoolExecutor(max_workers=4)
-
-STORE = InMemoryDocumentStore(async_executor=EXECUTOR)
+STORE = InMemoryDocumentStore()
 DOCUMENTS = [
     Document(
         id="built", content="The old lighthouse of Weser Island was built in 1856.", meta={"year": 1856, "lang": "en"}
@@ -542,14 +537,14 @@ def indexing() -> Row:
     app = connected(
         ("filter.documents", "writer.documents"),
         filter=Reversing(),
-        writer=DocumentWriter(InMemoryDocumentStore(async_executor=EXECUTOR)),
+        writer=DocumentWriter(InMemoryDocumentStore()),
     )
     return Row(("indexing",), app, {"filter": {"documents": DOCUMENTS}}, [])
 
 
 @row
 def documents_without_text() -> Row:
-    store = InMemoryDocumentStore(async_executor=EXECUTOR)
+    store = InMemoryDocumentStore()
     store.write_documents([Document(id="image", content=None, meta={"year": 1856}), DOCUMENTS[0]])
     app = connected(
         ("retriever.documents", "prompt.documents"),

@@ -1,0 +1,13 @@
+"""Settings of the framework under test."""
+
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+
+def _shut_down_without_waiting(store: InMemoryDocumentStore) -> None:
+    if getattr(store, "_owns_executor", False) and hasattr(store, "executor"):
+        store.executor.shutdown(wait=False)
+
+
+# A store joins its threads when it is collected. Collected while another thread starts, CPython 3.11 then waits for
+# itself; tests make and drop so many stores and threads that it happens.
+InMemoryDocumentStore.__del__ = _shut_down_without_waiting  # type: ignore[method-assign]  # see above
