@@ -292,7 +292,11 @@ def test_interrupt_leaves_what_was_done(
         server.reply = reply
         name = rows(*distinct, held, held)
         options = ["--quiet", "--out", "out.jsonl", "--metrics", "utilization"]
-        command = script("evaluate", name, *options, judge_url=server.base_url)
+        # Below a shell in the background an interrupt is ignored; the launcher makes it count again.
+        launcher = (
+            "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+        )
+        command = [sys.executable, "-c", launcher, *script("evaluate", name, *options, judge_url=server.base_url)]
         with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
                 wait_for_lines(Path("out.jsonl"), 4, process)

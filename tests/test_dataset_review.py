@@ -67,12 +67,19 @@ class Terminal:
         self.seen = ""
         self._read = 0
 
-    def until(self, text: str) -> str:
-        """What is shown from the last call to the text."""
+    def until(self, text: str, again: str = "") -> str:
+        """What is shown from the last call to the text; while nothing comes, some keys are typed again.
+
+        A Ctrl-C between the prompt and the wait for a line only counts with the next key, in any Python program.
+        """
+        idle = 0
         end = time.monotonic() + 240  # a loaded machine
         while text not in self.seen[self._read :]:
             ready, _, _ = select.select([self._master], [], [], 1)
             self.seen += os.read(self._master, 65536).decode() if ready else ""
+            idle = 0 if ready else idle + 1
+            if again and idle and idle % 5 == 0:
+                self.type(again)
             if not ready and self.process.poll() is not None:
                 break
             assert time.monotonic() < end, self.seen[self._read :]
@@ -114,7 +121,7 @@ def test_a_review_in_a_terminal_interrupted_and_resumed(tmp_path: Path) -> None:
             screen.type(f"{reason}\n")
         shown.append(screen.until(PROMPT))
         screen.type("\x03")  # Ctrl-C
-        screen.until("3 of 6 points reviewed: 1 positive, 1 negative, 1 ambiguous (left out)")
+        screen.until("3 of 6 points reviewed: 1 positive, 1 negative, 1 ambiguous (left out)", again="\x03")
         screen.until("the same command goes on here")
         assert screen.process.wait(10) == 0
     with terminal(*command) as screen:
