@@ -109,6 +109,19 @@ def test_streaming_reads_only_a_bounded_number_ahead():
     assert taken <= 200 + 64 + 2 * 4 + 1
 
 
+@pytest.mark.parametrize("concurrency", [1, 16])
+def test_questions_are_opened_as_slots_need_them_not_all_ahead(concurrency):
+    """Each waiting question holds its prompt: a hundred times as many as slots would be ahead otherwise."""
+    contexts = [f"Chunk {n}." for n in range(5)]
+    rows = [Sample(question="q", contexts=contexts, answer=str(n)) for n in range(60)]
+    judge = SlowJudge()
+    report = evaluate(rows, ["utilization", "adherence"], judge=judge, progress=False, concurrency=concurrency)
+    assert report.summary().judged == 60
+    assert judge.count == 60 * 6
+    room = concurrency + concurrency // 8 + 1
+    assert room <= judge.most < room + 6, "the last sample let in opens six questions"
+
+
 def test_bad_rows_are_reported_and_the_rest_goes_on():
     report = evaluate(
         [ROWS[0], 7, {"contexts": [3], "answer": "a"}, ROWS[1]], "adherence", judge="lexical", progress=False

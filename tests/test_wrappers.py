@@ -304,6 +304,20 @@ def test_who_waits_for_a_cancelled_call_asks_again() -> None:
     asyncio.run(run())
 
 
+def test_who_is_cancelled_while_waiting_leaves_the_call_to_its_owner() -> None:
+    async def run() -> None:
+        toy = Toy(wait=0.01)
+        model = Stored(toy, MemoryStore())
+        owner, waiter = (asyncio.ensure_future(model.complete(REQUEST)) for _ in range(2))
+        await asyncio.sleep(0)
+        waiter.cancel()
+        assert (await owner).choices[0].text == "reply 0"
+        assert waiter.cancelled()
+        assert len(toy.asked) == 1
+
+    asyncio.run(run())
+
+
 def test_a_memory_store_is_bounded() -> None:
     store = MemoryStore(2)
     for key in "abc":

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
@@ -14,7 +17,59 @@ from ragmetrics_core.model.questions import Answer, Batch, NotAnswered, Polls, Q
 from ragmetrics_core.model.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.model.sample import Sample
 
+T = TypeVar("T")
+
 logger = logging.getLogger("ragmetrics_core")
+
+
+class Room:
+    """Lets samples in one after the other while few questions are open.
+
+    An open question holds its prompt and a hundred small objects, which the garbage collector visits again and
+    again; opening thousands ahead costs more time than asking them.
+
+    Args:
+        places: Open questions from which on no further sample is let in.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._open = 0
+        self._door = asyncio.Lock()
+        self._free = asyncio.Event()
+        self._free.set()
+
+    async def enter(self, work: Callable[[], Iterable[Coroutine[Any, Any, T]]]) -> list[T]:
+        """Start work when there is room, and wait for it.
+
+        Args:
+            work: Makes the work of one sample; its first questions are counted before the next sample comes in.
+        """
+        async with self._door:
+            await self._free.wait()
+            running = asyncio.gather(*work())
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                running.cancel()
+                raise
+        return await running
+
+    @contextmanager
+    def asking(self, count: int) -> Iterator[None]:
+        """Count open questions."""
+        self._change(count)
+        try:
+            yield
+        finally:
+            self._change(-count)
+
+    def _change(self, count: int) -> None:
+        self._open += count
+        if self._open < self._places:
+            self._free.set()
+        else:
+            self._free.clear()
 
 
 @dataclass
@@ -23,12 +78,14 @@ class Seat:
 
     Attributes:
         judge: The session.
+        room: Where open questions are counted.
         answered: Number of questions it has answered.
         unavailable: Why it answers none; None as long as it does.
         unreachable: The last failure to reach its endpoint at all.
     """
 
     judge: Judge
+    room: Room = field(default_factory=lambda: Room(1))
     answered: int = 0
     unavailable: JudgeUnavailable | None = None
     unreachable: ConnectionFailed | None = None
@@ -76,7 +133,8 @@ async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usag
     try:
         batch = next(plan)
         while True:
-            answers = await _answers(seat, batch)
+            with seat.room.asking(len(batch)):
+                answers = await _answers(seat, batch)
             usage += [answer.usage for answer in answers]
             batch = plan.send(tuple(answer.reply for answer in answers))
     except StopIteration as stop:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 
-from ragmetrics_core.engine.carrying import Seat, carry_out
+from ragmetrics_core.engine.carrying import Room, Seat, carry_out
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.tables import Samples, each_sample
@@ -62,6 +62,7 @@ class Run:
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
         self._store = resolve_store(store)
         self._allowance = Allowance(limits)
+        self._room = Room(concurrency + concurrency // 8 + 1)
         self._seats = self._seated(judge, self._store)
 
     def _seated(self, judge: JudgeLike, store: ReplyStore) -> dict[str, Seat]:
@@ -73,7 +74,7 @@ class Run:
                 session = resolve_judge(judge, metric_model=model).session(
                     concurrency=self.concurrency, store=store, allowance=self._allowance
                 )
-                by_model[model] = Seat(session)
+                by_model[model] = Seat(session, self._room)
         return {metric.name: by_model[metric.model if judge is None else None] for metric in self.metrics}
 
     @property
@@ -114,7 +115,9 @@ class Run:
     async def _judge(self, index: int, item: Sample | RowError) -> SampleResult:
         if isinstance(item, RowError):
             return SampleResult(index=index, sample=None, problem=str(item))
-        outcomes = await asyncio.gather(*(carry_out(metric, item, self._seats[metric.name]) for metric in self.metrics))
+        outcomes = await self._room.enter(
+            lambda: (carry_out(metric, item, self._seats[metric.name]) for metric in self.metrics)
+        )
         results = {
             metric.name: outcome for metric, outcome in zip(self.metrics, outcomes, strict=True) if not _cut(outcome)
         }

@@ -60,7 +60,9 @@ class Adapting(Wrapper):
 
     def capabilities(self) -> Capabilities:
         """What the model says it can do, corrected by what was learned."""
-        return replace(self.inner.capabilities(), **dict.fromkeys(self._learned.missing - {"schema_form"}, False))
+        lacking = self._learned.missing - {"schema_form"}
+        known = self.inner.capabilities()
+        return replace(known, **dict.fromkeys(lacking, False)) if lacking else known
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send a request without the features that the model does not have.
@@ -71,15 +73,32 @@ class Adapting(Wrapper):
         Raises:
             JudgeUnavailable: If no call will succeed.
         """
+        missing = self._missing()
+        wanted = _wanted(request)
+        reply = await self._send(request, missing)
+        if _rejected(reply):
+            reply = await self._with_less(request, wanted, missing, reply)
+        if _without_logprobs(request, reply) and "logprobs" not in missing:
+            self._learned.missing.add("logprobs")
+            missing.add("logprobs")
+        if _rejected(reply) or not (fallbacks := _lost(wanted, missing)):
+            return reply
+        return replace(reply, usage=reply.usage + Usage(fallbacks=fallbacks))
+
+    def _missing(self) -> set[Feature]:
         known = self.capabilities()
         missing: set[Feature] = {f for f in _FEATURES if f != "schema_form" and getattr(known, f) is False}
         missing |= self._learned.missing
         if known.temperature is False:
             missing.add("n")
-        wanted = _wanted(request)
-        reply = first = await self._send(request, missing)
+        return missing
+
+    async def _with_less(
+        self, request: ChatRequest, wanted: list[Feature], missing: set[Feature], first: ChatReply
+    ) -> ChatReply:
+        """Give up one feature after the other until the endpoint takes the request; adds them to ``missing``."""
         untried = [feature for feature in wanted if feature not in missing]
-        spent = Usage()
+        reply, spent = first, Usage()
         while _rejected(reply) and untried:
             spent += reply.usage
             feature = _suspect(untried, reply.failures)
@@ -88,20 +107,13 @@ class Adapting(Wrapper):
             reply = await self._send(request, missing)
             if not _rejected(reply):
                 self._learned.missing.add(feature)
-        if _rejected(reply) and first is not reply:
-            return replace(first, usage=reply.usage + spent)
-        if _without_logprobs(request, reply) and "logprobs" not in missing:
-            self._learned.missing.add("logprobs")
-            missing.add("logprobs")
-        # Another form of the schema is no loss.
-        fallbacks = tuple(feature for feature in wanted if feature in missing and feature != "schema_form")
-        return replace(reply, usage=reply.usage + spent + Usage(fallbacks=fallbacks))
+        return replace(first if _rejected(reply) else reply, usage=reply.usage + spent)
 
     async def _send(self, request: ChatRequest, missing: set[Feature]) -> ChatReply:
-        arrived = request.arrived
-        request = replace(self._fitted(request, missing), arrived=None)
+        request = self._fitted(request, missing)
         if request.n == 1:
             return await self.inner.complete(request)
+        arrived, request = request.arrived, replace(request, arrived=None)
         if "n" in missing:
             return await self._singly(request, range(request.n), arrived)
         reply = await self.inner.complete(request)
@@ -156,6 +168,11 @@ def _wanted(request: ChatRequest) -> list[Feature]:
         "temperature": request.temperature is not None,
     }
     return [feature for feature in _FEATURES if wants[feature]]
+
+
+def _lost(wanted: Sequence[Feature], missing: set[Feature]) -> tuple[str, ...]:
+    """What the request was served without; another form of the schema is no loss."""
+    return tuple(feature for feature in wanted if feature in missing and feature != "schema_form")
 
 
 def _without_logprobs(request: ChatRequest, reply: ChatReply) -> bool:

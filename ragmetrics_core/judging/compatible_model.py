@@ -15,6 +15,7 @@ import sys
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -119,7 +120,6 @@ class OpenAICompatibleModel(ChatModel):
         """
         import aiohttp  # not every run needs it
 
-        known = tuple(getattr(aiohttp, name) for name, _ in EXCEPTIONS)
         body = json.dumps({"model": self.model, **request_body(request), **self._extra}).encode()
         try:
             async with (
@@ -129,7 +129,7 @@ class OpenAICompatibleModel(ChatModel):
                 status, headers, content = got.status, got.headers, await got.read()
         except TimeoutError:
             raise errors.JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s") from None
-        except known as error:
+        except aiohttp.ClientError as error:
             kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(aiohttp, name)))
             raise self._error(kind, None, "", None) from error
         except OSError as error:
@@ -157,7 +157,9 @@ class OpenAICompatibleModel(ChatModel):
         session = self._sessions.get(loop)
         if session is None or session.closed:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300)
-            session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None))
+            session = aiohttp.ClientSession(
+                connector=connector, timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar()
+            )
             self._sessions[loop] = session
         return session
 
@@ -171,7 +173,7 @@ class OpenAICompatibleModel(ChatModel):
             return reply
         sent, received = self._prices
         cost = sent * reply.usage.prompt_tokens + received * reply.usage.completion_tokens
-        return chat_reply(self.name, body, cost)
+        return replace(reply, usage=replace(reply.usage, cost=cost))
 
     def _error(
         self, kind: type[errors.JudgeError], status: int | None, text: str, retry_after: float | None

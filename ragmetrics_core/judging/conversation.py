@@ -63,14 +63,11 @@ class Conversation(Generic[T]):
         """
         reply = await self._model.complete(request)
         self.usage += reply.usage
-        polls = range(request.first_poll, request.first_poll + request.n)
         if request.n == 1 and reply.choices:
             return [await self._read(request, reply.choices[0])]  # the usual case needs no task of its own
-        read_ones = await gathered(
-            self._read(replace(request, n=1, first_poll=poll), choice)
-            for poll, choice in zip(polls, reply.choices, strict=False)
-        )
-        return [*read_ones, *reply.failures]
+        polls = range(request.first_poll, request.first_poll + request.n)
+        single = [replace(request, n=1, first_poll=poll) for poll in polls]
+        return [*await gathered(map(self._read, single, reply.choices)), *reply.failures]
 
     async def _read(self, request: ChatRequest, choice: Choice) -> Outcome[T] | JudgeError:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NoReturn, TypeVar
@@ -24,6 +25,8 @@ from ragmetrics_core.model.writing import TaggedSentence, WriteQuestion, Written
 
 T = TypeVar("T")
 Object = dict[str, Any]
+
+_made_once = functools.lru_cache(maxsize=64)  # a form is the same for thousands of questions
 
 _BINARY = {"0": 0, "1": 1, "true": 1, "false": 0, "yes": 1, "no": 0, "\uff10": 0, "\uff11": 1}
 _TEXT = {"type": "string"}
@@ -143,7 +146,11 @@ def _without_reasons(verdicts: tuple[Any, ...]) -> object:
 
 def useful(question: Useful) -> Format[tuple[ChunkVerdict, ...]]:
     """``{"useful": 0|1, "reason"}`` or ``{"grade": 0..3, "reason"}``, or a list of these by label."""
-    graded = question.scale == "graded"
+    return _useful(question.scale == "graded", len(question.chunks) if question.listwise else 0)
+
+
+@_made_once
+def _useful(graded: bool, listed: int) -> Format[tuple[ChunkVerdict, ...]]:
     name = "grade" if graded else "useful"
     verdict = {"type": "integer", "enum": [0, 1, 2, 3]} if graded else _BIT
 
@@ -153,10 +160,10 @@ def useful(question: Useful) -> Format[tuple[ChunkVerdict, ...]]:
             return ChunkVerdict(grade > 0, grade=grade, reason=_reason(value))
         return ChunkVerdict(bool(_binary(_required(value, name), name)), reason=_reason(value))
 
-    if not question.listwise:
+    if not listed:
         schema = _strict(**{name: verdict, "reason": _TEXT})
         return Format(name, schema, lambda value: (one(value),), essence=_without_reasons)
-    expected = labels(len(question.chunks))
+    expected = labels(listed)
     schema = _strict(chunks=_list_of(_strict(**{"label": _one_of(expected), name: verdict, "reason": _TEXT})))
     return Format(
         name,
@@ -167,6 +174,7 @@ def useful(question: Useful) -> Format[tuple[ChunkVerdict, ...]]:
     )
 
 
+@_made_once
 def adherent() -> Format[Poll]:
     """``{"reasoning", "verdict": "yes"|"no"|"abstains", "unsupported_claims": [...]}``."""
     verdicts = ("yes", "no", "abstains")
@@ -187,14 +195,19 @@ def adherent() -> Format[Poll]:
 
 def rate_recall(question: RateRecall) -> Format[RecallRating]:
     """``{"reason", "band", "score": 0.0-1.0}``; the score lies in the band."""
-    bounds = {name.casefold(): (name, low, high) for name, low, high in question.bands}
+    return _rate_recall(question.bands)
+
+
+@_made_once
+def _rate_recall(bands: tuple[tuple[str, float, float], ...]) -> Format[RecallRating]:
+    bounds = {name.casefold(): (name, low, high) for name, low, high in bands}
 
     def parse(value: Object) -> RecallRating:
         score = _number(value["score"], "score")
         named = value.get("band")
         if not bounds or named is None or named == "":
             return RecallRating(score, _reason(value))
-        known = ", ".join(name for name, _, _ in question.bands)
+        known = ", ".join(name for name, _, _ in bands)
         band = bounds.get(named.strip().casefold()) if isinstance(named, str) else None
         name, low, high = band or _bad("band", f"one of {known}")
         if not low <= score <= high:
@@ -202,26 +215,35 @@ def rate_recall(question: RateRecall) -> Format[RecallRating]:
             _bad("score", f"{span} for the band {name!r}")
         return RecallRating(score, _reason(value), name)
 
-    names = {"type": "string", "enum": [name for name, _, _ in question.bands]} if question.bands else _TEXT
+    names = {"type": "string", "enum": [name for name, _, _ in bands]} if bands else _TEXT
     schema = _strict(reason=_TEXT, band=names, score={"type": "number"})
     return Format("score", schema, parse, essence=lambda rating: (rating.score, rating.band))
 
 
 def extract_facts(question: ExtractFacts) -> Format[tuple[str, ...]]:
     """``{"facts": [...]}``, with ``reasoning`` before it where asked for; blank and equal facts are dropped."""
-    before = {"reasoning": _TEXT} if question.reasoning else {}
+    return _extract_facts(question.reasoning)
+
+
+@_made_once
+def _extract_facts(reasoning: bool) -> Format[tuple[str, ...]]:
+    before = {"reasoning": _TEXT} if reasoning else {}
     return Format("facts", _strict(**before, facts=_list_of(_TEXT)), lambda value: _texts(value["facts"], "facts"))
 
 
 def fact_in_context(question: FactInContext) -> Format[tuple[FactVerdict, ...]]:
     """``{"covered": 0|1}``, or a list of these by label."""
+    return _fact_in_context(len(question.facts) if question.together else 0)
 
+
+@_made_once
+def _fact_in_context(listed: int) -> Format[tuple[FactVerdict, ...]]:
     def one(value: Object) -> FactVerdict:
         return FactVerdict(float(_binary(_required(value, "covered"), "covered")), reason=_reason(value))
 
-    if not question.together:
+    if not listed:
         return Format("covered", _strict(covered=_BIT), lambda value: (one(value),), essence=_without_reasons)
-    expected = fact_labels(len(question.facts))
+    expected = fact_labels(listed)
     return Format(
         "covered",
         _strict(facts=_list_of(_strict(label=_one_of(expected), covered=_BIT))),
@@ -231,6 +253,7 @@ def fact_in_context(question: FactInContext) -> Format[tuple[FactVerdict, ...]]:
     )
 
 
+@_made_once
 def sufficient() -> Format[Sufficiency]:
     """``{"reasoning", "sufficient": "yes"|"no", "on_question": "yes"|"no"}``."""
 

@@ -7,6 +7,7 @@ the list that comes with the package. Its retries and its console output are off
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
 from collections.abc import Mapping
@@ -161,7 +162,7 @@ class LiteLLMModel(ChatModel):
         own = {"api_base": self.api_base, "api_key": self._api_key}
         return {
             "model": self.model,
-            **request_body(request),
+            **copy.deepcopy(request_body(request)),  # LiteLLM changes schemas in place for some providers
             "timeout": self._timeout,
             "num_retries": 0,
             "max_retries": 0,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from ragmetrics_core.judging.chat import Message
@@ -19,6 +20,7 @@ from ragmetrics_core.model.questions import (
     Adherent,
     ExtractFacts,
     FactInContext,
+    Instructions,
     Question,
     RateRecall,
     Sufficient,
@@ -88,11 +90,27 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     Raises:
         SettingError: If the template has a placeholder that questions of this type do not fill.
     """
-    template = question.instructions.template
+    above, below = _parts(question.instructions.template)
+    head = _fixed(above, question.instructions) or Message("system", _fill(above, question).strip())
+    body = _fill(below, question).strip()
+    if head.content and body:
+        return (head, Message("user", body))
+    return (Message("user", head.content or body),)
+
+
+@lru_cache(maxsize=64)
+def _parts(template: str) -> tuple[str, str]:
+    """What is above the line ``---`` and what is below; "" above if there is no such line."""
     parts = _BREAK.split(template, maxsplit=1)
-    texts = [_fill(part, question).strip() for part in parts]
-    system, user = texts if len(texts) == 2 and all(texts) else ("", "\n\n".join(filter(None, texts)))
-    return (*((Message("system", system),) if system else ()), Message("user", user))
+    return (parts[0], parts[1]) if len(parts) == 2 else ("", template)
+
+
+@lru_cache(maxsize=64)
+def _fixed(part: str, instructions: Instructions) -> Message | None:
+    """A system message that no sample changes, the same for thousands of questions; None if one does."""
+    if {match["alone"] or match["inside"] for match in _PLACEHOLDER.finditer(part)} <= {"examples", "language"}:
+        return Message("system", _fill(part, Question(instructions=instructions)).strip())
+    return None
 
 
 def _fill(template: str, question: Question[Any]) -> str:

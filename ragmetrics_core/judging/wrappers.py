@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import chain, repeat
 
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Origin
@@ -107,6 +108,8 @@ class Retrying(Wrapper):
             else:
                 if not reply.choices:
                     reply = replace(reply, failures=(EmptyReply("the endpoint returned no reply"),) * request.n)
+                if attempt == reply.usage.calls == 1:
+                    return reply  # nothing to correct
                 return replace(reply, usage=replace(reply.usage, calls=attempt, faults=attempt - 1))
         raise AssertionError("unreachable: the last attempt returns")
 
@@ -121,10 +124,14 @@ class Retrying(Wrapper):
 
 
 _Outcome = Choice | JudgeError | None
+_Outcomes = dict[str, _Outcome]
+_Flight = asyncio.Future[_Outcome]
 
 
 class Stored(Wrapper):
     """Takes replies from the store where they are known; equal requests in flight share one call.
+
+    Thousands of requests wait here at a time: what each of them holds meanwhile is kept small.
 
     Args:
         inner: The model.
@@ -134,8 +141,7 @@ class Stored(Wrapper):
     def __init__(self, inner: ChatModel, store: ReplyStore) -> None:
         super().__init__(inner)
         self._store = store
-        self._flights: dict[str, asyncio.Future[_Outcome]] = {}
-        self._reading = asyncio.Lock()
+        self._flights: dict[str, list[asyncio.Future[_Outcome]]] = {}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return stored replies, and those of one call for all that are missing.
@@ -143,28 +149,17 @@ class Stored(Wrapper):
         Raises:
             JudgeUnavailable: If no call will succeed.
         """
-        keys = self._keys(request)
-        outcomes: dict[str, _Outcome] = {}
-        usage = Usage()
-        while missing := [key for key in keys if outcomes.get(key) is None]:
-            known = {key: choice for key in missing if (choice := self._store.get(key)) is not None}
-            shared = {key: self._flights[key] for key in missing if key not in known and key in self._flights}
-            own = [key for key in missing if key not in known and key not in shared]
-            outcomes |= known
-            usage = sum(map(_from_store, known.values()), usage)
+        outcomes: _Outcomes = dict.fromkeys(self._keys(request))
+        usage = _NOTHING
+        while missing := _unknown(outcomes):
+            own, awaited = self._divided(missing, outcomes)
+            usage += _from_store(outcomes, missing)
             if own:
-                fetched, cost = await self._fetch(request, own)
-                outcomes |= fetched
-                usage += cost
-            for key, flight in shared.items():
-                outcomes[key] = await asyncio.shield(flight)  # None if its owner gave up: ask again
+                usage += await self._fetch(request, own, outcomes)
+            for key, flight in awaited:
+                outcomes[key] = await flight  # None if its owner gave up: ask again
                 usage += Usage(stored=outcomes[key] is not None)
-        ordered = [outcomes[key] for key in keys]
-        return ChatReply(
-            choices=tuple(outcome for outcome in ordered if isinstance(outcome, Choice)),
-            usage=usage,
-            failures=tuple(outcome for outcome in ordered if isinstance(outcome, JudgeError)),
-        )
+        return _reply(outcomes, usage)
 
     def reject(self, request: ChatRequest) -> None:
         """Mark the stored replies to a request as unusable, so that they are asked again."""
@@ -177,33 +172,52 @@ class Stored(Wrapper):
         self._store.reject(key)
         self._store.put({key: choice}, Usage())
 
-    async def _fetch(self, request: ChatRequest, keys: list[str]) -> tuple[dict[str, _Outcome], Usage]:
+    def _divided(self, missing: list[str], outcomes: _Outcomes) -> tuple[list[str], list[tuple[str, _Flight]]]:
+        """Take what is stored; of the rest, which keys to ask for, and which others are asking for already."""
+        own: list[str] = []
+        awaited: list[tuple[str, _Flight]] = []
+        for key in missing:
+            outcomes[key] = self._store.get(key)
+            if outcomes[key] is not None:
+                continue
+            if (waiting := self._flights.get(key)) is None:
+                own.append(key)
+            else:
+                waiting.append(asyncio.get_running_loop().create_future())
+                awaited.append((key, waiting[-1]))
+        return own, awaited
+
+    async def _fetch(self, request: ChatRequest, keys: list[str], outcomes: _Outcomes) -> Usage:
         """Ask for several replies in one call, keep each as it comes, and hand them to whoever waits."""
-        flights = {key: asyncio.get_running_loop().create_future() for key in keys}
-        self._flights |= flights
-        outcomes: dict[str, _Outcome] = dict.fromkeys(keys)
-
-        def keep(position: int, reply: ChatReply) -> None:
-            named = dict(zip(keys[position:], map(_stamped(reply), reply.choices), strict=False))
-            self._store.put(named, reply.usage)
-            outcomes.update(named)
-
+        self._flights.update((key, []) for key in keys)
         try:
-            reply = await self.inner.complete(replace(request, n=len(keys), arrived=keep))
-            if reply.choices and not any(outcomes.values()):
-                keep(0, reply)
-            unanswered = [key for key in keys if outcomes[key] is None]
-            none = EmptyReply("the endpoint returned fewer replies than asked for")
-            outcomes |= dict(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
+            reply = await self.inner.complete(self._asked(request, keys, outcomes))
+            if reply.choices and not any(map(outcomes.get, keys)):
+                self._keep(keys, outcomes, 0, reply)
+            if len(reply.choices) < len(keys):
+                none = EmptyReply("the endpoint returned fewer replies than asked for")
+                unanswered = [key for key in keys if outcomes.get(key) is None]
+                outcomes.update(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
         finally:
-            for key, flight in flights.items():
-                del self._flights[key]
-                flight.set_result(outcomes[key])
-        # Reading a reply takes longer than sending the next request. One reply is read per turn of the loop, once it
-        # is kept, so that freed slots send first and a burst of replies does not leave the endpoint idle.
-        async with self._reading:
-            await asyncio.sleep(0)
-        return outcomes, reply.usage
+            for key in keys:
+                for flight in self._flights.pop(key):
+                    if not flight.done():
+                        flight.set_result(outcomes[key])
+        return reply.usage
+
+    def _asked(self, request: ChatRequest, keys: list[str], outcomes: _Outcomes) -> ChatRequest:
+        if request.n == 1:
+            return request
+        return replace(request, n=len(keys), arrived=partial(self._keep, keys, outcomes))
+
+    def _keep(self, keys: list[str], outcomes: _Outcomes, position: int, reply: ChatReply) -> None:
+        """Put replies that one call gave into the store; the first of them belongs to the key at the position."""
+        origin = _origin(next(iter(reply.usage.models), ""), len(reply.choices))
+        named = {
+            key: replace(choice, origin=origin) for key, choice in zip(keys[position:], reply.choices, strict=False)
+        }
+        self._store.put(named, reply.usage)
+        outcomes.update(named)
 
     def _keys(self, request: ChatRequest) -> list[str]:
         """One key per reply: everything that changes it."""
@@ -226,11 +240,24 @@ class Stored(Wrapper):
         return keys
 
 
-def _from_store(choice: Choice) -> Usage:
-    return Usage(stored=1, models=(choice.origin.model,) if choice.origin.model else ())
+def _unknown(outcomes: _Outcomes) -> list[str]:
+    return [key for key, outcome in outcomes.items() if outcome is None]
 
 
-def _stamped(reply: ChatReply) -> Callable[[Choice], Choice]:
-    """Note on each choice of a call which call gave it."""
-    origin = Origin(next(iter(reply.usage.models), ""), len(reply.choices))
-    return lambda choice: replace(choice, origin=origin)
+def _from_store(outcomes: _Outcomes, keys: list[str]) -> Usage:
+    """What was taken from the store."""
+    found = [outcome for key in keys if isinstance(outcome := outcomes[key], Choice)]
+    models = {choice.origin.model for choice in found if choice.origin.model}
+    return Usage(stored=len(found), models=tuple(sorted(models))) if found else _NOTHING
+
+
+def _reply(outcomes: _Outcomes, usage: Usage) -> ChatReply:
+    return ChatReply(
+        choices=tuple(outcome for outcome in outcomes.values() if isinstance(outcome, Choice)),
+        usage=usage,
+        failures=tuple(outcome for outcome in outcomes.values() if isinstance(outcome, JudgeError)),
+    )
+
+
+_NOTHING = Usage()
+_origin = lru_cache(maxsize=64)(Origin)  # the same for thousands of replies

@@ -348,9 +348,13 @@ class Usage:
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
             cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
-            fallbacks=tuple(sorted({*self.fallbacks, *other.fallbacks})),
-            models=tuple(sorted({*self.models, *other.models})),
+            fallbacks=_merged(self.fallbacks, other.fallbacks),
+            models=_merged(self.models, other.models),
         )
+
+
+def _merged(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return one if one == other or not other else tuple(sorted({*one, *other}))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
