@@ -2,9 +2,9 @@
 
     uv run benchmarks/cost.py
 
-A sample with 5 chunks of 300 characters. Tokens are estimated at four characters each. The share of a common
-prefix is what a provider's prompt cache can serve: from the second call of a sample on, the longest prefix that
-an earlier call of the sample had as well.
+A sample with 5 chunks of 300 characters. Tokens are estimated at four characters each. The common prefix of a call is
+the longest one that another call of the sample has as well. Of it a provider's prompt cache, empty at first, can serve
+what an earlier call had.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ SAMPLE = Sample.from_row(
         "Copies went to the customs house every month.",
     }
 )
-MODES: tuple[tuple[str, Metric], ...] = (
-    ("utilization pointwise", ContextUtilization()),
-    ("utilization listwise", ContextUtilization(judging="listwise")),
-    ("adherence, 5 polls", ContextAdherence(cause=False)),
-    ("recall", ContextRecall()),
-    ("accuracy per fact", RetrievalAccuracy()),
-    ("accuracy per context", RetrievalAccuracy(calls="per_context")),
+MODES: tuple[tuple[str, Metric, bool, str], ...] = (
+    ("utilization pointwise", ContextUtilization(), True, " (goal ≤ 1300 prompt tokens)"),
+    ("utilization listwise", ContextUtilization(judging="listwise"), True, " (goal ≤ 900 prompt tokens)"),
+    ("adherence, 5 polls", ContextAdherence(cause=False), True, ""),
+    ("adherence, 5 polls without n", ContextAdherence(cause=False), False, " (goal: common prefix ≥ 80 %)"),
+    ("recall", ContextRecall(), True, ""),
+    ("accuracy per fact", RetrievalAccuracy(), True, " (goal: common prefix ≥ 80 %)"),
+    ("accuracy per context", RetrievalAccuracy(calls="per_context"), True, ""),
 )
 
 
@@ -89,20 +90,19 @@ def _prefix(one: str, other: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def common(prompts: Sequence[str], again: bool = False) -> float:
-    """Share of the prompts' characters that is a prefix of an earlier prompt of the sample.
+def common(prompts: Sequence[str]) -> float:
+    """Share of the prompts' characters that is a prefix of another prompt of the sample."""
+    shared = sum(
+        max((_prefix(prompt, other) for at, other in enumerate(prompts) if at != number), default=0)
+        for number, prompt in enumerate(prompts)
+    )
+    return shared / sum(map(len, prompts))
 
-    Args:
-        prompts: In the order of the calls.
-        again: Count only calls about a context that an earlier call was about as well; else all but the first.
-    """
-    shared = total = 0
-    for number, prompt in enumerate(prompts[1:], start=1):
-        if again and not any(c.text in prompt and any(c.text in p for p in prompts[:number]) for c in SAMPLE.contexts):
-            continue
-        shared += max(_prefix(prompt, earlier) for earlier in prompts[:number])
-        total += len(prompt)
-    return shared / total if total else 0.0
+
+def cached(prompts: Sequence[str]) -> float:
+    """Share of the prompts' characters that is a prefix of an earlier prompt of the sample."""
+    shared = sum(max(_prefix(prompts[at], earlier) for earlier in prompts[:at]) for at in range(1, len(prompts)))
+    return shared / sum(map(len, prompts))
 
 
 def recorded(metric: Metric, together: bool = True) -> Recording:
@@ -113,25 +113,19 @@ def recorded(metric: Metric, together: bool = True) -> Recording:
     return model
 
 
-def measure(metric: Metric, together: bool = True) -> tuple[Usage, float]:
-    """Usage of one sample, and the share of common prefixes."""
-    model = recorded(metric, together)
-    return model.result.usage, common(model.prompts)
-
-
 def main() -> None:
     """Print one row per metric and mode."""
-    for name, metric in MODES:
-        usage, share = measure(metric)
-        goal = {"utilization pointwise": "; goal ≤ 1300", "utilization listwise": "; goal ≤ 900"}.get(name, "")
-        prefix = f", common prefix {share:.0%}" if usage.calls > 1 else ""
-        print(f"cost: {name}: {usage.calls} calls, {usage.prompt_tokens} prompt tokens{goal}, "
-              f"{usage.completion_tokens} completion tokens{prefix}")  # fmt: skip
-    usage, share = measure(ContextAdherence(cause=False), together=False)
-    print(f"cost: adherence, 5 polls without n: {usage.calls} calls, {usage.prompt_tokens} prompt tokens, "
-          f"common prefix {share:.0%} (goal ≥ 80 %)")  # fmt: skip
-    share = common(recorded(RetrievalAccuracy()).prompts, again=True)
-    print(f"cost: accuracy per fact, from the second fact of a context on: common prefix {share:.0%} (goal ≥ 80 %)")
+    for name, metric, together, goal in MODES:
+        model = recorded(metric, together)
+        usage = model.result.usage
+        print(f"cost: {name}: {usage.calls} calls, {usage.prompt_tokens} prompt tokens, "
+              f"{usage.completion_tokens} completion tokens{_prefixes(model.prompts)}{goal}")  # fmt: skip
+
+
+def _prefixes(prompts: Sequence[str]) -> str:
+    if len(prompts) < 2:
+        return ""
+    return f", common prefix {common(prompts):.0%}, {cached(prompts):.0%} from an earlier call"
 
 
 if __name__ == "__main__":

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, LLMJudge, Metric, RetrievalAccuracy
+from ragmetrics_core import (
+    Adherent,
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    ExtractFacts,
+    LLMJudge,
+    Metric,
+    Poll,
+    Polls,
+    RetrievalAccuracy,
+    ScriptedJudge,
+)
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
-from ragmetrics_core.judging.windows import _halves
-from ragmetrics_core.model.errors import ContextWindowExceeded
+from ragmetrics_core.model.errors import ContentRefused, ContextWindowExceeded, JudgeTimeout
 from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.windows import halves
 
 NEEDLE = "the lamp was lit by Ada"
 LONG = {
@@ -38,8 +54,16 @@ class Small(ChatModel):
         if len(prompt) > 4000:
             raise ContextWindowExceeded.counted("small", None, 1000)
         found = int(f"{NEEDLE} " in f"{prompt} ".replace("\n", " "))
-        name = "covered" if "Fact <" in prompt else "useful"
-        return ChatReply((Choice(f'{{"{name}": {found}, "reason": "r"}}'),) * request.n, Usage(calls=1))
+        return ChatReply((Choice(self._reply(prompt, found)),) * request.n, Usage(calls=1))
+
+    def _reply(self, prompt: str, found: int) -> str:
+        if "Reference answer <" in prompt:
+            return json.dumps({"facts": ["Ada lit it."]})
+        if "Context 1 <" in prompt:
+            return json.dumps({"reasoning": "r", "verdict": "yes" if found else "no", "unsupported_claims": []})
+        if labels := re.findall(r"^Chunk ([A-Z]) <\d+>\n(.*)", prompt, re.MULTILINE):
+            return json.dumps({"chunks": [{"label": label, "useful": int(NEEDLE in text)} for label, text in labels]})
+        return json.dumps({"covered" if "Fact <" in prompt else "useful": found, "reason": "r"})
 
 
 def score(metric: Metric, context: str) -> tuple[Any, Small]:
@@ -64,9 +88,8 @@ def test_what_fits_is_not_split() -> None:
     assert len(model.prompts) == 1
 
 
-@pytest.mark.parametrize("metric", [ContextAdherence(), ContextRecall()], ids=lambda metric: metric.name)
-def test_what_needs_the_whole_text_fails_with_both_counts(metric: Metric) -> None:
-    outcome, _ = score(metric, LONG["middle"])
+def test_what_needs_the_whole_text_fails_with_both_counts() -> None:
+    outcome, _ = score(ContextRecall(), LONG["middle"])
     assert (outcome.status, outcome.error.type) == ("failed", "ContextWindowExceeded")
     assert "has about " in outcome.reason
     assert "window of 1000 tokens" in outcome.reason
@@ -74,10 +97,150 @@ def test_what_needs_the_whole_text_fails_with_both_counts(metric: Metric) -> Non
 
 def test_windows_overlap_and_lose_nothing() -> None:
     text = " ".join(f"word{number}" for number in range(1000))
-    first, second = _halves(text)
+    first, second = halves(text)
     assert text.startswith(first)
     assert text.endswith(second)
     assert len(first) + len(second) >= len(text) + 190
-    assert _halves("short") == ()
+    assert halves("short") == ()
     unbroken = "x" * 5000
-    assert sum(map(len, _halves(unbroken))) == 5200
+    assert sum(map(len, halves(unbroken))) == 5200
+
+
+def test_the_evidence_counts_the_windows() -> None:
+    long = LONG["middle"]
+    chunks = score(ContextUtilization(), long)[0].evidence.chunks
+    (row,) = score(RetrievalAccuracy(), long)[0].evidence.cells
+    assert [chunk.windows for chunk in chunks] == [cell.windows for cell in row] == [4]
+    short = score(ContextUtilization(), NEEDLE)[0].evidence.chunks
+    assert [chunk.windows for chunk in short] == [None]
+
+
+def test_a_list_that_is_too_long_is_judged_as_shorter_lists() -> None:
+    chunks = [f"{number}. {'far and wide ' * 60}" for number in range(9)]
+    chunks[4] += NEEDLE
+    model = Small()
+    metric = ContextUtilization(judging="listwise")
+    outcome = metric.score(question="Who?", contexts=chunks, answer="Ada.", judge=LLMJudge(model))
+    assert outcome.status == "scored", outcome.reason
+    assert [chunk.useful for chunk in outcome.evidence.chunks] == [NEEDLE in chunk for chunk in chunks]
+    assert "windows" in outcome.usage.fallbacks
+
+
+# Adherence over windows, by claims
+
+CLAIMS = ("The lamp was lit by Ada.", "The boat was rowed by Ben.", "The door was shut by Cy.")
+
+
+def adherence_by_claims(contexts: list[str], answer: str, window: int, **settings: Any) -> tuple[Any, ScriptedJudge]:
+    """Judge with a scripted judge whose window holds so many characters, and that knows a claim when it sees one."""
+
+    def adherent(question: Adherent) -> Polls:
+        asked = question.polls
+        if sum(map(len, question.contexts)) + len(question.answer) > window:
+            return Polls(asked, (), (ContextWindowExceeded("too long"),) * asked)
+        text = "\n".join(question.contexts)
+        missing = tuple(claim for claim in CLAIMS if claim in question.answer and claim not in text)
+        return Polls(asked, (Poll("no" if missing else "yes", "Looked.", missing),) * asked)
+
+    def facts(question: ExtractFacts) -> tuple[str, ...]:
+        return tuple(claim for claim in CLAIMS if claim in question.reference)
+
+    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts})
+    return ContextAdherence(**settings).score(contexts=contexts, answer=answer, judge=judge), judge
+
+
+@given(
+    st.lists(st.lists(st.sampled_from((*CLAIMS, "Rain fell all day. " * 80)), max_size=4), min_size=1, max_size=6),
+    st.sets(st.sampled_from(CLAIMS), min_size=1),
+    st.sampled_from([2_000, 4_000, 9_000]),
+)
+def test_windows_and_claims_judge_as_a_window_that_holds_everything(
+    texts: list[list[str]], claims: set[str], window: int
+) -> None:
+    contexts = [" ".join(text) or "Nothing." for text in texts]
+    answer = " ".join(sorted(claims))
+    whole, _ = adherence_by_claims(contexts, answer, 10**9)
+    outcome, judge = adherence_by_claims(contexts, answer, window)
+    assert (outcome.status, outcome.value) == ("scored", whole.value)
+    assert set(outcome.evidence.unsupported) == set(whole.evidence.unsupported)
+    fits = sum(map(len, contexts)) + len(answer) <= window
+    assert (outcome.evidence.windows is None) == fits
+    assert sum(isinstance(question, ExtractFacts) for question in judge.asked) == (not fits)
+
+
+def test_an_answer_judged_in_windows_says_so() -> None:
+    contexts = [f"{claim} {'Rain fell. ' * 200}" for claim in CLAIMS[:2]]
+    outcome, _ = adherence_by_claims(contexts, " ".join(CLAIMS), 3_000, polls=3)
+    assert (outcome.value, outcome.evidence.no, outcome.evidence.windows) == (0.0, 3, 2)
+    assert outcome.evidence.unsupported == (CLAIMS[2],)
+    assert "2 windows" in outcome.reason
+    assert (
+        "longer than the judge's window"
+        in ContextAdherence()
+        .score(question="Who?", contexts=contexts, answer=CLAIMS[2], judge=adherence_by_claims(contexts, "", 3_000)[1])
+        .evidence.cause_note
+    )
+
+
+def test_what_is_supported_is_not_asked_again() -> None:
+    contexts = [f"{CLAIMS[0]} {'Rain fell. ' * 200}", "Rain fell. " * 200]
+    _, judge = adherence_by_claims(contexts, CLAIMS[0], 3_000)
+    assert [type(question).__name__ for question in judge.asked] == ["Adherent", "ExtractFacts", "Adherent"]
+
+
+def test_the_share_of_polls_keeps_its_meaning() -> None:
+    """Poll by poll all claims must hold: 1 to 3 support the first claim, 2 to 4 the second, 2 and 3 both."""
+    supported = {CLAIMS[0]: {1, 2, 3}, CLAIMS[1]: {2, 3, 4}}
+
+    def adherent(question: Adherent) -> Polls:
+        if len(question.contexts) > 1:
+            return Polls(5, (), (ContextWindowExceeded("too long"),) * 5)
+        yes = supported[question.answer] if question.contexts == ("a",) else set()
+        return Polls(5, tuple(Poll("yes" if number in yes else "no", f"poll {number}") for number in range(1, 6)))
+
+    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: tuple(supported)})
+    outcome = ContextAdherence().score(contexts=["a", "b"], answer="Both.", judge=judge)
+    assert (outcome.value, outcome.evidence.yes, outcome.evidence.no) == (0.4, 2, 3)
+
+
+def test_polls_missing_for_one_claim_are_missing_for_the_answer() -> None:
+    def adherent(question: Adherent) -> Polls:
+        if len(question.contexts) > 1:
+            return Polls(5, (), (ContextWindowExceeded("too long"),) * 5)
+        answered = 3 if (question.answer, question.contexts) == (CLAIMS[0], ("b",)) else 5
+        verdict = "yes" if question.contexts == ("b",) else "no"
+        return Polls(5, (Poll(verdict),) * answered, (JudgeTimeout("no reply"),) * (5 - answered))
+
+    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: CLAIMS[:2]})
+    outcome = ContextAdherence().score(contexts=["a", "b"], answer="Both.", judge=judge)
+    assert (outcome.value, outcome.evidence.missing, outcome.evidence.bounds) == (1.0, 2, (0.6, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("facts", "status", "said"),
+    [
+        ((), "undefined", "makes no claim"),
+        (ContentRefused("refused"), "failed", "refused"),
+        (None, "failed", "too long"),
+    ],
+)
+def test_an_answer_without_claims_to_judge(facts: Any, status: str, said: str) -> None:
+    failed = Polls(5, (), (ContextWindowExceeded("too long"),) * 5)
+    script: dict[Any, Any] = {Adherent: failed} | ({} if facts is None else {ExtractFacts: facts})
+    outcome = ContextAdherence().score(contexts=["a" * 5000], answer="b", judge=ScriptedJudge(script))
+    assert outcome.status == status
+    assert said in outcome.reason
+
+
+def test_windows_end_where_nothing_is_left_to_divide() -> None:
+    outcome, judge = adherence_by_claims(["x" * 9_000], CLAIMS[0], 20)
+    assert (outcome.status, outcome.error.type) == ("failed", "ContextWindowExceeded")
+    assert len(judge.asked) < 10
+
+
+def test_a_long_context_through_a_chat_model() -> None:
+    """The whole way: prompts, replies, the endpoint's refusal, several replies per request."""
+    outcome, model = score(ContextAdherence(polls=3), LONG["middle"])
+    assert (outcome.status, outcome.value, outcome.evidence.yes) == ("scored", 1.0, 3), outcome.reason
+    assert score(ContextAdherence(polls=3), LONG["nowhere"])[0].value == 0.0
+    assert outcome.usage.calls == len(model.prompts)

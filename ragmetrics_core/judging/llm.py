@@ -130,7 +130,7 @@ class _Session(Judge):
         """
         answer = await self._answer_whole(question)
         if parts := windows.parts(question, answer):
-            return windows.joined(answer, await gathered(map(self.answer, parts)))
+            return windows.joined(question, answer, await gathered(map(self.answer, parts)))
         return answer
 
     async def _answer_whole(self, question: Question[R]) -> Answer[R]:

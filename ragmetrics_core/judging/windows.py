@@ -1,7 +1,9 @@
 """Texts longer than the model's context window: judged in overlapping windows, where any window decides.
 
-A chunk is useful if some part of it is, and a fact is in a context if it is in some part of it. Other questions
-need all of a text at once and fail. What was judged in windows says so among the fallbacks of its usage.
+A chunk is useful if some part of it is, and a fact is in a context if it is in some part of it; a list of chunks is
+judged as two shorter lists. Other questions need all of a text at once and fail; how the adherence of an answer is
+found window by window is the metric's business. What was judged in windows says so in its verdict, and among the
+fallbacks of its usage.
 """
 
 from __future__ import annotations
@@ -12,14 +14,13 @@ from typing import Any
 
 from ragmetrics_core.model.errors import ContextWindowExceeded
 from ragmetrics_core.model.questions import Answer, FactInContext, NotAnswered, Question, Usage, Useful
+from ragmetrics_core.model.windows import divided, halves
 
 MARK = "windows"
-_SHORTEST = 1_000
-_OVERLAP = 200
 
 
 def parts(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], ...]:
-    """The questions about each half of the text, if an answer failed for its length; else none.
+    """The questions about each half of the text or of the list, if an answer failed for its length; else none.
 
     Args:
         question: The question.
@@ -28,27 +29,35 @@ def parts(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], 
     failed = isinstance(answer.reply, NotAnswered) and isinstance(answer.reply.error, ContextWindowExceeded)
     if not failed:
         return ()
-    if isinstance(question, Useful) and len(question.chunks) == 1:
-        return tuple(replace(question, chunks=(half,)) for half in _halves(question.chunks[0]))
+    if isinstance(question, Useful):
+        return tuple(replace(question, chunks=chunks) for chunks in divided(question.chunks))
     if isinstance(question, FactInContext):
-        return tuple(replace(question, context=half) for half in _halves(question.context))
+        return tuple(replace(question, context=half) for half in halves(question.context))
     return ()
 
 
-def joined(failed: Answer[Any], answers: Sequence[Answer[Any]]) -> Answer[Any]:
-    """The verdict of the window that says yes most clearly; unanswered if none says yes and one did not answer.
+def joined(question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]) -> Answer[Any]:
+    """The verdicts about the whole, from those about its parts.
 
     Args:
-        failed: The answer to the whole, which was too long.
-        answers: The answers to its windows.
+        question: The question about the whole.
+        failed: The answer to it, which was too long.
+        answers: The answers to its parts.
     """
     usage = sum((answer.usage for answer in answers), failed.usage) + Usage(fallbacks=(MARK,))
     replies = [answer.reply for answer in answers if not isinstance(answer.reply, NotAnswered)]
     missing = next((answer.reply for answer in answers if isinstance(answer.reply, NotAnswered)), None)
-    best = tuple(max(verdicts, key=_strength) for verdicts in zip(*replies, strict=True))
+    if isinstance(question, Useful) and len(question.chunks) > 1:  # each chunk is in one part
+        return Answer(sum(replies, ()) if missing is None else missing, usage)
+    best = tuple(map(_clearest, zip(*replies, strict=True)))
     if missing is not None and not (best and all(_strength(verdict)[0] for verdict in best)):
         return Answer(missing, usage)
     return Answer(best, usage)
+
+
+def _clearest(verdicts: Sequence[Any]) -> Any:
+    """The verdict of the window that says yes most clearly, with the number of windows."""
+    return replace(max(verdicts, key=_strength), windows=sum(verdict.windows or 1 for verdict in verdicts))
 
 
 def _strength(verdict: Any) -> tuple[bool, float]:
@@ -57,13 +66,3 @@ def _strength(verdict: Any) -> tuple[bool, float]:
     grade = getattr(verdict, "grade", None)
     yes = verdict.useful if hasattr(verdict, "useful") else probability > 0.5
     return bool(yes), probability if grade is None else grade
-
-
-def _halves(text: str) -> tuple[str, ...]:
-    """Two windows that overlap, cut at spaces where there are any; none if the text is too short to be at fault."""
-    if len(text) < _SHORTEST:
-        return ()
-    middle = len(text) // 2
-    start, end = middle - _OVERLAP // 2, middle + _OVERLAP // 2
-    first, second = text.find(" ", end, end + 80), text.rfind(" ", start - 80, start)
-    return text[: first if first >= 0 else end], text[second + 1 if second >= 0 else start :]

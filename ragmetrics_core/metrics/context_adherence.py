@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from ragmetrics_core.metrics.claim_by_claim import by_claims, too_long
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
-from ragmetrics_core.model.errors import SettingError, TooFewPolls
+from ragmetrics_core.model.errors import QuestionNotSupported, SettingError, TooFewPolls
 from ragmetrics_core.model.evidence import AdherenceEvidence, Cause, PollEvidence, SentenceEvidence
 from ragmetrics_core.model.intervals import wilson
 from ragmetrics_core.model.questions import (
@@ -84,7 +86,9 @@ class ContextAdherence(Metric):
             lacks a placeholder.
 
     Source:
-        ChainPoll: Friel & Sanyal (2023), arXiv 2310.18344. Departure: an answer without claims is undefined.
+        ChainPoll: Friel & Sanyal (2023), arXiv 2310.18344. Departures: an answer without claims is undefined;
+        contexts longer than the judge's window are judged claim by claim, a claim being supported if some window
+        supports it.
 
     Example:
         >>> from ragmetrics_core import Adherent, Poll, Polls, ScriptedJudge
@@ -122,7 +126,7 @@ class ContextAdherence(Metric):
 
     def prompts(self) -> tuple[str, ...]:
         """Template and examples."""
-        return (self._template, self.examples)
+        return (self._template, self.examples, shipped("facts_io"))
 
     def plan(self, sample: Sample) -> Plan:
         """Poll the judge, conclude by majority, and ask for the cause of a low score."""
@@ -132,7 +136,7 @@ class ContextAdherence(Metric):
         outcome = self._conclude(polls, sample)
         if outcome.status != "scored" or outcome.value >= 0.5 or not self.cause:
             return outcome
-        found = yield from self._find_cause(sample)
+        found = yield from self._find_cause(sample, in_windows=polls.windows is not None)
         assert outcome.evidence is not None  # noqa: S101  # a score always has evidence
         return outcome.model_copy(update={"evidence": outcome.evidence.model_copy(update=found)})
 
@@ -154,7 +158,13 @@ class ContextAdherence(Metric):
         total = Polls(0, ())
         count = self.polls // 2 + 1 if self.early_stop else self.polls
         while count > 0:
-            (reply,) = yield from ask([self._question(sample, total.asked, count)])
+            question = self._question(sample, total.asked, count)
+            (reply,) = yield from ask([question])
+            if too_long(reply) and not total.answers:
+                claims = Instructions(shipped("facts_io"), language=self.language)
+                found = yield from by_claims(replace(question, polls=self.polls), claims)
+                unknown = isinstance(found, NotAnswered) and isinstance(found.error, QuestionNotSupported)
+                return reply if unknown else found  # a judge that lists no claims failed for the length
             if isinstance(reply, NotAnswered):
                 if not total.answers:
                     return reply
@@ -203,12 +213,14 @@ class ContextAdherence(Metric):
             bounds = (len(yes) / polls.asked, (len(yes) + missing) / polls.asked)
             evidence = evidence.model_copy(update={"bounds": bounds})
         tie = "The polls are tied; the side against the answer says: " if len(yes) == len(no) else ""
-        return self.scored(value, tie + evidence.explanation, evidence)
+        return self.scored(value, tie + evidence.explanation + _in_windows(polls.windows), evidence)
 
-    def _find_cause(self, sample: Sample) -> Generator[Batch, Replies, dict[str, object]]:
+    def _find_cause(self, sample: Sample, in_windows: bool) -> Generator[Batch, Replies, dict[str, object]]:
         """A hypothesis why the answer does not adhere, from a question of its own."""
         if sample.question is None:
             return {"cause_note": "no cause could be looked for without the question"}
+        if in_windows:
+            return {"cause_note": "no cause was looked for: the contexts are longer than the judge's window"}
         question = Sufficient(
             instructions=Instructions(shipped("sufficient"), "", self.language),
             question=sample.question,
@@ -226,6 +238,10 @@ class ContextAdherence(Metric):
 
 def _texts(sample: Sample) -> tuple[str, ...]:
     return tuple(context.text for context in sample.contexts if not context.blank)
+
+
+def _in_windows(count: int | None) -> str:
+    return f" (Judged claim by claim in {count} windows of the contexts.)" if count else ""
 
 
 def _cause(sufficiency: Sufficiency) -> Cause:
@@ -250,6 +266,7 @@ def _evidence(polls: Polls, sample: Sample) -> AdherenceEvidence:
     ranks = [rank for rank, context in enumerate(sample.contexts, start=1) if not context.blank]
     return AdherenceEvidence(
         asked=polls.asked,
+        windows=polls.windows,
         yes=len(yes),
         no=len(no),
         abstained=len(answers) - len(yes) - len(no),

@@ -231,6 +231,7 @@ def _chunks(contexts: Sequence[Context], verdicts: Sequence[ChunkVerdict | None]
                     "grade": verdict.grade,
                     "reason": verdict.reason,
                     "mode": verdict.mode,
+                    "windows": verdict.windows,
                 }
             )
         entries.append(entry)

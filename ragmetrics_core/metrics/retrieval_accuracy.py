@@ -244,5 +244,8 @@ def _grid(replies: Sequence[tuple[FactVerdict, ...] | NotAnswered], texts: Seque
         elif len(reply) != per_reply:
             raise JudgeError(f"the judge gave {len(reply)} verdicts for {per_reply} facts")
         else:
-            cells += [Cell(probability=v.probability, mode=v.mode, mass=v.mass, reason=v.reason) for v in reply]
+            cells += [
+                Cell(probability=v.probability, mode=v.mode, mass=v.mass, reason=v.reason, windows=v.windows)
+                for v in reply
+            ]
     return {text: tuple(cells[index * facts : (index + 1) * facts]) for index, text in enumerate(texts)}

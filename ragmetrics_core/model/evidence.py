@@ -27,6 +27,7 @@ class ChunkEvidence(Frozen):
         reason: The judge's explanation.
         duplicate_of: Rank of the identical chunk whose verdict this is.
         mode: How the probability was obtained.
+        windows: In how many windows a text too long for the judge was judged; None: as a whole.
     """
 
     rank: int
@@ -38,6 +39,7 @@ class ChunkEvidence(Frozen):
     reason: str = ""
     duplicate_of: int | None = None
     mode: Mode = "verdict"
+    windows: int | None = None
 
 
 class UtilizationEvidence(Frozen):
@@ -122,6 +124,7 @@ class AdherenceEvidence(Frozen):
         remedy: What to do about that cause.
         cause_note: Why the judge thinks so, or why no cause could be determined.
         sentences: Per sentence of the answer, the evidence of a lexical judge.
+        windows: In how many windows contexts too long for the judge were judged, claim by claim; None: as a whole.
     """
 
     kind: Literal["context_adherence"] = "context_adherence"
@@ -142,6 +145,7 @@ class AdherenceEvidence(Frozen):
     remedy: str = ""
     cause_note: str = ""
     sentences: tuple[SentenceEvidence, ...] = ()
+    windows: int | None = None
 
 
 class ReferenceRating(Frozen):
@@ -177,12 +181,14 @@ class Cell(Frozen):
         mode: How it was obtained.
         mass: Probability that the label tokens cover, for log-probabilities.
         reason: The judge's explanation, where it gives one.
+        windows: In how many windows a context too long for the judge was judged; None: as a whole.
     """
 
     probability: Share | None
     mode: Mode = "verdict"
     mass: float | None = None
     reason: str = ""
+    windows: int | None = None
 
     @property
     def covered(self) -> bool:

@@ -78,6 +78,7 @@ class ChunkVerdict(_Private):
         reason: The judge's explanation.
         mode: How the probability was obtained.
         mass: Probability that the label tokens cover, for log-probabilities.
+        windows: In how many windows a text too long for the judge was judged; None: as a whole.
     """
 
     useful: bool
@@ -86,6 +87,7 @@ class ChunkVerdict(_Private):
     reason: str = ""
     mode: Mode = "verdict"
     mass: float | None = None
+    windows: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -160,12 +162,14 @@ class Polls(_Private):
         answers: Those answered, in order.
         failures: Why the others were not.
         batched: True if one request gave several of them, so that stopping early would save nothing.
+        windows: In how many windows contexts too long for the judge were judged; None: as a whole.
     """
 
     asked: int
     answers: tuple[Poll, ...]
     failures: tuple[JudgeError, ...] = ()
     batched: bool = False
+    windows: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -247,12 +251,14 @@ class FactVerdict(_Private):
         mode: How the probability was obtained.
         mass: Probability that the two label tokens cover, for log-probabilities.
         reason: The judge's explanation, where it gives one.
+        windows: In how many windows a context too long for the judge was judged; None: as a whole.
     """
 
     probability: float
     mode: Mode = "verdict"
     mass: float | None = None
     reason: str = ""
+    windows: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
