@@ -1,4 +1,4 @@
-"""Samples per second and peak memory with the embedded judge, as the number of samples grows.
+"""Samples per second and peak memory, with the embedded judge and a model without latency, as samples grow in number.
 
     uv run benchmarks/scale.py
 
@@ -14,8 +14,22 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from ragmetrics_core import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    LexicalJudge,
+    LLMJudge,
+    Usage,
+    iter_results,
+)
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.registry import METRICS
 
 
 def rows(count: int) -> Iterator[dict[str, Any]]:
@@ -29,47 +43,73 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def measure(count: int) -> dict[str, float]:
-    """Seconds and peak memory of one size, in this process."""
-    from ragmetrics_core import LexicalJudge, iter_results
+class Instant(ChatModel):
+    """A model in this process that replies at once."""
 
-    judge = LexicalJudge()
-    for _ in iter_results(rows(200), judge=judge):
+    name = "instant"
+
+    def capabilities(self) -> Capabilities:
+        """Everything but log-probabilities."""
+        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Every chunk is useful."""
+        return ChatReply((Choice('{"useful": 1, "reason": "It says so."}'),) * request.n, Usage(calls=1))
+
+
+JUDGES: dict[str, tuple[Callable[[], Judge], tuple[str, ...]]] = {
+    "embedded judge, 4 metrics": (LexicalJudge, tuple(METRICS)),
+    "model without latency, utilization": (lambda: LLMJudge(Instant()), ("context_utilization",)),
+}
+
+
+def measure(name: str, count: int) -> dict[str, float]:
+    """Seconds and peak memory of one size, in this process."""
+    make, metrics = JUDGES[name]
+    judge = make()
+    for _ in iter_results(rows(200), metrics, judge=judge, store=False):
         pass
     started, cpu = time.perf_counter(), time.process_time()
-    done = sum(1 for _ in iter_results(rows(count), judge=judge))
+    done = sum(1 for _ in iter_results(rows(count), metrics, judge=judge, store=False))
     assert done == count
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"wall": time.perf_counter() - started, "cpu": time.process_time() - cpu, "memory": peak}
 
 
-def main() -> None:
+def compare(name: str, sizes: list[int]) -> None:
     """Print one row per size, and the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.measure:
-        print(json.dumps(measure(options.measure)))
-        return
     found = {}
-    for size in options.sizes:
-        command = [sys.executable, __file__, "--measure", str(size)]
+    for size in sizes:
+        command = [sys.executable, __file__, "--measure", name, "--sizes", str(size)]
         found[size] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         row = found[size]
         print(
-            f"scale: {size} samples × 4 metrics: {size / row['wall']:.0f} samples/s, peak {row['memory']:.0f} MB",
+            f"scale: {name}: {size} samples: {size / row['wall']:.0f} samples/s, peak {row['memory']:.0f} MB",
             flush=True,
         )
-    sizes = [size for size in options.sizes if size >= 10_000] or options.sizes
-    small, large = sizes[0], sizes[-1]
+    compared = [size for size in sizes if size >= 10_000] or sizes
+    small, large = compared[0], compared[-1]
     if small != large:
         per = [found[size]["cpu"] / size for size in (small, large)]
         memory = found[large]["memory"] / found[small]["memory"]
         print(
-            f"scale: {large} against {small} samples: CPU time per sample × {per[1] / per[0]:.2f} (goal 0.90 to 1.10), "
-            f"peak memory × {memory:.2f} (goal: flat)"
+            f"scale: {name}: {large} against {small} samples: CPU time per sample × {per[1] / per[0]:.2f} "
+            f"(goal 0.90 to 1.10), peak memory × {memory:.2f} (goal: flat)",
+            flush=True,
         )
+
+
+def main() -> None:
+    """Compare sizes with each judge."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--measure", choices=JUDGES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure, *options.sizes)))
+        return
+    for name in JUDGES:
+        compare(name, options.sizes)
 
 
 if __name__ == "__main__":

@@ -129,18 +129,19 @@ def content(text: str) -> tuple[str, ...]:
     """
     found: list[str] = []
     for token in _TOKEN.findall(unmarked(text)):
-        if len(token) <= _LONGEST_CACHED_WORD:
-            found += _terms_of(token)
-        else:
-            found += _terms_of.__wrapped__(token)
+        found += _terms_of(token)
     return tuple(found)
 
 
-@lru_cache(maxsize=32_768)
 def _terms_of(token: str) -> tuple[str, ...]:
     """Terms of one token: none for a function word, several for a script without spaces."""
-    if token[0].isdecimal():
+    if token[0].isdecimal():  # numbers seldom come again, and need no memory
         return (number(token),)
+    return _terms_of_word(token) if len(token) <= _LONGEST_CACHED_WORD else _terms_of_word.__wrapped__(token)
+
+
+@lru_cache(maxsize=16_384)
+def _terms_of_word(token: str) -> tuple[str, ...]:
     word = token.lower() if token.isascii() else fold(token)
     for ending in ("'s", "’s"):
         word = word.removesuffix(ending)
@@ -173,7 +174,7 @@ def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for token in _TOKEN.findall(text):
-        own = _terms_of(token) if len(token) <= _LONGEST_CACHED_WORD else _terms_of.__wrapped__(token)
+        own = _terms_of(token)
         hits = [term for term in own if term in terms]
         found.update(dict.fromkeys(hits if len(own) > 1 else [token] if hits else []))
     return tuple(found)
