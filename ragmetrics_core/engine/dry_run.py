@@ -43,6 +43,7 @@ _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
     "Facts: one to three per sentence of a reference. Low adherence, which asks for a cause: on no sample to all.",
     "Not counted: repairs of unusable replies, retries, hidden reasoning. Counted once: what is asked twice.",
+    "Not deducted: replies that the store holds already, which cost nothing.",
 )
 _POOL = 64  # as many samples as a run shows to metrics beforehand
 _REPLY_TOKENS: dict[str, tuple[int, int]] = {
