@@ -454,6 +454,25 @@ def test_an_error_of_the_application_passes_unchanged() -> None:
     assert "LookupError" in str(captured.samples[0].error) or "gone" in str(captured.samples[0].error)
 
 
+@pytest.mark.parametrize("place", ["BreakpointException", "TeeSpan.closed", "_open_runs.discard"])
+def test_an_error_of_the_application_passes_unchanged_beside_one_of_ours(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    gone = LookupError("gone")
+    with capture() as captured:
+        monkeypatch.setattr(f"haystack_integrations.tracing.ragmetrics.recorder.{place}", broken)
+        tee = tracing.tracer.actual_tracer
+        with pytest.raises(LookupError) as caught, tracing.tracer.trace("haystack.pipeline.run"):
+            raise gone
+    assert caught.value is gone
+    assert gone.__context__ is None
+    assert isinstance(tee, Tee)
+    assert len(captured.problems) + len(tee.problems) == 1
+
+
 def test_runs_are_freed() -> None:
     app = rag()
     with capture() as captured:

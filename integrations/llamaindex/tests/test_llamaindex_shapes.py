@@ -843,6 +843,30 @@ def _(kit: Kit) -> None:
     response.response_gen.close()
 
 
+@row(
+    "the async stream fails",
+    Expected(answer=None, error="Broken: the stream broke", complete=False, intermediate=("The",)),
+)
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        response = await kit.engine(llm=kit.llm(fails_after=1), streaming=True).aquery(QUESTION)
+        with pytest.raises(kit.parts.Broken):
+            [token async for token in response.async_response_gen()]
+
+    asyncio.run(run())
+
+
+@row("the async stream is broken off", Expected(answer=None, complete=False, intermediate=("The",), warnings=1))
+def _(kit: Kit) -> None:
+    async def run() -> None:
+        response = await kit.engine(streaming=True).aquery(QUESTION)
+        stream = response.async_response_gen()
+        assert await anext(stream) == "The"
+        await response.response_gen.aclose()
+
+    asyncio.run(run())
+
+
 @row("the stream is never read", Expected(answer=None, complete=False, warnings=1))
 def _(kit: Kit) -> None:
     kit.engine(streaming=True).query(QUESTION)

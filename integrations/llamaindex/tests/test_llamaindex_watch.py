@@ -154,3 +154,34 @@ def test_evaluate_query_engine(engine: RetrieverQueryEngine, kit: ModuleType) ->
     assert report.results[0].sample.reference == ("It holds nodes.",)
     with pytest.raises(InputError, match="question 1"):
         evaluate_query_engine(engine, ["a", " "], judge="lexical")
+
+
+def test_a_question_that_fails_ends_no_other(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
+    report = evaluate_query_engine(engine, ["broken", "plain"], [], progress=False)
+    failed, answered = [result.sample for result in report.results]
+    assert failed is not None
+    assert answered is not None
+    assert failed.error == "Broken: the store is down"
+    assert (answered.answer, answered.error) == ("The answer.", None)
+
+
+def test_a_streamed_answer_that_breaks_is_told_in_its_sample(kit: ModuleType) -> None:
+    llm = kit.ScriptedLLM(fails_after=1)
+    streaming = RetrieverQueryEngine(
+        kit.FixedRetriever([kit.node("a", "a")]),
+        response_synthesizer=get_response_synthesizer(llm=llm, streaming=True),
+    )
+    sample = evaluate_query_engine(streaming, ["q"], [], progress=False).results[0].sample
+    assert sample is not None
+    assert (sample.answer, sample.error) == (None, "Broken: the stream broke")
+
+
+def test_an_interrupt_of_an_engine_ends_the_run(kit: ModuleType) -> None:
+    def interrupted(question: str) -> list[NodeWithScore]:
+        raise KeyboardInterrupt
+
+    engine = RetrieverQueryEngine(
+        kit.FixedRetriever(interrupted), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM())
+    )
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_query_engine(engine, ["q"], [], progress=False)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -18,6 +16,7 @@ from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
 from langchain_ragmetrics.replies import generated_reply, judge_error_of, reply_of, structured_reply
 from ragmetrics_core.capturing import as_judge_work
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.judging.threads import in_thread
 from ragmetrics_core.model import errors
 
 T = TypeVar("T")
@@ -190,33 +189,11 @@ def _messages(request: ChatRequest) -> list[BaseMessage]:
     return [_KINDS[message.role](content=message.content) for message in request.messages]
 
 
-class _Handover(Generic[T]):
-    """Hands what a thread ends with, result or exception, to whoever waits."""
+def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+    """Call in a thread with an empty context, where it is not traced."""
 
-    def __init__(self) -> None:
-        self.future: Future[T] = Future()
-        self.future.set_running_or_notify_cancel()  # whoever gives up waiting cannot take it back
+    def work() -> T:
+        with as_judge_work(), tracing_context(enabled=False):
+            return call()
 
-    def __enter__(self) -> Future[T]:
-        return self.future
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is not None:
-            self.future.set_exception(error)
-        return True
-
-
-def _in_thread(call: Callable[[], T]) -> Coroutine[Any, Any, T]:
-    """Call in a daemon thread with an empty context: it neither is traced nor keeps the process from ending."""
-    handover: _Handover[T] = _Handover()
-
-    def work() -> None:
-        with handover as done, as_judge_work(), tracing_context(enabled=False):
-            done.set_result(call())
-
-    threading.Thread(target=contextvars.Context().run, args=(work,), name="ragmetrics-langchain", daemon=True).start()
-
-    async def wait() -> T:
-        return await asyncio.wrap_future(handover.future)
-
-    return wait()
+    return asyncio.wrap_future(in_thread(work, context=contextvars.Context(), name="ragmetrics-langchain"))

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextvars import Context, ContextVar
+from functools import partial
 from typing import Any, Protocol
 
 from haystack.core.errors import BreakpointException
@@ -193,13 +194,9 @@ class Tee(Tracer):
                 return
             if operation_name != PIPELINE:
                 _current.set(span)
-            try:
+            with contextlib.ExitStack() as block:
+                block.push(partial(self._left, span))
                 yield span
-            except BaseException as error:
-                span.failed(error)
-                raise
-            finally:
-                self._closed(span)
 
     def current_span(self) -> Span | None:
         """The other tracer's current span, recording where ours does."""
@@ -251,7 +248,10 @@ class Tee(Tracer):
         return run, None
 
     @guarded
-    def _closed(self, span: TeeSpan) -> None:
+    def _left(self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """The block of code under a span was left, with an error or without."""
+        if error is not None:
+            span.failed(error)
         if _current.get() is span:  # an abandoned generator is closed in another context
             _current.set(span.outer)
         span.closed()

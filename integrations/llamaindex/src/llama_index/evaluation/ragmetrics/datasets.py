@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -116,13 +115,18 @@ def _questions(questions: Any) -> Iterable[Sample]:
 def _run(query_engine: BaseQueryEngine, wanted: Sample) -> Sample:
     """One run of the engine, as one sample."""
     question = wanted.question or ""
-    with (
-        capture(question=question, reference=wanted.reference, id=wanted.id, metadata=wanted.metadata) as captured,
-        suppress(Exception),  # the sample says what went wrong, and the next question is asked
-    ):
-        response = query_engine.query(question)
-        if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
-            str(response)
+    with capture(question=question, reference=wanted.reference, id=wanted.id, metadata=wanted.metadata) as captured:
+        _ask(query_engine, question)
     if not captured.samples:
         return wanted.model_copy(update={"error": "the engine ran no query that LlamaIndex's spans show"})
     return captured.samples[0].model_copy(update={"facts": wanted.facts})
+
+
+def _ask(query_engine: BaseQueryEngine, question: str) -> None:
+    """Ask, and read a streamed answer to its end."""
+    try:
+        response = query_engine.query(question)
+        if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
+            str(response)
+    except Exception:  # noqa: BLE001  # a failure boundary: the sample says what went wrong, the next question is asked
+        return

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 from llama_index.core import Settings
@@ -21,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Judge, TokenAlternatives, Usage
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.threads import in_thread
 from ragmetrics_core.model import errors
 
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
@@ -77,7 +77,8 @@ class LlamaIndexModel(ChatModel):
         if self._async:
             call = asyncio.create_task(_asked(llm, messages, tools), context=_unseen())
         else:
-            call = asyncio.wrap_future(_in_thread(lambda: _ask(llm, messages, tools)))
+            work = partial(_ask, llm, messages, tools)
+            call = asyncio.wrap_future(in_thread(work, context=_unseen(), name="ragmetrics-llm"))
         try:
             await asyncio.wait({call})
         finally:
@@ -177,21 +178,6 @@ def _unseen() -> Context:
     context = Context()
     context.run(pause_for_good)
     return context
-
-
-def _in_thread(work: Callable[[], ChatResponse]) -> Future[ChatResponse]:
-    """Run one call in a daemon thread of its own: a hanging endpoint holds up neither the loop nor the exit."""
-    future: Future[ChatResponse] = Future()
-    threading.Thread(target=_unseen().run, args=(_fill, future, work), name="ragmetrics-llm", daemon=True).start()
-    return future
-
-
-def _fill(future: Future[ChatResponse], work: Callable[[], ChatResponse]) -> None:
-    if future.set_running_or_notify_cancel():
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # handed on whole to whoever awaits it
-            future.set_exception(error)
 
 
 def _reply(llm: LLM, response: ChatResponse, *, structured: bool, weighed: bool) -> ChatReply:

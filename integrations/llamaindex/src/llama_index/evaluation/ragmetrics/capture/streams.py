@@ -36,28 +36,32 @@ def _kept(stream: Any, ended: Ended) -> Any:
     return stream
 
 
+class _Read:
+    """What was read of a stream; says how it ended when the reading is left."""
+
+    def __init__(self, ended: Ended) -> None:
+        self._texts: list[str] = []
+        self._ended = ended
+
+    def __enter__(self) -> list[str]:
+        return self._texts
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._ended("".join(self._texts), error)
+
+
 def _reading(tokens: Any, text: Callable[[Any], str], ended: Ended) -> Generator[Any, None, None]:
-    read: list[str] = []
-    try:
+    with _Read(ended) as read:
         for token in tokens:
             read.append(text(token))
             yield token
-    except BaseException as error:
-        ended("".join(read), error)
-        raise
-    ended("".join(read), None)
 
 
 async def _areading(tokens: Any, text: Callable[[Any], str], ended: Ended) -> AsyncGenerator[Any, None]:
-    read: list[str] = []
-    try:
+    with _Read(ended) as read:
         async for token in tokens:
             read.append(text(token))
             yield token
-    except BaseException as error:
-        ended("".join(read), error)
-        raise
-    ended("".join(read), None)
 
 
 def _token(token: object) -> str:
