@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextvars import Context, ContextVar
 
@@ -37,3 +38,14 @@ def test_a_call_that_nobody_waits_for_any_more_ends_quietly():
     assert not future.cancel()
     release.set()
     assert future.result(10) is True
+
+
+def test_stop_iteration_reaches_a_loop_that_waits():
+    def empty():
+        return next(iter(()))
+
+    async def wait():
+        await asyncio.wait_for(asyncio.wrap_future(in_thread(empty, context=Context(), name="a-name")), 10)
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(wait())

@@ -22,6 +22,10 @@ class _Handover(Generic[T]):
         return self.future
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, StopIteration):  # asyncio refuses to hand it on, and whoever waits would wait for ever
+            stopped = RuntimeError("the call raised StopIteration")
+            stopped.__cause__ = error
+            error = stopped
         if error is not None:
             self.future.set_exception(error)
         return True
