@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
 import threading
 import tracemalloc
 from contextlib import contextmanager
@@ -351,3 +354,41 @@ def test_running_figures_equal_those_of_all_scores():
     assert (figures.scored, figures.undefined, figures.failed, figures.low, figures.high) == (5, 1, 1, 0.1, 1.0)
     assert figures.mean == pytest.approx(mean(values))
     assert figures.sd == pytest.approx(stdev(values))
+
+
+FORKED = """
+import asyncio, os, sys, threading, warnings
+warnings.simplefilter("ignore")
+from ragmetrics_core import Sample
+from ragmetrics_core.capturing import BackgroundEvaluator
+from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, Choice
+
+asked = threading.Semaphore(0)
+
+class Slow(ChatModel):
+    name = "slow"
+    def capabilities(self):
+        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+    async def complete(self, request):
+        asked.release()
+        await asyncio.sleep(0 if os.getpid() != parent else 3600)
+        return ChatReply((Choice('{"reasoning": "r", "verdict": "yes", "unsupported_claims": []}'),) * request.n)
+
+parent = os.getpid()
+evaluator = BackgroundEvaluator(lambda run: [run], "adherence", Slow(), concurrency=2)
+for number in range(20):
+    evaluator.record(Sample(contexts=["c"], answer=str(number)))
+asked.acquire()
+child = os.fork()
+if not child:
+    evaluator.record(Sample(contexts=["c"], answer="child"))
+    done = evaluator.flush(timeout=30)
+    os._exit(0 if done and evaluator.aggregates["context_adherence"].scored == 1 else 1)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_child_forked_while_the_parent_judges_has_slots_of_its_own():
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

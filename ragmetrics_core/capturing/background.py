@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.guarded import Problems, guarded
@@ -111,7 +112,8 @@ class BackgroundEvaluator(Generic[Run]):
         self.problems = Problems()
         self.dropped = 0
         self._build = build
-        self._run = EvaluationRun(metrics, judge, concurrency, None)
+        self._new_run = partial(EvaluationRun, metrics, judge, concurrency, None)
+        self._run = self._new_run()
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
         self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
         self._random = random.Random(seed)  # noqa: S311  # a sampling decision, no secret
@@ -239,7 +241,8 @@ class BackgroundEvaluator(Generic[Run]):
             self._on_result(result)
 
     def _after_fork(self) -> None:
-        """In a forked child the thread is gone and the parent judges what was queued."""
+        """In a forked child the thread is gone and the parent judges what was queued, in slots that it holds."""
+        self._run = self._new_run()
         self._changed, self._queue = threading.Condition(), deque()
         self._thread, self._unjudged, self._pid = None, 0, os.getpid()
 
