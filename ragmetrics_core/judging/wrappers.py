@@ -140,6 +140,7 @@ class Stored(Wrapper):
 
     def __init__(self, inner: ChatModel, store: ReplyStore) -> None:
         super().__init__(inner)
+        self._place = (inner.name, inner.endpoint)  # asked for once: it may take a while, and shall not change
         self._store = store
         self._flights: dict[str, list[asyncio.Future[_Outcome]]] = {}
 
@@ -222,8 +223,7 @@ class Stored(Wrapper):
     def _keys(self, request: ChatRequest) -> list[str]:
         """One key per reply: everything that changes it."""
         content = [
-            self.name,
-            self.endpoint,
+            *self._place,
             [(message.role, message.content) for message in request.messages],
             request.schema,
             request.temperature,

@@ -159,9 +159,9 @@ def test_no_reply_is_an_error(output: Any) -> None:
         complete(HaystackModel(Plain(output)))
 
 
-def test_names_and_endpoints() -> None:
+def test_names() -> None:
     mock = HaystackModel(MockChatGenerator("x", model="mock"))
-    assert (mock.name, mock.endpoint) == ("mock", "MockChatGenerator")
+    assert mock.name == "mock"
     assert HaystackModel(MockChatGenerator("x"), name="own").name == "own"
     assert HaystackModel(FallbackChatGenerator([MockChatGenerator("x")])).name == "FallbackChatGenerator"
     key = Secret.from_token("k")

@@ -13,9 +13,11 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langsmith import tracing_context
 
 from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
+from langchain_ragmetrics.identity import parts
 from langchain_ragmetrics.replies import generated_reply, judge_error_of, reply_of, structured_reply
 from ragmetrics_core.capturing import as_judge_work
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.judging.identity import apart, identity
 from ragmetrics_core.judging.threads import in_thread
 from ragmetrics_core.model import errors
 
@@ -61,11 +63,21 @@ class LangChainModel(ChatModel):
         self._name = name or _name_of(model)
         self._capabilities = capabilities or _capabilities(model)
         self._async = judge_async
+        self._apart = apart(model)
 
     @property
     def name(self) -> str:
         """Name of the model, for results."""
         return self._name
+
+    @property
+    def endpoint(self) -> str:
+        """What makes up the model, in a digest without keys, to keep stored replies apart.
+
+        It is the same in every process. Where a part cannot be described, it is this object's own: stored replies are
+        then used by no other.
+        """
+        return identity(self._model, parts) or self._apart
 
     def __repr__(self) -> str:
         return f"LangChainModel({self._name!r})"

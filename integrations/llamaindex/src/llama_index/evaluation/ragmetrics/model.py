@@ -15,10 +15,12 @@ from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
 from llama_index.evaluation.ragmetrics.capture.scopes import pause_for_good
+from llama_index.evaluation.ragmetrics.identity import parts
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Judge, TokenAlternatives, Usage
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
+from ragmetrics_core.judging.identity import apart, identity
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.threads import in_thread
 from ragmetrics_core.model import errors
@@ -44,6 +46,7 @@ class LlamaIndexModel(ChatModel):
     def __init__(self, llm: LLM, *, judge_async: bool = False, capabilities: Capabilities | None = None) -> None:
         self.llm = llm
         self._async = judge_async
+        self._apart = apart(llm)
         self._capabilities = capabilities_of(llm) if capabilities is None else capabilities
 
     def __repr__(self) -> str:
@@ -57,9 +60,12 @@ class LlamaIndexModel(ChatModel):
 
     @property
     def endpoint(self) -> str:
-        """The kind of LLM and its address, to keep stored replies apart."""
-        fields = self.llm.model_dump(include={"api_base", "base_url"})
-        return "@".join([self.llm.class_name(), *(str(value) for value in fields.values() if value)])
+        """What makes up the LLM, in a digest without keys, to keep stored replies apart.
+
+        It is the same in every process. Where a part cannot be described, it is this object's own: stored replies are
+        then used by no other.
+        """
+        return identity(self.llm, parts) or self._apart
 
     def capabilities(self) -> Capabilities:
         """What the LLM can do, from its fields."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
-import json
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +13,13 @@ from typing import Any
 from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.dataclasses import ChatMessage
+from haystack_integrations.components.evaluators.ragmetrics.identity import parts
 from haystack_integrations.tracing.ragmetrics.recorder import silent
 
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
+from ragmetrics_core.judging.identity import apart, identity
 from ragmetrics_core.model import errors
 from ragmetrics_core.model.questions import Usage
 
@@ -63,6 +63,7 @@ class HaystackModel(ChatModel):
     ) -> None:
         self.chat_generator = chat_generator
         self._stated = capabilities
+        self._apart = apart(chat_generator)
         self._name = name or _attribute(chat_generator, "model") or type(chat_generator).__name__
         self._async = judge_async and hasattr(chat_generator, "run_async")
         self._takes_settings = "generation_kwargs" in inspect.signature(chat_generator.run).parameters
@@ -80,12 +81,12 @@ class HaystackModel(ChatModel):
 
     @property
     def endpoint(self) -> str:
-        """Class and address of the generator, and a digest of its own settings, which change replies."""
-        settings = getattr(self.chat_generator, "generation_kwargs", None)
-        said = json.dumps(settings, sort_keys=True, default=repr) if settings else ""
-        digest = hashlib.sha256(said.encode()).hexdigest()[:16] if said else ""
-        parts = (type(self.chat_generator).__qualname__, _attribute(self.chat_generator, "api_base_url"), digest)
-        return "#".join(filter(None, parts))
+        """What makes up the generator, in a digest without keys, to keep stored replies apart.
+
+        It is the same in every process. Where a part cannot be described, it is this object's own: stored replies are
+        then used by no other.
+        """
+        return identity(self.chat_generator, parts) or self._apart
 
     def capabilities(self) -> Capabilities:
         """What was stated; else nothing is assumed of a generator without ``generation_kwargs``.
