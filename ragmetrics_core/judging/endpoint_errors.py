@@ -72,9 +72,8 @@ class Fault:
         text = "\n".join(map(str, chain))
         bodies = (getattr(link, "body", None) for link in chain)
         body = next((body for body in bodies if isinstance(body, dict)), {})
-        statuses = (getattr(link, "status_code", None) for link in chain)
         return cls(
-            status=next((status for status in statuses if isinstance(status, int)), None),
+            status=next(filter(lambda status: status is not None, map(_status, chain)), None),
             symbols=_symbols(body, text),
             retry_after=next(filter(lambda wait: wait is not None, map(_retry_after, chain)), None),
             text=text,
@@ -135,6 +134,12 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             return
         yield link
         link = link.__cause__ or link.__context__
+
+
+def _status(error: BaseException) -> int | None:
+    """HTTP status, of the exception itself or of the response that it holds."""
+    statuses = (getattr(holder, "status_code", None) for holder in (error, getattr(error, "response", None)))
+    return next((status for status in statuses if isinstance(status, int)), None)
 
 
 def _retry_after(error: BaseException) -> float | None:

@@ -84,5 +84,5 @@ def judge_error_of(error: Exception, name: str) -> errors.JudgeError:
     """Map an exception of any provider's client: by what it says of the endpoint, else by its class."""
     fault = Fault.of(error)
     unknown = isinstance(error, (TypeError, ValueError, NotImplementedError))  # a client without such a parameter
-    own = errors.UnsupportedParameter if unknown else errors.JudgeServerError
+    own = errors.UnsupportedParameter if unknown else errors.JudgeError
     return judge_error(fault.kind or own, fault, name, None, ())

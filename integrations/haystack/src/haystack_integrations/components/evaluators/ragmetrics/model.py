@@ -104,7 +104,7 @@ class HaystackModel(ChatModel):
             arguments["generation_kwargs"] = settings
         outcomes: tuple[Any] = await asyncio.gather(self._started(arguments), return_exceptions=True)
         outcome = outcomes[0]
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, Exception) and not isinstance(outcome, errors.RagMetricsError):
             raise self._translated(outcome) from outcome
         if isinstance(outcome, BaseException):
             raise outcome
@@ -166,7 +166,7 @@ class HaystackModel(ChatModel):
     def _translated(self, error: Exception) -> errors.JudgeError:
         """The judge error for what the exception says of the endpoint, else for its class."""
         fault = Fault.of(error)
-        own = errors.RequestRejected if isinstance(error, _REJECTIONS) else errors.JudgeServerError
+        own = errors.RequestRejected if isinstance(error, _REJECTIONS) else errors.JudgeError
         return judge_error(fault.kind or own, fault, self.name, None, ())
 
 
