@@ -434,6 +434,12 @@ def test_a_request_that_is_rejected_anyway_teaches_nothing() -> None:
     assert reply.usage.calls == len(toy.asked)
 
 
+def test_a_request_without_features_is_rejected_once() -> None:
+    toy = Toy(failing(*(RequestRejected("no") for _ in range(9))), Capabilities(False, False, False, False))
+    asyncio.run(adapting(toy, Learned()).complete(FULL))
+    assert len(toy.asked) == FULL.n  # singly, and none of them in another form
+
+
 def test_too_long_is_no_question_of_features() -> None:
     toy = Toy(failing(ContextWindowExceeded("long")))
     reply = asyncio.run(adapting(toy).complete(FULL))

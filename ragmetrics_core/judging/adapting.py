@@ -91,6 +91,8 @@ class Adapting(Wrapper):
         missing |= self._learned.missing
         if known.temperature is False:
             missing.add("n")
+        if "json_schema" in missing:
+            missing.add("schema_form")  # there is none to put into another form
         return missing
 
     async def _with_less(

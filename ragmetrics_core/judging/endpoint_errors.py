@@ -39,8 +39,9 @@ _STATUSES: dict[int | None, type[errors.JudgeError]] = {
     408: errors.JudgeTimeout,
     429: errors.RateLimited,
 }
-_CONNECTION = frozenset({"APIConnectionError", "ConnectError", "ReadError", "WriteError", "RemoteProtocolError"})
-_TIMEOUTS = frozenset({"APITimeoutError", "ConnectTimeout", "ReadTimeout", "WriteTimeout", "PoolTimeout"})
+_CONNECTION = frozenset(
+    {"APIConnectionError", "ClientConnectionError", "ConnectionError", "NetworkError", "RemoteProtocolError"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Fault:
         symbols: Error codes and names of parameters.
         retry_after: Seconds to wait.
         text: Everything said, to be searched, never to be shown.
-        classes: Names of the exceptions' classes, causes included.
+        classes: Names of the exceptions' classes and of their bases, causes included.
     """
 
     status: int | None
@@ -71,13 +72,12 @@ class Fault:
         text = "\n".join(map(str, chain))
         bodies = (getattr(link, "body", None) for link in chain)
         body = next((body for body in bodies if isinstance(body, dict)), {})
-        statuses = (getattr(link, "status_code", None) for link in chain)
         return cls(
-            status=next((status for status in statuses if isinstance(status, int)), None),
+            status=next(filter(lambda status: status is not None, map(_status, chain)), None),
             symbols=_symbols(body, text),
             retry_after=next(filter(lambda wait: wait is not None, map(_retry_after, chain)), None),
             text=text,
-            classes=frozenset(type(link).__name__ for link in chain),
+            classes=frozenset(base.__name__ for link in chain for base in type(link).__mro__),
         )
 
     @classmethod
@@ -88,6 +88,22 @@ class Fault:
         except ValueError:
             body = {}
         return cls(status, _symbols(body if isinstance(body, dict) else {}, text), retry_after, text, frozenset())
+
+    @property
+    def kind(self) -> type[errors.JudgeError] | None:
+        """What ``judge_error`` is to narrow, whatever client raised it; None if the endpoint had no part in it."""
+        told = self.status is not None or self.about_key or self.timed_out or self.disconnected
+        return errors.JudgeServerError if told else None
+
+    @property
+    def timed_out(self) -> bool:
+        """True if there was no reply in time."""
+        return any("Timeout" in name for name in self.classes)
+
+    @property
+    def disconnected(self) -> bool:
+        """True if the endpoint could not be reached, or the connection broke."""
+        return not self.classes.isdisjoint(_CONNECTION)
 
     @property
     def about_key(self) -> bool:
@@ -118,6 +134,12 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             return
         yield link
         link = link.__cause__ or link.__context__
+
+
+def _status(error: BaseException) -> int | None:
+    """HTTP status, of the exception itself or of the response that it holds."""
+    statuses = (getattr(holder, "status_code", None) for holder in (error, getattr(error, "response", None)))
+    return next((status for status in statuses if isinstance(status, int)), None)
 
 
 def _retry_after(error: BaseException) -> float | None:
@@ -161,11 +183,11 @@ def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeE
     if kind is errors.RateLimited and any(word in fault.text for word in _QUOTA):
         return errors.QuotaExhausted
     if kind in (errors.JudgeServerError, errors.ConnectionFailed):
-        if fault.classes & _TIMEOUTS:
+        if fault.timed_out:
             return errors.JudgeTimeout
         if any(word in fault.text for word in _NOT_JSON):
             return errors.JudgeServerError
-        return errors.ConnectionFailed if fault.classes & _CONNECTION else kind
+        return errors.ConnectionFailed if fault.disconnected else kind
     if kind is errors.RequestRejected and filtered(fault.text):
         return errors.ContentRefused
     if kind is errors.RequestRejected and too_long(fault.text):
