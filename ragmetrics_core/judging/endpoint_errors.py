@@ -85,7 +85,7 @@ class Fault:
         """Read a reply that is an error; its text may be no JSON."""
         try:
             body = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             body = {}
         return cls(status, _symbols(body if isinstance(body, dict) else {}, text), retry_after, text, frozenset())
 
@@ -107,8 +107,9 @@ class Fault:
 
     @property
     def about_key(self) -> bool:
-        """True if a key is missing."""
-        return _ABOUT_KEY.search(self.text) is not None
+        """True if a key is missing; refusals for another reason may echo such words from a sample."""
+        elsewise = self.status in range(400, 500) and self.status not in (401, 403)
+        return not elsewise and _ABOUT_KEY.search(self.text) is not None
 
     @property
     def details(self) -> str:
@@ -157,13 +158,13 @@ def seconds(header: Any, now: datetime | None = None) -> float | None:
     Returns:
         Seconds from now, at least 0; None if the header is missing or says neither.
     """
-    text = str(header or "").strip()
+    text = str("" if header is None else header).strip()
     try:
         wait = float(text)
     except ValueError:
         try:
             date = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         date = date if date.tzinfo else date.replace(tzinfo=UTC)
         wait = (date - (now or datetime.now(UTC))).total_seconds()
@@ -176,6 +177,8 @@ def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeE
         return errors.AuthenticationFailed
     if any(word in fault.text for word in _INVALID) and (_PARAMETERS.search(fault.text) or _ABOUT_N.search(fault.text)):
         return errors.UnsupportedParameter
+    if fault.status == 403 and filtered(fault.text):
+        return errors.ContentRefused
     if kind is errors.JudgeServerError and fault.status in _STATUSES:
         return _narrowed(_STATUSES[fault.status], fault)
     if _ABOUT_PROVIDER.search(fault.text):
