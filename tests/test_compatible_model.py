@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,11 +12,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from ragmetrics_core import LLMJudge, OpenAICompatibleModel, SettingError
+from ragmetrics_core import ContextAdherence, LLMJudge, OpenAICompatibleModel, SettingError
 from ragmetrics_core.judging.compatible_model import EXCEPTIONS
 from ragmetrics_core.judging.overflow import token_counts, too_long
 from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.model.errors import AuthenticationFailed, ContextWindowExceeded
+from ragmetrics_core.model.errors import AuthenticationFailed, ContextWindowExceeded, JudgeServerError
 from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
@@ -57,6 +58,49 @@ def test_a_missing_key_names_its_variable(
         once(OpenAICompatibleModel(server.base_url, "test"))
     with pytest.raises(AuthenticationFailed, match="check the key"):
         once(OpenAICompatibleModel(server.base_url, "test", api_key="wrong"))
+
+
+def test_a_key_that_no_header_may_hold_is_said_to_be_wrong(loopback_server: Callable[..., LoopbackServer]) -> None:
+    server = loopback_server()
+    once(OpenAICompatibleModel(server.base_url, "test", api_key="copied\n"))
+    assert server.requests[0].headers["authorization"] == "Bearer copied"
+    for key in ("two\nlines", "k\u00e9y"):
+        with pytest.raises(AuthenticationFailed, match="copy it again") as caught:
+            once(OpenAICompatibleModel(server.base_url, "test", api_key=key))
+        assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(200, body="[" * 200_000),
+        Fault(500, body="[" * 200_000),
+        Fault(503, {"Retry-After": "Tue, 01 Jan 2030 00:00:07 +999999999999999"}),
+    ],
+    ids=["deep", "deep error", "date"],
+)
+def test_hostile_replies_are_typed_faults(loopback_server: Callable[..., LoopbackServer], fault: Fault) -> None:
+    with pytest.raises(JudgeServerError):
+        once(OpenAICompatibleModel(loopback_server(faults=lambda _: fault).base_url, "test"))
+
+
+def test_an_end_of_no_known_form_is_another_end(loopback_server: Callable[..., LoopbackServer]) -> None:
+    server = loopback_server(reply=lambda _: {"message": {"content": "x"}, "finish_reason": ["stop"]})
+    reply = once(OpenAICompatibleModel(server.base_url, "test"))
+    assert [choice.finish for choice in reply.choices] == ["other"]  # type: ignore[attr-defined]
+
+
+def test_the_newer_name_of_the_limit_is_sent(loopback_server: Callable[..., LoopbackServer]) -> None:
+    """What OpenAI says for its reasoning models, and what it gets then."""
+    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    refusal = Fault(400, body=json.dumps({"error": {"message": said, "code": "unsupported_parameter"}}))
+    server = loopback_server(faults=lambda number: refusal if number == 0 else None)
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test"))
+    outcome = ContextAdherence(polls=1).score(contexts=["c"], answer="c", judge=judge)
+    assert outcome.status == "scored", outcome.reason
+    first, second = (recorded.body for recorded in server.requests)
+    assert (first["max_tokens"], second["max_completion_tokens"]) == (1024, 1024)
+    assert "max_tokens" not in second
 
 
 def test_stated_prices_give_the_cost(loopback_server: Callable[..., LoopbackServer]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -154,6 +155,22 @@ def test_requests_and_tokens_per_minute_are_kept() -> None:
     assert 45 <= asyncio.run(run(Limits(tokens_per_minute=1200))) <= 62
 
 
+def test_what_replies_took_counts_not_what_was_estimated() -> None:
+    class Wordy(Priced):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            return ChatReply((Choice("x"),), Usage(calls=1, prompt_tokens=1_000))
+
+    async def run() -> float:
+        clock = Clock()
+        allowance = Allowance(Limits(tokens_per_minute=12_000), clock, clock.wait)
+        limited = Limited(Wordy(), 8, None, None, allowance)
+        for number in range(60):
+            await limited.complete(ChatRequest((Message("user", f"{number}"),)))
+        return clock.now
+
+    assert 270 <= asyncio.run(run()) <= 300  # 60,000 tokens
+
+
 # Slowing down
 
 
@@ -206,6 +223,36 @@ def test_a_place_is_never_lost_to_one_who_gave_up() -> None:
         assert slots.taken == 1
 
     asyncio.run(run())
+
+
+def test_all_who_wait_for_a_place_can_give_up_together() -> None:
+    async def run() -> list[object]:
+        limited = Limited(Priced(hang_from=1), 1, None)
+        await limited.complete(ChatRequest(()))
+        calls = [asyncio.ensure_future(limited.complete(ChatRequest(()))) for _ in range(4)]
+        await asyncio.sleep(0.01)
+        for call in calls:
+            call.cancel()
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    assert all(isinstance(outcome, asyncio.CancelledError) for outcome in asyncio.run(run()))
+
+
+@pytest.mark.parametrize("error", [RateLimited("429", retry_after=60.0), RateLimited("429")], ids=["pause", "backoff"])
+def test_no_wait_goes_beyond_the_deadline(error: RateLimited) -> None:
+    """Neither for a place while all workers pause, nor before the next attempt."""
+
+    class Busy(Priced):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            self.calls += 1
+            if self.calls > 3:
+                raise error
+            return await super().complete(request)
+
+    started = time.monotonic()
+    report = utilization(Busy(), Limits(deadline=1.0))
+    assert time.monotonic() - started < 30
+    assert "deadline of 1 s was reached" in report.run.stopped
 
 
 def overloaded(most: int) -> tuple[ChatModel, Callable[[], int]]:

@@ -133,12 +133,19 @@ def test_an_unavailable_judge_is_called_once() -> None:
     assert all(isinstance(reply, AuthenticationFailed) for reply in replies)
 
 
-def test_unavailable_later_ends_the_session_too() -> None:
-    toy = Toy(failing(None, AuthenticationFailed("quota")))
-    model = Limited(toy, 1, None)
-    replies = asyncio.run(_together(model, 10))
-    assert len(toy.asked) == 2
-    assert sum(isinstance(reply, AuthenticationFailed) for reply in replies) == 9
+def test_a_judge_that_answers_may_refuse_single_calls() -> None:
+    """A firewall may take offence at one text; a key that is revoked refuses all that follow."""
+    toy = Toy(failing(None, *(AuthenticationFailed("blocked"),) * 31, None, AuthenticationFailed("blocked")))
+    replies = asyncio.run(_together(Limited(toy, 1, None), 40))
+    assert len(toy.asked) == 40
+    assert sum(isinstance(reply, AuthenticationFailed) for reply in replies) == 32
+
+
+def test_refusals_in_a_row_end_the_session() -> None:
+    toy = Toy(failing(None, *(AuthenticationFailed("revoked"),) * 100))
+    replies = asyncio.run(_together(Limited(toy, 1, None), 100))
+    assert len(toy.asked) == 1 + 32
+    assert sum(isinstance(reply, AuthenticationFailed) for reply in replies) == 99
 
 
 def test_a_passing_fault_of_the_first_call_opens_the_gate() -> None:
@@ -151,6 +158,8 @@ def test_a_call_times_out_but_queueing_does_not_count() -> None:
     toy = Toy(wait=60)
     with pytest.raises(JudgeTimeout):
         asyncio.run(Limited(toy, 1, 0.01).complete(REQUEST))
+    with pytest.raises(JudgeTimeout, match="in time"):
+        asyncio.run(Limited(Toy(failing(TimeoutError())), 1, None).complete(REQUEST))
     quick = Toy(wait=0.03)  # all together longer than the timeout, each on its own far shorter
     replies = asyncio.run(_together(Limited(quick, 1, 1.0), 40))
     assert all(isinstance(reply, ChatReply) for reply in replies)
@@ -181,6 +190,20 @@ def test_passing_faults_are_retried_with_growing_waits() -> None:
     assert reply.choices[0].text == "reply 4"
     assert (reply.usage.calls, reply.usage.faults) == (5, 4)
     assert all(0 <= wait <= 0.5 * 2**attempt for attempt, wait in enumerate(waits.seconds))
+    assert len(set(waits.seconds)) == 4, "without jitter, workers that failed together come back together"
+
+
+def test_no_request_is_repeated_beyond_its_deadline() -> None:
+    toy = Toy(failing(ConnectionFailed("x")))
+    reply = asyncio.run(Retrying(toy, 5, Waits(), deadline=0.0).complete(REQUEST))
+    assert len(toy.asked) == 1
+    assert isinstance(reply.failures[0], ConnectionFailed)
+
+
+def test_to_come_back_at_once_is_no_reason_not_to_back_off() -> None:
+    waits = Waits()
+    asyncio.run(Retrying(Toy(failing(*(RateLimited("x", retry_after=0.0),) * 7)), 8, waits).complete(REQUEST))
+    assert max(waits.seconds) > 0.5
 
 
 def test_retry_after_is_honoured() -> None:
@@ -188,7 +211,13 @@ def test_retry_after_is_honoured() -> None:
     toy = Toy(failing(RateLimited("x", retry_after=7.0)))
     asyncio.run(Retrying(toy, 5, waits).complete(REQUEST))
     (wait,) = waits.seconds
-    assert 7.0 <= wait <= 7.5
+    assert 7.0 < wait <= 7.5
+
+
+def test_more_than_a_minute_is_waited_for() -> None:
+    waits = Waits()
+    asyncio.run(Retrying(Toy(failing(RateLimited("x", retry_after=61.0))), 5, waits).complete(REQUEST))
+    assert 61.0 < waits.seconds[0] <= 61.5
 
 
 def test_a_long_retry_after_is_not_waited_for() -> None:
@@ -391,6 +420,28 @@ def test_rejected_features_are_learned(rejected: tuple[str, ...], helpful: bool)
     assert len(toy.asked) - before == (3 if {"n", "temperature"} & set(rejected) else 1)
 
 
+def test_a_model_that_knows_only_the_newer_name_of_the_limit_gets_it() -> None:
+    def reply(request: ChatRequest, number: int) -> ChatReply:
+        if request.max_tokens is not None and not request.newer_limit:
+            raise UnsupportedParameter("does not support a parameter of the request (HTTP 400, max_tokens)")
+        return ChatReply((Choice("x", tokens=TOKENS),) * request.n)
+
+    toy = Toy(reply)
+    learned = Learned()
+    for _ in range(2):
+        found = asyncio.run(adapting(toy, learned).complete(FULL))
+        assert len(found.choices) == 3
+        assert found.usage.fallbacks == ()
+    assert [request.newer_limit for request in toy.asked] == [False, True, True]
+    assert {(request.max_tokens, request.n, request.top_logprobs) for request in toy.asked} == {(100, 3, 5)}
+
+
+def test_the_limit_is_not_renamed_for_another_fault() -> None:
+    toy = Toy(failing(*(RequestRejected("rejected the request (HTTP 400)"),) * 20))
+    asyncio.run(adapting(toy).complete(FULL))
+    assert not any(request.newer_limit for request in toy.asked)
+
+
 def test_ignored_n_is_topped_up_and_remembered() -> None:
     toy = Toy(endpoint(ignored=("n",)))
     model = adapting(toy)
@@ -432,6 +483,12 @@ def test_a_request_that_is_rejected_anyway_teaches_nothing() -> None:
     assert str(reply.failures[0]) == "no 0"
     assert not learned.missing
     assert reply.usage.calls == len(toy.asked)
+
+
+def test_a_request_without_features_is_rejected_once() -> None:
+    toy = Toy(failing(*(RequestRejected("no") for _ in range(9))), Capabilities(False, False, False, False))
+    asyncio.run(adapting(toy, Learned()).complete(FULL))
+    assert len(toy.asked) == FULL.n  # singly, and none of them in another form
 
 
 def test_too_long_is_no_question_of_features() -> None:

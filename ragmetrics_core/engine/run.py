@@ -32,6 +32,7 @@ Metrics = Iterable[Metric | str] | Metric | str | None
 JudgeLike = Judge | ChatModel | str | None
 Show = bool | Callable[[Progress], None] | None
 
+_AHEAD = 32  # questions that wait for a slot, between two attempts, or for their reply to be read
 _POOL = 64  # samples looked at before the run by metrics that need other samples
 
 
@@ -62,7 +63,7 @@ class Run:
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
         self._store = resolve_store(store)
         self._allowance = Allowance(limits)
-        self._room = Room(concurrency + concurrency // 8 + 1)
+        self._room = Room(concurrency + max(_AHEAD, concurrency // 8))
         self._seats = self._seated(judge, self._store)
 
     def _seated(self, judge: JudgeLike, store: ReplyStore) -> dict[str, Seat]:

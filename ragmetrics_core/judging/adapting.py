@@ -2,7 +2,8 @@
 
 A feature that may be missing is tried once. An endpoint that rejects it, or that accepts and ignores it, is
 remembered, and the request is served without: several replies by several calls, log-probabilities not at all
-(the judge polls instead), a JSON schema by the prompt alone. Each such fallback is named in the usage.
+(the judge polls instead), a JSON schema by the prompt alone. Each such fallback is named in the usage. Two features
+have two forms, of which an endpoint may know only one: the schema, and the limit of a reply's length.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from ragmetrics_core.model.errors import ContextWindowExceeded, RequestRejected
 from ragmetrics_core.model.questions import Usage
 
 T = TypeVar("T")
-Feature = Literal["logprobs", "n", "schema_form", "json_schema", "temperature"]
+Feature = Literal["logprobs", "n", "schema_form", "json_schema", "temperature", "limit_form"]
 
 # In the order in which they are given up.
-_FEATURES: tuple[Feature, ...] = ("logprobs", "n", "schema_form", "json_schema", "temperature")
+_FEATURES: tuple[Feature, ...] = ("logprobs", "n", "schema_form", "json_schema", "temperature", "limit_form")
+_FORMS: frozenset[Feature] = frozenset({"schema_form", "limit_form"})  # another form is no loss
 _SPELLINGS: dict[Feature, tuple[str, ...]] = {
     "logprobs": ("logprobs",),
     "n": ("param n", "parameter n", "'n'"),
     "schema_form": ("response_format", "json_schema"),
     "json_schema": ("response_format", "json_schema"),
     "temperature": ("temperature",),
+    "limit_form": ("max_tokens",),
 }
 _REASONING_FACTOR = 16
 
@@ -60,7 +63,7 @@ class Adapting(Wrapper):
 
     def capabilities(self) -> Capabilities:
         """What the model says it can do, corrected by what was learned."""
-        lacking = self._learned.missing - {"schema_form"}
+        lacking = self._learned.missing - _FORMS
         known = self.inner.capabilities()
         return replace(known, **dict.fromkeys(lacking, False)) if lacking else known
 
@@ -87,10 +90,12 @@ class Adapting(Wrapper):
 
     def _missing(self) -> set[Feature]:
         known = self.capabilities()
-        missing: set[Feature] = {f for f in _FEATURES if f != "schema_form" and getattr(known, f) is False}
+        missing: set[Feature] = {f for f in _FEATURES if f not in _FORMS and getattr(known, f) is False}
         missing |= self._learned.missing
         if known.temperature is False:
             missing.add("n")
+        if "json_schema" in missing:
+            missing.add("schema_form")  # there is none to put into another form
         return missing
 
     async def _with_less(
@@ -99,9 +104,8 @@ class Adapting(Wrapper):
         """Give up one feature after the other until the endpoint takes the request; adds them to ``missing``."""
         untried = [feature for feature in wanted if feature not in missing]
         reply, spent = first, Usage()
-        while _rejected(reply) and untried:
+        while _rejected(reply) and (feature := _suspect(untried, reply.failures)):
             spent += reply.usage
-            feature = _suspect(untried, reply.failures)
             untried.remove(feature)
             missing.add(feature)
             reply = await self._send(request, missing)
@@ -153,6 +157,8 @@ class Adapting(Wrapper):
             request = replace(request, top_logprobs=0)
         if "temperature" in missing:
             request = replace(request, temperature=None)
+        if "limit_form" in missing:
+            request = replace(request, newer_limit=True)
         reasons = self.inner.capabilities().reasoning or "temperature" in missing
         if reasons and request.max_tokens is not None:
             request = replace(request, max_tokens=request.max_tokens * _REASONING_FACTOR)
@@ -166,13 +172,14 @@ def _wanted(request: ChatRequest) -> list[Feature]:
         "schema_form": request.schema is not None and not request.schema_in_object,
         "json_schema": request.schema is not None,
         "temperature": request.temperature is not None,
+        "limit_form": request.max_tokens is not None,
     }
     return [feature for feature in _FEATURES if wants[feature]]
 
 
 def _lost(wanted: Sequence[Feature], missing: set[Feature]) -> tuple[str, ...]:
-    """What the request was served without; another form of the schema is no loss."""
-    return tuple(feature for feature in wanted if feature in missing and feature != "schema_form")
+    """What the request was served without."""
+    return tuple(feature for feature in wanted if feature in missing and feature not in _FORMS)
 
 
 def _without_logprobs(request: ChatRequest, reply: ChatReply) -> bool:
@@ -188,7 +195,8 @@ def _rejected(reply: ChatReply) -> bool:
     )
 
 
-def _suspect(untried: Sequence[Feature], failures: Sequence[Exception]) -> Feature:
-    """The feature that the rejection names, else the next to give up."""
+def _suspect(untried: Sequence[Feature], failures: Sequence[Exception]) -> Feature | None:
+    """The feature that the rejection names, else the next to give up; only models that say so want another limit."""
     said = str(failures[0]) if failures else ""
-    return next((f for f in untried if any(spelling in said for spelling in _SPELLINGS[f])), untried[0])
+    named = (feature for feature in untried if any(spelling in said for spelling in _SPELLINGS[feature]))
+    return next(named, None) or next((feature for feature in untried if feature != "limit_form"), None)

@@ -33,6 +33,7 @@ class ChatRequest:
         temperature: None leaves it to the endpoint.
         top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
         max_tokens: Limit of the reply's length, in tokens.
+        newer_limit: Send the limit under its newer name, ``max_completion_tokens``.
         first_poll: Index of the first of the ``n`` replies; not sent, distinguishes stored replies.
         replicate: Number of an independent repetition of the whole run; not sent, distinguishes stored replies.
         arrived: Told of replies as soon as a call gave them, where one request takes several calls, with the
@@ -46,6 +47,7 @@ class ChatRequest:
     temperature: float | None = 0.0
     top_logprobs: int = 0
     max_tokens: int | None = None
+    newer_limit: bool = False
     first_poll: int = 0
     replicate: int = 0
     arrived: Arrived | None = field(default=None, repr=False, compare=False)

@@ -147,6 +147,11 @@ class OpenAICompatibleModel(ChatModel):
 
     def _headers(self) -> dict[str, str]:
         key = self._api_key if self._api_key is not None else os.environ.get("RAGMETRICS_API_KEY")
+        key = (key or "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise errors.AuthenticationFailed(
+                f"the key for {self.name} holds a character that no key has, e.g. a line break: copy it again"
+            )
         return {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
 
     def _session(self) -> aiohttp.ClientSession:
@@ -166,7 +171,7 @@ class OpenAICompatibleModel(ChatModel):
     def _reply(self, content: bytes) -> ChatReply:
         try:
             body = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise errors.JudgeServerError(f"{self.name} sent a body that is no JSON; check the endpoint") from None
         reply = chat_reply(self.name, body, None)
         if self._prices is None:

@@ -39,8 +39,9 @@ _STATUSES: dict[int | None, type[errors.JudgeError]] = {
     408: errors.JudgeTimeout,
     429: errors.RateLimited,
 }
-_CONNECTION = frozenset({"APIConnectionError", "ConnectError", "ReadError", "WriteError", "RemoteProtocolError"})
-_TIMEOUTS = frozenset({"APITimeoutError", "ConnectTimeout", "ReadTimeout", "WriteTimeout", "PoolTimeout"})
+_CONNECTION = frozenset(
+    {"APIConnectionError", "ClientConnectionError", "ConnectionError", "NetworkError", "RemoteProtocolError"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Fault:
         symbols: Error codes and names of parameters.
         retry_after: Seconds to wait.
         text: Everything said, to be searched, never to be shown.
-        classes: Names of the exceptions' classes, causes included.
+        classes: Names of the exceptions' classes and of their bases, causes included.
     """
 
     status: int | None
@@ -71,13 +72,12 @@ class Fault:
         text = "\n".join(map(str, chain))
         bodies = (getattr(link, "body", None) for link in chain)
         body = next((body for body in bodies if isinstance(body, dict)), {})
-        statuses = (getattr(link, "status_code", None) for link in chain)
         return cls(
-            status=next((status for status in statuses if isinstance(status, int)), None),
+            status=next(filter(lambda status: status is not None, map(_status, chain)), None),
             symbols=_symbols(body, text),
             retry_after=next(filter(lambda wait: wait is not None, map(_retry_after, chain)), None),
             text=text,
-            classes=frozenset(type(link).__name__ for link in chain),
+            classes=frozenset(base.__name__ for link in chain for base in type(link).__mro__),
         )
 
     @classmethod
@@ -85,14 +85,31 @@ class Fault:
         """Read a reply that is an error; its text may be no JSON."""
         try:
             body = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             body = {}
         return cls(status, _symbols(body if isinstance(body, dict) else {}, text), retry_after, text, frozenset())
 
     @property
+    def kind(self) -> type[errors.JudgeError] | None:
+        """What ``judge_error`` is to narrow, whatever client raised it; None if the endpoint had no part in it."""
+        told = self.status is not None or self.about_key or self.timed_out or self.disconnected
+        return errors.JudgeServerError if told else None
+
+    @property
+    def timed_out(self) -> bool:
+        """True if there was no reply in time."""
+        return any("Timeout" in name for name in self.classes)
+
+    @property
+    def disconnected(self) -> bool:
+        """True if the endpoint could not be reached, or the connection broke."""
+        return not self.classes.isdisjoint(_CONNECTION)
+
+    @property
     def about_key(self) -> bool:
-        """True if a key is missing."""
-        return _ABOUT_KEY.search(self.text) is not None
+        """True if a key is missing; refusals for another reason may echo such words from a sample."""
+        elsewise = self.status in range(400, 500) and self.status not in (401, 403)
+        return not elsewise and _ABOUT_KEY.search(self.text) is not None
 
     @property
     def details(self) -> str:
@@ -120,6 +137,12 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or link.__context__
 
 
+def _status(error: BaseException) -> int | None:
+    """HTTP status, of the exception itself or of the response that it holds."""
+    statuses = (getattr(holder, "status_code", None) for holder in (error, getattr(error, "response", None)))
+    return next((status for status in statuses if isinstance(status, int)), None)
+
+
 def _retry_after(error: BaseException) -> float | None:
     for holder in (getattr(error, "response", None), error):
         for name in ("headers", "litellm_response_headers"):
@@ -135,13 +158,13 @@ def seconds(header: Any, now: datetime | None = None) -> float | None:
     Returns:
         Seconds from now, at least 0; None if the header is missing or says neither.
     """
-    text = str(header or "").strip()
+    text = str("" if header is None else header).strip()
     try:
         wait = float(text)
     except ValueError:
         try:
             date = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         date = date if date.tzinfo else date.replace(tzinfo=UTC)
         wait = (date - (now or datetime.now(UTC))).total_seconds()
@@ -154,6 +177,8 @@ def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeE
         return errors.AuthenticationFailed
     if any(word in fault.text for word in _INVALID) and (_PARAMETERS.search(fault.text) or _ABOUT_N.search(fault.text)):
         return errors.UnsupportedParameter
+    if fault.status == 403 and filtered(fault.text):
+        return errors.ContentRefused
     if kind is errors.JudgeServerError and fault.status in _STATUSES:
         return _narrowed(_STATUSES[fault.status], fault)
     if _ABOUT_PROVIDER.search(fault.text):
@@ -161,11 +186,11 @@ def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeE
     if kind is errors.RateLimited and any(word in fault.text for word in _QUOTA):
         return errors.QuotaExhausted
     if kind in (errors.JudgeServerError, errors.ConnectionFailed):
-        if fault.classes & _TIMEOUTS:
+        if fault.timed_out:
             return errors.JudgeTimeout
         if any(word in fault.text for word in _NOT_JSON):
             return errors.JudgeServerError
-        return errors.ConnectionFailed if fault.classes & _CONNECTION else kind
+        return errors.ConnectionFailed if fault.disconnected else kind
     if kind is errors.RequestRejected and filtered(fault.text):
         return errors.ContentRefused
     if kind is errors.RequestRejected and too_long(fault.text):

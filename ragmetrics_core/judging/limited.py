@@ -21,6 +21,7 @@ from ragmetrics_core.model.errors import (
 from ragmetrics_core.model.questions import Usage
 
 _REPLY_TOKENS = 100.0
+_ENOUGH = 32
 
 
 @dataclass
@@ -37,8 +38,9 @@ class Gate:
 class Limited(Wrapper):
     """Limits the calls in flight, their duration and their pace, and sends the first call alone.
 
-    A call that shows the judge to be unavailable ends the session: all later calls raise the same error
-    without calling. Sent alone, the first call is the only one that a wrong key costs.
+    A first call that shows the judge to be unavailable ends the session: all later calls raise the same error
+    without calling. Sent alone, it is the only one that a wrong key costs. Of a judge that has answered, one refused
+    call tells little, e.g. a firewall may have taken offence at its text; 32 refusals in a row end the session too.
 
     Args:
         inner: The model.
@@ -71,6 +73,8 @@ class Limited(Wrapper):
         self._alone = asyncio.Lock()
         self._gate = gate or Gate()
         self._unavailable: JudgeUnavailable | None = None
+        self._answered = False
+        self._refusals = 0
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Call the model as soon as a slot is free and the limits allow it.
@@ -87,13 +91,25 @@ class Limited(Wrapper):
         return await self._in_slot(request)
 
     async def _in_slot(self, request: ChatRequest) -> ChatReply:
-        await self._slots.take()
+        await self._place()
         try:
             if self._settled is not None:
                 await self._settled()
             return await self._admitted(request)
         finally:
             self._slots.give_back()
+
+    async def _place(self) -> None:
+        """Wait for a slot, but not beyond the deadline."""
+        left = self._allowance.remaining
+        if left is None:
+            await self._slots.take()
+            return
+        try:
+            async with asyncio.timeout(left):
+                await self._slots.take()
+        except TimeoutError:
+            self._out_of_time()
 
     async def _admitted(self, request: ChatRequest) -> ChatReply:
         """Call when the pace allows it, and note what it cost."""
@@ -119,16 +135,19 @@ class Limited(Wrapper):
         left = self._allowance.remaining
         limits = [seconds for seconds in (self._timeout, left) if seconds is not None]
         try:
-            async with asyncio.timeout(min(limits, default=None)):
+            async with asyncio.timeout(min(limits, default=None)) as timer:
                 reply = await self.inner.complete(request)
-        except TimeoutError:
+        except TimeoutError as error:
             self._gate.opened = True
-            if left is not None and left == min(limits):
-                self._allowance.expire()
-                self._allowance.check()
-            raise JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s") from None
+            if timer.expired() and left is not None and left == min(limits):
+                self._out_of_time()
+            within = f"within {self._timeout:g} s" if timer.expired() else "in time"
+            raise JudgeTimeout(f"{self.name} sent no reply {within}") from (None if timer.expired() else error)
         except JudgeUnavailable as error:
-            self._gate.opened, self._unavailable = True, error
+            self._gate.opened = True
+            self._refusals += 1
+            if not self._answered or self._refusals >= _ENOUGH:
+                self._unavailable = error
             raise
         except ContextWindowExceeded as error:
             self._gate.opened = True
@@ -136,8 +155,18 @@ class Limited(Wrapper):
         except JudgeError:
             self._gate.opened = True
             raise
-        self._gate.opened = True
+        self._gate.opened = self._answered = True
+        self._refusals = 0
         return reply
+
+    def _out_of_time(self) -> None:
+        """End the run at its deadline.
+
+        Raises:
+            LimitReached: Always.
+        """
+        self._allowance.expire()
+        self._allowance.check()
 
     async def _keep_pace(self, request: ChatRequest) -> float:
         """Wait for a place in the schedule; returns the tokens reserved."""

@@ -17,7 +17,9 @@ class Limits:
 
     Args:
         max_calls: Most calls to models, retries and repairs included; replies from the store are free.
-        max_cost: Most US dollars. Calls that might exceed it together are not sent, by the dearest call so far.
+        max_cost: Most US dollars. A call is sent if it and those in flight fit, each as dear as the dearest call so
+            far; while no price is known, it is sent alone. What turns out dearer than any call before may exceed
+            the cap, by what it is dearer. Calls that failed count as free.
         deadline: Most seconds for the run; calls in flight at its end are given up.
         requests_per_minute: Most calls to each model in any minute.
         tokens_per_minute: Most tokens to and from each model in any minute; estimated before a call, and corrected
@@ -68,7 +70,7 @@ class Allowance:
         self.clock = clock
         self._pause = pause
         self._end = None if self.limits.deadline is None else clock() + self.limits.deadline
-        self._dearest = 0.0
+        self._dearest: float | None = None
         self._in_flight = 0
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -102,9 +104,7 @@ class Allowance:
             LimitReached: If the call may not be sent.
         """
         self.check()
-        while self.limits.max_cost is not None:
-            if self.spent + (self._in_flight + 1) * self._dearest <= self.limits.max_cost:
-                break
+        while not self._fits():
             if not self._in_flight:
                 self.stop(f"max_cost={self.limits.max_cost:g} was reached")
             else:
@@ -115,12 +115,20 @@ class Allowance:
         self.calls += 1
         self._in_flight += 1
 
+    def _fits(self) -> bool:
+        """True if ``max_cost`` leaves room for one more call beside those in flight."""
+        if self.limits.max_cost is None:
+            return True
+        if self._dearest is None:
+            return not self._in_flight
+        return self.spent + (self._in_flight + 1) * self._dearest <= self.limits.max_cost
+
     def settle(self, usage: Usage | None) -> None:
         """Note what an admitted call cost; None if it failed."""
         self._in_flight -= 1
         if usage is not None and usage.cost is not None:
             self.spent += usage.cost
-            self._dearest = max(self._dearest, usage.cost)
+            self._dearest = max(self._dearest or 0.0, usage.cost)
         elif usage is not None and self.limits.max_cost is not None:
             self.stop("the price of the judge's model is not known, so max_cost cannot be held; use max_calls")
         waiting, self._waiting = self._waiting, []

@@ -26,7 +26,7 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
     """Messages and parameters of a request; those that are not asked for are left out."""
     optional = {
         "temperature": request.temperature,
-        "max_tokens": request.max_tokens,
+        "max_completion_tokens" if request.newer_limit else "max_tokens": request.max_tokens,
         "n": request.n if request.n > 1 else None,
         "logprobs": True if request.top_logprobs else None,
         "top_logprobs": request.top_logprobs or None,
@@ -86,7 +86,8 @@ def _choice(model: str, choice: Any) -> Choice:
         raise errors.JudgeServerError(f"{model} sent a choice without a message; check the endpoint")
     content, refusal = message.get("content"), _refusal(message)
     text = content if isinstance(content, str) else ""
-    finish = "refused" if refusal and not text else _FINISH.get(choice.get("finish_reason") or "stop", "other")
+    said = choice.get("finish_reason") or "stop"
+    finish = "refused" if refusal and not text else _FINISH.get(said if isinstance(said, str) else "", "other")
     return Choice(
         text=text or refusal,
         finish=finish,  # type: ignore[arg-type]  # the values of _FINISH are the literals

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 
 _NARROWER = 0.7
-_LONGEST_PAUSE = 60.0
+LONGEST_PAUSE = 600.0
+"""Most seconds that an endpoint is waited for when it says how long; beyond, its calls fail."""
 
 
 class Slots:
@@ -44,10 +45,10 @@ class Slots:
         try:
             await future
         except asyncio.CancelledError:
-            if future.cancelled():
-                self._waiting.remove(future)
-            else:
+            if not future.cancelled():
                 self.give_back()
+            elif future in self._waiting:
+                self._waiting.remove(future)
             raise
 
     def give_back(self) -> None:
@@ -60,14 +61,14 @@ class Slots:
 
         Args:
             sent: When it was sent; calls sent before the places were last narrowed do not narrow them again.
-            retry_after: Seconds to wait, if the endpoint said so; all workers wait.
+            retry_after: Seconds to wait, if the endpoint said so; all workers wait, unless it is too long to.
         """
         now = self._clock()
         if sent >= self._narrowed:
             self.width = max(min(self.width, float(self.taken)) * _NARROWER, 1.0)
             self._narrowed = now
-        if retry_after:
-            until = now + min(retry_after, _LONGEST_PAUSE)
+        if retry_after and retry_after <= LONGEST_PAUSE:
+            until = now + retry_after
             if until > self._paused_until:
                 self._paused_until = until
                 asyncio.get_running_loop().call_later(until - now, self._wake)

@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from itertools import chain, repeat
 
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Origin
+from ragmetrics_core.judging.pacing import LONGEST_PAUSE
 from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.model.errors import (
     EmptyReply,
@@ -67,7 +68,7 @@ class Retrying(Wrapper):
         attempts: Most calls for one request.
         sleep: Waits, in seconds.
         shortest: Longest wait after the first failure, in seconds; doubles with each further one.
-        deadline: Seconds after which a request is not repeated any more.
+        deadline: Seconds after which a request is not repeated any more, however long the endpoint says to wait.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Retrying(Wrapper):
         attempts: int,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         shortest: float = 0.5,
-        deadline: float = 600.0,
+        deadline: float = LONGEST_PAUSE,
     ) -> None:
         super().__init__(inner)
         self._attempts = attempts
@@ -120,7 +121,7 @@ class Retrying(Wrapper):
         jitter = self._random.uniform(0, min(self._shortest * 2 ** (attempt - 1), _LONGEST_WAIT))
         if error.retry_after is None:
             return jitter
-        return None if error.retry_after > _LONGEST_WAIT else error.retry_after + min(jitter, self._shortest)
+        return max(jitter, error.retry_after + min(jitter, self._shortest))
 
 
 _Outcome = Choice | JudgeError | None

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any, TypeVar
 
 import pytest
@@ -54,6 +56,8 @@ FAULTS: tuple[tuple[Fault, type[errors.JudgeError]], ...] = (
         errors.ContextWindowExceeded,
     ),
     (rejected("content_policy_violation", "content_policy_violation"), errors.ContentRefused),
+    (rejected("content_filter", "content_filter", 403), errors.ContentRefused),
+    (rejected("the user wrote: missing credentials", "invalid_request", 422), errors.RequestRejected),
     (Fault(413), errors.RequestRejected),
     (Fault(422), errors.RequestRejected),
     (Fault(429), errors.RateLimited),
@@ -163,6 +167,11 @@ class ChatModelContract:
         error = self.raised(loopback_server(faults=lambda _: Fault(status, {"Retry-After": "17"})))
         assert isinstance(error, errors.TransientJudgeError)
         assert error.retry_after == 17.0
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+        error = self.raised(loopback_server(faults=lambda _: Fault(status, {"Retry-After": date})))
+        assert isinstance(error, errors.TransientJudgeError)
+        assert error.retry_after is not None
+        assert 60 < error.retry_after <= 90
 
     def test_too_long_a_request_says_the_window(self, loopback_server: Callable[..., LoopbackServer]) -> None:
         """In tokens, as far as the endpoint says them."""

@@ -1,6 +1,11 @@
-"""Settings of the framework under test."""
+"""Settings of the framework under test; lets the test files of this folder import what they share."""
+
+import sys
+from pathlib import Path
 
 from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def _shut_down_without_waiting(store: InMemoryDocumentStore) -> None:

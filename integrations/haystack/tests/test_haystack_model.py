@@ -15,6 +15,7 @@ from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
 
 from ragmetrics_core import Capabilities, ChatRequest, ContextAdherence, ContextUtilization, LLMJudge, Message, Sample
 from ragmetrics_core.model import errors
+from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 SAMPLE = Sample(question="Capital?", contexts=("Paris is the capital of France.", "Wine."), answer="Paris.")
@@ -118,14 +119,28 @@ class Raising:
         (ConnectionResetError("c"), errors.ConnectionFailed),
         (TypeError("got an unexpected keyword argument 'temperature'"), errors.RequestRejected),
         (ValueError("v"), errors.RequestRejected),
-        (RuntimeError("r"), errors.JudgeServerError),
-        (LookupError("l"), errors.JudgeServerError),
+        (RuntimeError("r"), errors.JudgeError),
+        (LookupError("l"), errors.JudgeError),
     ],
 )
 def test_errors_without_a_status(error: Exception, expected: type[errors.JudgeError]) -> None:
     with pytest.raises(expected) as caught:
         complete(HaystackModel(Raising(error)))
+    assert type(caught.value) is expected
     assert type(caught.value.__cause__) is type(error)
+
+
+class TestGenerator(FrameworkModelContract):
+    judge_async = False
+
+    def model(self, call: Callable[[], str]) -> HaystackModel:
+        able = Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
+        generator = MockChatGenerator(response_fn=lambda messages: call())
+        return HaystackModel(generator, capabilities=able, judge_async=self.judge_async)
+
+
+class TestGeneratorAsync(TestGenerator):
+    judge_async = True
 
 
 def test_a_missing_key_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

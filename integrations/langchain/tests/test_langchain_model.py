@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from pydantic import Field
 
 from ragmetrics_core import Capabilities, ChatReply, ChatRequest, ContextAdherence, Message, Sample, evaluate
 from ragmetrics_core.model import errors
+from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
 YES = '{"reason": "It says so.", "verdict": "yes"}'
@@ -214,6 +215,23 @@ def test_async_api() -> None:
     assert len(complete(LangChainModel(Provider(), judge_async=True), n=2).choices) == 2
 
 
+class TestRunnable(FrameworkModelContract):
+    judge_async = False
+
+    def model(self, call: Callable[[], str]) -> LangChainModel:
+        return LangChainModel(RunnableLambda(lambda messages: call()), judge_async=self.judge_async)
+
+
+class TestRunnableAsync(TestRunnable):
+    judge_async = True
+
+
+class TestChatModel(FrameworkModelContract):
+    def model(self, call: Callable[[], str]) -> LangChainModel:
+        able = Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
+        return LangChainModel(Speaker(lines=lambda messages: call()), capabilities=able)
+
+
 class StatusError(Exception):
     def __init__(self, status: int, text: str = "") -> None:
         super().__init__(text)
@@ -236,7 +254,7 @@ class StatusError(Exception):
         (TimeoutError(), errors.JudgeTimeout),
         (ConnectionResetError(), errors.ConnectionFailed),
         (TypeError("unexpected keyword argument 'logprobs'"), errors.UnsupportedParameter),
-        (RuntimeError("secret sample text"), errors.JudgeServerError),
+        (RuntimeError("secret sample text"), errors.JudgeError),
         (errors.ContentRefused("refused"), errors.ContentRefused),
     ],
 )

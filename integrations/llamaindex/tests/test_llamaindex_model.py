@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import threading
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,7 @@ from pydantic import Field
 
 from ragmetrics_core import Capabilities, ChatReply, ChatRequest, Message
 from ragmetrics_core.model.errors import AuthenticationFailed, ConnectionFailed, JudgeTimeout, RateLimited
+from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
 REQUEST = ChatRequest(messages=(Message("system", "Judge {braces}."), Message("user", "This.")))
@@ -190,6 +192,27 @@ def test_faults(error: Exception, kind: type[Exception], judge_async: bool) -> N
     with pytest.raises(kind) as caught:
         complete(Full(error=error), judge_async=judge_async)
     assert "endpoint's words" not in str(caught.value)
+
+
+class Calling(Full):
+    """An LLM that says or raises what a function does, and can do nothing else."""
+
+    call: Any = None
+
+    def _answered(self, messages: Any) -> ChatResponse:
+        return ChatResponse(message=ChatMessage(role="assistant", content=self.call()))
+
+
+class TestLLM(FrameworkModelContract):
+    judge_async = False
+
+    def model(self, call: Callable[[], str]) -> LlamaIndexModel:
+        able = Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
+        return LlamaIndexModel(Calling(call=call), capabilities=able, judge_async=self.judge_async)
+
+
+class TestLLMAsync(TestLLM):
+    judge_async = True
 
 
 def test_a_wrong_key_and_a_bug_are_invalid_results() -> None:

@@ -14,7 +14,6 @@ from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
 from ragmetrics_core.model import errors
 from ragmetrics_core.model.questions import Usage
 
-_NARROWED = frozenset({401, 402, 403, 404, 408, 429})
 _FINISHES: dict[str, Literal["stop", "length", "refused", "other"]] = {
     **dict.fromkeys(("stop", "end_turn", "tool_calls", "tool_use", "stop_sequence", "eos", "completed"), "stop"),
     **dict.fromkeys(("length", "max_tokens", "model_length", "incomplete"), "length"),
@@ -82,18 +81,8 @@ def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
 
 
 def judge_error_of(error: Exception, name: str) -> errors.JudgeError:
-    """Map an exception of any provider's client: by its status, else by its kind."""
+    """Map an exception of any provider's client: by what it says of the endpoint, else by its class."""
     fault = Fault.of(error)
-    if isinstance(error, TimeoutError):
-        kind: type[errors.JudgeError] = errors.JudgeTimeout
-    elif isinstance(error, ConnectionError):
-        kind = errors.ConnectionFailed
-    elif fault.status == 429:
-        kind = errors.RateLimited
-    elif isinstance(error, (TypeError, ValueError, NotImplementedError)) and fault.status is None:
-        kind = errors.UnsupportedParameter  # a client that does not know a parameter
-    elif fault.status is not None and 400 <= fault.status < 500 and fault.status not in _NARROWED:
-        kind = errors.ContextWindowExceeded if "context" in fault.text.lower() else errors.RequestRejected
-    else:
-        kind = errors.JudgeServerError  # narrowed by its status and its causes
-    return judge_error(kind, fault, name, None, ())
+    unknown = isinstance(error, (TypeError, ValueError, NotImplementedError))  # a client without such a parameter
+    own = errors.UnsupportedParameter if unknown else errors.JudgeError
+    return judge_error(fault.kind or own, fault, name, None, ())

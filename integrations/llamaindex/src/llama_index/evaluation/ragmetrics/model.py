@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextvars import Context
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from llama_index.core import Settings
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb, MessageRole
@@ -27,7 +27,6 @@ from ragmetrics_core.model import errors
 
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
-_CONNECTION = frozenset({"APIConnectionError", "ConnectError", "ReadError", "WriteError", "RemoteProtocolError"})
 _FINISH = {"length": "length", "max_tokens": "length", "content_filter": "refused", "refusal": "refused"}
 
 
@@ -91,7 +90,7 @@ class LlamaIndexModel(ChatModel):
             call.cancel()
         error = call.exception()
         if error is not None:
-            raise self._translated(error) from error
+            self._raise(error)
         return _reply(llm, call.result(), structured=bool(tools), weighed=bool(request.top_logprobs))
 
     def _fitted(self, request: ChatRequest) -> LLM:
@@ -107,20 +106,12 @@ class LlamaIndexModel(ChatModel):
             wanted["max_tokens"] = max(own, request.max_tokens)
         return self.llm.model_copy(update={name: value for name, value in wanted.items() if name in known})
 
-    def _translated(self, error: BaseException) -> BaseException:
-        """The judge error for a fault of the endpoint; anything else as it is."""
-        if isinstance(error, errors.JudgeError):
-            return error
+    def _raise(self, error: BaseException) -> NoReturn:
+        """Raise the judge error for a fault of the endpoint; anything else as it is."""
         fault = Fault.of(error)
-        if isinstance(error, TimeoutError) or any("Timeout" in name for name in fault.classes):
-            kind: type[errors.JudgeError] = errors.JudgeTimeout
-        elif isinstance(error, ConnectionError) or fault.classes & _CONNECTION:
-            kind = errors.ConnectionFailed
-        elif fault.status is not None or fault.about_key:
-            kind = errors.JudgeServerError
-        else:
-            return error
-        return judge_error(kind, fault, self.name, None, ())
+        if fault.kind is None or isinstance(error, errors.JudgeError):
+            raise error
+        raise judge_error(fault.kind, fault, self.name, None, ()) from error
 
 
 def capabilities_of(llm: LLM) -> Capabilities:

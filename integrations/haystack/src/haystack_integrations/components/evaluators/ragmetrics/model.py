@@ -26,15 +26,7 @@ from ragmetrics_core.model.questions import Usage
 _THREADS = 64
 _CLOSE_SECONDS = 5.0
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
-# What a generator raised and ours; the first class that fits decides, then the HTTP status, if there is one.
-EXCEPTIONS: tuple[tuple[type[BaseException], type[errors.JudgeError]], ...] = (
-    (TimeoutError, errors.JudgeTimeout),
-    (ConnectionError, errors.ConnectionFailed),
-    (TypeError, errors.RequestRejected),
-    (ValueError, errors.RequestRejected),
-    (KeyError, errors.RequestRejected),
-    (Exception, errors.JudgeServerError),
-)
+_REJECTIONS = (TypeError, ValueError, KeyError)
 
 
 class HaystackModel(ChatModel):
@@ -106,14 +98,14 @@ class HaystackModel(ChatModel):
         """Send one request, in a context of its own, where no tracer sees it.
 
         Raises:
-            JudgeError: As in ``EXCEPTIONS``, or by the HTTP status.
+            JudgeError: Mapped from whatever the generator raised.
         """
         arguments: dict[str, Any] = {"messages": [_message(one.role, one.content) for one in request.messages]}
         if self._takes_settings and (settings := self._settings(request)):
             arguments["generation_kwargs"] = settings
         outcomes: tuple[Any] = await asyncio.gather(self._started(arguments), return_exceptions=True)
         outcome = outcomes[0]
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, Exception) and not isinstance(outcome, errors.RagMetricsError):
             raise self._translated(outcome) from outcome
         if isinstance(outcome, BaseException):
             raise outcome
@@ -173,16 +165,10 @@ class HaystackModel(ChatModel):
         return settings
 
     def _translated(self, error: Exception) -> errors.JudgeError:
+        """The judge error for what the exception says of the endpoint, else for its class."""
         fault = Fault.of(error)
-        if "context_length_exceeded" in fault.symbols:
-            kind: type[errors.JudgeError] = errors.ContextWindowExceeded
-        elif "content_filter" in fault.symbols:
-            kind = errors.ContentRefused
-        elif fault.status is not None:
-            kind = errors.JudgeServerError
-        else:
-            kind = next(ours for theirs, ours in EXCEPTIONS if isinstance(error, theirs))
-        return judge_error(kind, fault, self.name, None, ())
+        own = errors.RequestRejected if isinstance(error, _REJECTIONS) else errors.JudgeError
+        return judge_error(fault.kind or own, fault, self.name, None, ())
 
 
 def _attribute(generator: object, name: str) -> str | None:

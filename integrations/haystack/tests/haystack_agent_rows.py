@@ -1,0 +1,175 @@
+"""Shapes of Haystack applications: agents and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from haystack import Document
+from haystack.components.agents import Agent
+from haystack.components.builders import ChatPromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.tools import ComponentTool, PipelineTool, Tool
+from haystack_rows import (
+    OTHER,
+    QUESTION,
+    TEMPLATE,
+    Build,
+    Expected,
+    Reversing,
+    Row,
+    adding_to,
+    asked,
+    bm25,
+    connected,
+    first_sentence,
+    llm,
+    retriever,
+)
+
+ROWS: dict[str, Build] = {}
+row = adding_to(ROWS)
+
+
+def tool_caller(tool: str, **arguments: Any) -> Callable[[list[ChatMessage]], ChatMessage]:
+    def reply(messages: list[ChatMessage]) -> ChatMessage:
+        done = [result for message in messages for result in message.tool_call_results]
+        if not done:
+            return ChatMessage.from_assistant(tool_calls=[ToolCall(tool, arguments)])
+        return ChatMessage.from_assistant(f"It was built in 1856, says {tool}.")
+
+    return reply
+
+
+def agent(tool: Any, **arguments: Any) -> Agent:
+    return Agent(chat_generator=MockChatGenerator(response_fn=tool_caller(tool.name, **arguments)), tools=[tool])
+
+
+def search_tool() -> ComponentTool:
+    return ComponentTool(component=retriever(), name="search", description="Searches.")
+
+
+USER = {"messages": [ChatMessage.from_user(QUESTION)]}
+
+
+@row
+def agent_with_component_tool() -> Row:
+    app = connected(agent=agent(search_tool(), query=QUESTION))
+    return Row(
+        ("Agent", "component tool"),
+        app,
+        {"agent": USER},
+        [Expected(bm25(), "It was built in 1856, says search.", retrieved=bm25())],
+    )
+
+
+@row
+def bare_agent() -> Row:
+    return Row(
+        ("bare Agent.run",),
+        agent(search_tool(), query=QUESTION),
+        USER,
+        [Expected(bm25(), "It was built in 1856, says search.", retrieved=bm25())],
+    )
+
+
+@row
+def agent_with_pipeline_tool() -> Row:
+    tool = PipelineTool(
+        pipeline=connected(("retriever.documents", "ranker.documents"), retriever=retriever(), ranker=Reversing()),
+        input_mapping={"query": ["retriever.query"]},
+        output_mapping={"ranker.documents": "documents"},
+        name="search",
+        description="Searches.",
+    )
+    kept = Reversing().run(documents=bm25())["documents"]
+    return Row(
+        ("pipeline tool",),
+        connected(agent=agent(tool, query=QUESTION)),
+        {"agent": USER},
+        [Expected(kept, "It was built in 1856, says search.", retrieved=bm25())],
+    )
+
+
+def looked_up(topic: Annotated[str, "what to look up"]) -> str:
+    return f"About {topic}: built in 1856."
+
+
+@row
+def agent_with_function_tool() -> Row:
+    tool = Tool(
+        "lookup",
+        "Looks up.",
+        {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]},
+        function=looked_up,
+    )
+    expected = Expected([Document(content=looked_up("the lighthouse"))], "It was built in 1856, says lookup.")
+    return Row(("function tool",), connected(agent=agent(tool, topic="the lighthouse")), {"agent": USER}, [expected])
+
+
+def failing(topic: str) -> str:
+    raise ValueError("no such topic")
+
+
+@row
+def agent_with_failed_tool() -> Row:
+    tool = Tool(
+        "lookup",
+        "Looks up.",
+        {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]},
+        function=failing,
+    )
+    return Row(
+        ("failed tool",),
+        connected(agent=agent(tool, topic="x")),
+        {"agent": USER},
+        [Expected([], "It was built in 1856, says lookup.")],
+    )
+
+
+@row
+def agent_with_two_searches() -> Row:
+    def twice(messages: list[ChatMessage]) -> ChatMessage:
+        done = [result for message in messages for result in message.tool_call_results]
+        if not done:
+            calls = [ToolCall("search", {"query": QUESTION}), ToolCall("search", {"query": OTHER})]
+            return ChatMessage.from_assistant(tool_calls=calls)
+        return ChatMessage.from_assistant("Both found.")
+
+    app = Agent(chat_generator=MockChatGenerator(response_fn=twice), tools=[search_tool()])
+    ids: dict[str, Document] = {}
+    for document in (*bm25(), *bm25(OTHER)):
+        ids.setdefault(document.id, document)
+    return Row(("parallel tool calls",), app, USER, [Expected(list(ids.values()), "Both found.")])
+
+
+@row
+def agent_after_a_prompt() -> Row:
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "agent.messages"),
+        retriever=retriever(),
+        prompt=ChatPromptBuilder([ChatMessage.from_user(TEMPLATE)]),
+        agent=Agent(chat_generator=llm()),
+    )
+    return Row(
+        ("Agent behind a prompt builder",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
+
+
+@row
+def llm_component() -> Row:
+    from haystack.components.generators.chat import LLM
+
+    app = connected(
+        ("retriever.documents", "llm.documents"),
+        retriever=retriever(),
+        llm=LLM(chat_generator=llm(), user_prompt="{% message role='user' %}" + TEMPLATE + "{% endmessage %}"),
+    )
+    return Row(
+        ("LLM component",), app, asked("retriever", "llm"), [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())]
+    )

@@ -1,0 +1,146 @@
+"""Shapes of Haystack applications: runs that do not end well, and what the user says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haystack import Document, SuperComponent, component
+from haystack.components.builders import AnswerBuilder, PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator
+from haystack_rows import (
+    QUESTION,
+    TEMPLATE,
+    Build,
+    Expected,
+    Row,
+    adding_to,
+    asked,
+    bm25,
+    connected,
+    first_sentence,
+    llm,
+    rag,
+    retriever,
+)
+
+ROWS: dict[str, Build] = {}
+row = adding_to(ROWS)
+
+
+@component
+class Breaking:
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        raise RuntimeError("the store is gone")
+
+
+@component
+class BreakingModel:
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        raise RuntimeError("the model is gone")
+
+
+# Runs that do not end well
+
+
+@row
+def broken_retriever() -> Row:
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=Breaking(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
+    )
+    return Row(
+        ("failing components", "failing retriever"),
+        app,
+        asked("retriever", "prompt"),
+        [Expected([], None, error=True, complete=False)],
+    )
+
+
+@row
+def broken_model() -> Row:
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=BreakingModel(),
+    )
+    return Row(
+        ("failing model",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), None, error=True, complete=False, retrieved=bm25())],
+    )
+
+
+@row
+def abandoned() -> Row:
+    return Row(
+        ("run_async_generator abandoned half-way",),
+        rag(),
+        asked("retriever", "prompt"),
+        [Expected(bm25(), None, complete=False)],
+        modes=("abandoned",),
+    )
+
+
+# What the user says, and what is no part of the application
+
+
+@row
+def with_the_evaluator_inside() -> Row:
+    app = rag(answers=AnswerBuilder(), evaluator=RagMetricsEvaluator(["context_adherence"], judge="lexical"))
+    app.connect("llm.replies", "answers.replies")
+    app.connect("retriever.documents", "answers.documents")
+    app.connect("answers.answers", "evaluator.answers")
+    return Row(
+        ("the evaluator in the pipeline",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), first_sentence(bm25()))],
+    )
+
+
+@row
+def overridden() -> Row:
+    inner = rag(answers=AnswerBuilder())
+    inner.connect("llm.replies", "answers.replies")
+    outer = connected(
+        rag=SuperComponent(
+            inner, {"query": ["retriever.query", "prompt.query", "answers.query"]}, {"answers.answers": "answers"}
+        )
+    )
+    places = {
+        "contexts_from": "rag.retriever.documents",
+        "answer_from": "rag.prompt.prompt",
+        "question_from": "rag.query",
+    }
+    prompt = PromptBuilder(TEMPLATE).run(documents=bm25(), query=QUESTION)["prompt"]
+    return Row(("places named by the user",), outer, asked("rag"), [Expected(bm25(), prompt)], capture=places)
+
+
+@row
+def generator_named() -> Row:
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        ("prompt", "shadow"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=MockChatGenerator("In 1856."),
+        shadow=MockChatGenerator("In 1856, I think."),
+    )
+    return Row(
+        ("generator named by the user",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), "In 1856.")],
+        capture={"generator": "llm"},
+    )

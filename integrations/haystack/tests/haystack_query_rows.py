@@ -1,0 +1,174 @@
+"""Shapes of Haystack applications: queries that are not the question."""
+
+from __future__ import annotations
+
+from haystack import SuperComponent
+from haystack.components.builders import AnswerBuilder, PromptBuilder
+from haystack.components.converters import OutputAdapter
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack_rows import (
+    QUESTION,
+    TEMPLATE,
+    Build,
+    Expected,
+    Row,
+    adding_to,
+    asked,
+    bm25,
+    connected,
+    first_sentence,
+    llm,
+    retriever,
+)
+
+ROWS: dict[str, Build] = {}
+row = adding_to(ROWS)
+
+
+def searched(messages: list[ChatMessage]) -> str:
+    return "old lighthouse Weser Island built year"
+
+
+@row
+def rewritten_query() -> Row:
+    app = connected(
+        ("rewrite_prompt", "rewriter"),
+        ("rewriter.replies", "adapter.replies"),
+        ("adapter.output", "retriever.query"),
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        rewrite_prompt=PromptBuilder("Write a search query for: {{ query }}"),
+        rewriter=MockChatGenerator(response_fn=searched),
+        adapter=OutputAdapter("{{ replies[0].text }}", str),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
+    )
+    found = bm25(searched([]))
+    return Row(
+        ("rewritten query",),
+        app,
+        asked("rewrite_prompt", "prompt"),
+        [Expected(found, first_sentence(found), retrieved=found)],
+    )
+
+
+@row
+def rewritten_query_in_the_answer() -> Row:
+    app = connected(
+        ("rewrite_prompt", "rewriter"),
+        ("rewriter.replies", "adapter.replies"),
+        ("adapter.output", "retriever.query"),
+        ("adapter.output", "prompt.query"),
+        ("adapter.output", "answers.query"),
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        ("llm.replies", "answers.replies"),
+        rewrite_prompt=PromptBuilder("Write a search query for: {{ query }}"),
+        rewriter=MockChatGenerator(response_fn=searched),
+        adapter=OutputAdapter("{{ replies[0].text }}", str),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
+        answers=AnswerBuilder(),
+    )
+    found = bm25(searched([]))
+    return Row(
+        ("question as the user gave it",),
+        app,
+        asked("rewrite_prompt"),
+        [Expected(found, first_sentence(found), standalone=searched([]))],
+    )
+
+
+@row
+def hypothetical_document() -> Row:
+    app = connected(
+        ("hyde_prompt", "hyde"),
+        ("hyde.replies", "adapter.replies"),
+        ("adapter.output", "retriever.query"),
+        hyde_prompt=PromptBuilder("Write a passage that answers: {{ query }}"),
+        hyde=MockChatGenerator("The old lighthouse was built long ago."),
+        adapter=OutputAdapter("{{ replies[0].text }}", str),
+        retriever=retriever(2),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
+    )
+    app.connect("retriever.documents", "prompt.documents")
+    app.connect("prompt", "llm")
+    found = bm25("The old lighthouse was built long ago.", 2)
+    return Row(("HyDE",), app, asked("hyde_prompt", "prompt"), [Expected(found, first_sentence(found))])
+
+
+@row
+def hypothetical_document_retrieval_only() -> Row:
+    app = connected(
+        ("hyde_prompt", "hyde"),
+        ("hyde.replies", "adapter.replies"),
+        ("adapter.output", "retriever.query"),
+        hyde_prompt=PromptBuilder("Write a passage that answers: {{ query }}"),
+        hyde=MockChatGenerator("The old lighthouse was built long ago."),
+        adapter=OutputAdapter("{{ replies[0].text }}", str),
+        retriever=retriever(2),
+    )
+    return Row(
+        ("HyDE without answer",),
+        app,
+        asked("hyde_prompt"),
+        [Expected(bm25("The old lighthouse was built long ago.", 2), None)],
+    )
+
+
+@row
+def multi_query() -> Row:
+    from haystack.components.query import QueryExpander
+    from haystack.components.retrievers import MultiQueryTextRetriever
+
+    def expanded(messages: list[ChatMessage]) -> str:
+        return '{"queries": ["lighthouse lamp", "harbour crane"]}'
+
+    settings = {"retriever": retriever(1)}
+    app = connected(
+        ("expander.queries", "multi.queries"),
+        ("multi.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        expander=QueryExpander(chat_generator=MockChatGenerator(response_fn=expanded), n_expansions=2),
+        multi=MultiQueryTextRetriever(**settings),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
+    )
+    found = MultiQueryTextRetriever(**settings).run(queries=["lighthouse lamp", "harbour crane", QUESTION])["documents"]
+    return Row(
+        ("multi-query",), app, asked("expander", "prompt"), [Expected(found, first_sentence(found), retrieved=found)]
+    )
+
+
+@row
+def multi_query_over_a_pipeline() -> Row:
+    from haystack.components.retrievers import MultiQueryTextRetriever
+
+    def made() -> MultiQueryTextRetriever:
+        return MultiQueryTextRetriever(
+            retriever=SuperComponent(
+                connected(retriever=retriever(1)), {"query": ["retriever.query"]}, {"retriever.documents": "documents"}
+            )
+        )
+
+    app = connected(
+        ("multi.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        multi=made(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
+    )
+    queries = ["lighthouse lamp", "harbour crane"]
+    found = made().run(queries=queries)["documents"]
+    inputs = {"multi": {"queries": queries}, "prompt": {"query": QUESTION}}
+    return Row(
+        ("pipeline in bare threads",),
+        app,
+        inputs,
+        [Expected(found, first_sentence(found))],
+        capture={"all_threads": True},
+    )

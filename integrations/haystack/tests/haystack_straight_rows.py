@@ -1,0 +1,178 @@
+"""Shapes of Haystack applications: straight pipelines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from haystack import Document, component
+from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
+from haystack.components.converters import OutputAdapter
+from haystack.dataclasses import ChatMessage
+from haystack_rows import (
+    QUESTION,
+    TEMPLATE,
+    Build,
+    Expected,
+    Row,
+    adding_to,
+    asked,
+    bm25,
+    connected,
+    first_sentence,
+    llm,
+    rag,
+    retriever,
+)
+
+ROWS: dict[str, Build] = {}
+row = adding_to(ROWS)
+
+
+@component
+class Several:
+    """A generator with n replies."""
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        return {"replies": [ChatMessage.from_assistant(f"Variant {n}", meta={"model": "several"}) for n in range(3)]}
+
+
+@row
+def answer_builder() -> Row:
+    app = rag(answers=AnswerBuilder())
+    app.connect("llm.replies", "answers.replies")
+    app.connect("retriever.documents", "answers.documents")
+    return Row(
+        ("answer builder",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
+
+
+@row
+def without_answer_builder() -> Row:
+    return Row(
+        ("replies only",),
+        rag(),
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
+
+
+@row
+def flat_inputs() -> Row:
+    return Row(("flat inputs",), rag(), {"query": QUESTION}, [Expected(bm25(), first_sentence(bm25()))])
+
+
+@row
+def chat_prompt_builder() -> Row:
+    template = [ChatMessage.from_system("Answer in English."), ChatMessage.from_user(TEMPLATE)]
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        retriever=retriever(),
+        prompt=ChatPromptBuilder(template),
+        llm=llm(),
+    )
+    return Row(("chat prompt builder",), app, asked("retriever", "prompt"), [Expected(bm25(), first_sentence(bm25()))])
+
+
+@row
+def cited_documents_only() -> Row:
+    app = rag(answers=AnswerBuilder(reference_pattern=r"(\d) lines"))
+    app.connect("llm.replies", "answers.replies")
+    app.connect("retriever.documents", "answers.documents")
+    return Row(("citations",), app, asked("retriever", "prompt", "answers"), [Expected(bm25(), first_sentence(bm25()))])
+
+
+@row
+def answer_pattern() -> Row:
+    app = rag(answers=AnswerBuilder(pattern=r"built in (\d+)"))
+    app.connect("llm.replies", "answers.replies")
+    return Row(("answer pattern",), app, asked("retriever", "prompt", "answers"), [Expected(bm25(), "1856")])
+
+
+@row
+def template_takes_two() -> Row:
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE.replace("in documents", "in documents[:2]")),
+        llm=llm(),
+    )
+    expected = Expected(bm25()[:2], first_sentence(bm25()[:2]), retrieved=bm25(), warned="did not reach the prompt")
+    return Row(("template slices",), app, asked("retriever", "prompt"), [expected])
+
+
+@row
+def shortened_documents() -> Row:
+    short = TEMPLATE.replace("{{ document.content }}", "{{ document.content[:45] }}")
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=retriever(),
+        prompt=PromptBuilder(short),
+        llm=llm(),
+    )
+    answer = first_sentence([Document(content=(bm25()[0].content or "")[:45]), *bm25()[1:]])
+    return Row(
+        ("truncated documents",), app, asked("retriever", "prompt"), [Expected(bm25(), answer, warned="unverified")]
+    )
+
+
+@row
+def documents_through_text() -> Row:
+    app = connected(
+        ("retriever.documents", "flatten.documents"),
+        ("flatten", "prompt.context"),
+        ("prompt", "llm"),
+        retriever=retriever(),
+        flatten=OutputAdapter("{% for d in documents %}- {{ d.content }}\n{% endfor %}", str),
+        prompt=PromptBuilder("{{ context }}\nQuestion: {{ query }}"),
+        llm=llm(),
+    )
+    return Row(
+        ("output adapter",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()), retrieved=bm25())],
+    )
+
+
+@row
+def several_replies() -> Row:
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        ("llm.replies", "answers.replies"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=Several(),
+        answers=AnswerBuilder(),
+    )
+    return Row(
+        ("n replies",),
+        app,
+        asked("retriever", "prompt", "answers"),
+        [Expected(bm25(), f"Variant {n}") for n in range(3)],
+    )
+
+
+@row
+def streamed() -> Row:
+    app = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        retriever=retriever(),
+        prompt=PromptBuilder(TEMPLATE),
+        llm=llm(),
+    )
+    return Row(
+        ("streaming",),
+        app,
+        asked("retriever", "prompt"),
+        [Expected(bm25(), first_sentence(bm25()))],
+        modes=("stream", "streaming_callback"),
+    )

@@ -1,0 +1,175 @@
+"""What every chat model over a framework's own must do when that one raises: what is asked again, what is told.
+
+class TestMyModel(FrameworkModelContract):
+    def model(self, call: Callable[[], str]) -> ChatModel:
+        return MyModel(AModelOfTheFramework(call))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+
+from ragmetrics_core.judging.chat import ChatModel
+from ragmetrics_core.judging.limits import Allowance
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.model import errors
+from ragmetrics_core.model.questions import Answer, Instructions, NotAnswered, Useful
+
+TEXT = "a secret text"
+REPLY = '{"useful": 1, "reason": "r"}'
+ATTEMPTS = 3
+QUESTION = Useful(
+    instructions=Instructions('Reply {"useful": 0|1}.\n---\n{question}\n{answer}\n{chunk}'),
+    question="q",
+    answer="a",
+    chunks=(TEXT,),
+)
+
+
+class StatusError(Exception):
+    """How most clients say a status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(TEXT)
+        self.status_code = status
+
+
+def responded(status: int) -> httpx.HTTPStatusError:
+    """How httpx says a status."""
+    request = httpx.Request("POST", "http://127.0.0.1:9/v1")
+    return httpx.HTTPStatusError(TEXT, request=request, response=httpx.Response(status, request=request))
+
+
+# What a client raised and ours: a status, or no reply in time, or no connection.
+TOLD: dict[str, tuple[Callable[[], Exception], type[errors.JudgeError]]] = {
+    "400": (partial(StatusError, 400), errors.RequestRejected),
+    "401": (partial(StatusError, 401), errors.AuthenticationFailed),
+    "402": (partial(StatusError, 402), errors.QuotaExhausted),
+    "403": (partial(StatusError, 403), errors.AuthenticationFailed),
+    "404": (partial(StatusError, 404), errors.ModelNotFound),
+    "408": (partial(StatusError, 408), errors.JudgeTimeout),
+    "422": (partial(StatusError, 422), errors.RequestRejected),
+    "429": (partial(StatusError, 429), errors.RateLimited),
+    "500": (partial(StatusError, 500), errors.JudgeServerError),
+    "503": (partial(StatusError, 503), errors.JudgeServerError),
+    "response 400": (partial(responded, 400), errors.RequestRejected),
+    "response 401": (partial(responded, 401), errors.AuthenticationFailed),
+    "response 429": (partial(responded, 429), errors.RateLimited),
+    "response 503": (partial(responded, 503), errors.JudgeServerError),
+    "timeout": (partial(TimeoutError, TEXT), errors.JudgeTimeout),
+    "connect timeout": (partial(httpx.ConnectTimeout, TEXT), errors.JudgeTimeout),
+    "read timeout": (partial(httpx.ReadTimeout, TEXT), errors.JudgeTimeout),
+    "pool timeout": (partial(httpx.PoolTimeout, TEXT), errors.JudgeTimeout),
+    "refused": (partial(httpx.ConnectError, TEXT), errors.ConnectionFailed),
+    "reset": (partial(ConnectionResetError, TEXT), errors.ConnectionFailed),
+}
+PASSING = [told for told, (_, kind) in TOLD.items() if issubclass(kind, errors.TransientJudgeError)]
+# What says nothing of an endpoint: bugs, and what frameworks raise by themselves.
+UNTOLD = (RuntimeError, ValueError, TypeError, KeyError, NotImplementedError, ZeroDivisionError, OSError)
+
+
+def _bare(error: Exception) -> None:
+    raise error
+
+
+def _caused(outer: type[Exception], error: Exception) -> None:
+    raise outer(TEXT) from error
+
+
+def _handled(error: Exception) -> None:
+    try:
+        raise error
+    except type(error):
+        raise RuntimeError(TEXT)  # noqa: B904  # as frameworks do
+
+
+async def _at_once(_: float) -> None:
+    return
+
+
+RAISED: tuple[Callable[[Exception], None], ...] = (
+    _bare,
+    partial(_caused, RuntimeError),
+    partial(_caused, ValueError),
+    _handled,
+)
+
+
+class FrameworkModelContract:
+    """Tests that a chat model passes whose framework tells no more of a fault than an exception does.
+
+    A call is repeated only for HTTP 408, 429 and 5xx, a timeout, or a lost connection, wherever in the chain of
+    exceptions it stands. Everything else is a fault that would come again.
+    """
+
+    def model(self, call: Callable[[], str]) -> ChatModel:
+        """Make the model to test; each call to the framework's model returns or raises what ``call`` does.
+
+        It can do nothing but reply: a request that is rejected is then not tried in another form.
+        """
+        raise NotImplementedError
+
+    def asked(self, *faults: Callable[[], None]) -> tuple[Answer[Any] | BaseException, int]:
+        """Put one question to a judge on the model, whose first calls raise as told; with the number of calls."""
+        calls = 0
+
+        def call() -> str:
+            nonlocal calls
+            calls += 1
+            for fault in faults[calls - 1 : calls]:
+                fault()
+            return REPLY
+
+        async def work() -> Answer[Any] | BaseException:
+            judge = LLMJudge(self.model(call), attempts=ATTEMPTS)
+            session = judge.session(concurrency=1, store=None, allowance=Allowance(pause=_at_once))
+            (outcome,) = await asyncio.gather(session.answer(QUESTION), return_exceptions=True)
+            return outcome
+
+        return asyncio.run(work()), calls
+
+    def fault(self, *faults: Callable[[], None]) -> tuple[BaseException, int]:
+        """What a question ended with that was not answered; with the number of calls."""
+        outcome, calls = self.asked(*faults)
+        if isinstance(outcome, BaseException):
+            return outcome, calls
+        assert isinstance(outcome.reply, NotAnswered)
+        return outcome.reply.error, calls
+
+    @pytest.mark.parametrize("told", TOLD)
+    def test_what_the_chain_of_exceptions_tells_is_typed(self, told: str) -> None:
+        """A fault that may pass is asked again until the attempts are used up, any other never."""
+        make, kind = TOLD[told]
+        for raised in RAISED:
+            error, calls = self.fault(*[lambda raised=raised: raised(make())] * ATTEMPTS)
+            assert type(error) is kind, raised
+            assert calls == (ATTEMPTS if told in PASSING else 1), raised
+            assert TEXT not in str(error)
+
+    @pytest.mark.parametrize("told", PASSING)
+    def test_a_fault_that_passed_is_counted(self, told: str) -> None:
+        """Asked again, the question is answered."""
+        answer, calls = self.asked(lambda: _bare(TOLD[told][0]()))
+        assert isinstance(answer, Answer)
+        assert not isinstance(answer.reply, NotAnswered)
+        assert (calls, answer.usage.calls, answer.usage.faults) == (2, 2, 1)
+
+    @pytest.mark.parametrize("untold", UNTOLD)
+    def test_an_exception_that_tells_of_no_endpoint_is_not_asked_again(self, untold: type[Exception]) -> None:
+        """The adapter names it by its class, or hands it on as it is."""
+        for raised in RAISED:
+            error, calls = self.fault(*[lambda raised=raised: raised(untold(TEXT))] * ATTEMPTS)
+            assert not isinstance(error, errors.TransientJudgeError | errors.JudgeUnavailable), raised
+            assert calls == 1, raised
+            assert TEXT not in str(error) or not isinstance(error, errors.RagMetricsError)
+
+    def test_an_error_of_ours_stays_what_it_is(self) -> None:
+        """As a model of one's own may raise it."""
+        error = errors.ContentRefused("refused", raw=TEXT)
+        assert self.fault(lambda: _bare(error)) == (error, 1)

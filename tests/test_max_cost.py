@@ -1,0 +1,155 @@
+"""The cap on money where calls differ in price: what may be sent beside what is in flight, and when a run ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
+from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.judging.limited import Gate, Limited
+from ragmetrics_core.judging.limits import Allowance
+from ragmetrics_core.model.errors import JudgeServerError, LimitReached
+from ragmetrics_core.model.questions import Usage
+
+ROUNDING = 1e-9
+ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
+
+
+class Shop(ChatModel):
+    """A model whose calls have prices, one after the other and from the start again; None is a call that fails.
+
+    Attributes:
+        open: Calls in flight.
+        most: Most calls in flight.
+        spent: US dollars for the calls that ended.
+        dearest: The dearest of them; None before the first.
+        promised: For each call, what it and those in flight with it would bring the bill to, each as dear as the
+            dearest so far; infinite for a call beside others while no price is known.
+        above: How much dearer than that the calls in flight when the last was sent turned out, all together.
+    """
+
+    name = "shop"
+
+    def __init__(self, prices: Sequence[float | None], turns: Sequence[int]) -> None:
+        self.open: list[float] = []
+        self.most = 0
+        self.spent = 0.0
+        self.dearest: float | None = None
+        self.promised: list[float] = []
+        self.above = 0.0
+        self._prices = prices
+        self._turns = turns
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        number = len(self.promised)
+        price = self._prices[number % len(self._prices)]
+        self.open.append(price or 0.0)
+        self.most = max(self.most, len(self.open))
+        unknown = 0.0 if len(self.open) == 1 else float("inf")
+        self.promised.append(unknown if self.dearest is None else self.spent + len(self.open) * self.dearest)
+        self.above = sum(max(cost - (self.dearest or 0.0), 0.0) for cost in self.open)
+        for _ in range(self._turns[number % len(self._turns)]):
+            await asyncio.sleep(0)
+        self.open.remove(price or 0.0)
+        if price is None:
+            raise JudgeServerError("down")
+        self.spent += price
+        self.dearest = max(self.dearest or 0.0, price)
+        return ChatReply((Choice('{"useful": 1, "reason": "r"}'),), Usage(calls=1, cost=price))
+
+
+def bought(shop: Shop, limits: Limits, concurrency: int, calls: int, gate: Gate | None = None) -> Allowance:
+    """Make that many calls, as far as the limits allow them."""
+
+    async def run() -> Allowance:
+        allowance = Allowance(limits)
+        limited = Limited(shop, concurrency, None, None, allowance, gate)
+        work = (limited.complete(ChatRequest(())) for _ in range(calls))
+        outcomes = await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 60)
+        assert {type(outcome) for outcome in outcomes} <= {ChatReply, JudgeServerError, LimitReached}
+        return allowance
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("prices", list(permutations((0.01, 0.05, 0.2))))
+@pytest.mark.parametrize("turns", [(20,), (1, 30, 10), (30, 2, 2, 12)])
+def test_what_is_in_flight_together_fits_by_the_dearest_so_far(
+    prices: tuple[float, ...], turns: tuple[int, ...]
+) -> None:
+    cap = 3.0
+    shop = Shop(prices, turns)
+    report = evaluate(
+        ROWS, [ContextUtilization()], judge=LLMJudge(shop), limits=Limits(max_cost=cap), concurrency=4, progress=False
+    )
+    assert shop.most > 1
+    assert max(shop.promised) <= cap
+    assert shop.spent <= cap  # by then the dearest was known
+    assert shop.spent + 0.2 > cap
+    assert f"max_cost=3 was reached, after {len(shop.promised)} calls" in report.run.stopped
+
+
+def test_a_price_never_seen_before_may_exceed_the_cap_by_what_it_is_dearer() -> None:
+    """Nobody knows it before: it is sent where one more at 0.01 would fit."""
+    shop = Shop((0.01, 0.01, 0.01, 0.01, 0.2, 0.01), (1,))
+    bought(shop, Limits(max_cost=0.055), 4, 99)
+    assert len(shop.promised) == 5
+    assert shop.spent == pytest.approx(0.24)
+    assert shop.spent <= 0.055 + shop.above
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_until_a_price_is_known_calls_go_one_by_one(opened: bool) -> None:
+    """Also where an earlier run has opened the gate, and where the first calls fail."""
+    shop = Shop((None, None, 0.2, *(0.01,) * 20), (4,))
+    bought(shop, Limits(max_cost=0.3), 8, 99, Gate(opened))
+    assert shop.promised[:3] == [0.0] * 3
+    assert max(shop.promised) <= 0.3
+    assert shop.most == 1  # 0.2 + 0.2 is above the cap
+
+
+def test_a_second_run_of_a_judge_starts_with_one_call() -> None:
+    shop = Shop((0.2,), (4,))
+    judge = LLMJudge(shop)
+    for _ in range(2):
+        shop.spent, shop.dearest = 0.0, None
+        evaluate(ROWS, [ContextUtilization()], judge=judge, limits=Limits(max_cost=0.25), concurrency=8, progress=False)
+        assert shop.spent == 0.2
+
+
+def test_free_calls_are_not_held_up() -> None:
+    shop = Shop((0.0,), (30,))
+    allowance = bought(shop, Limits(max_cost=0.01), 8, 50)
+    assert (len(shop.promised), shop.most, allowance.reached) == (50, 8, None)
+
+
+@given(
+    prices=st.lists(st.none() | st.sampled_from([0.0, 0.01, 0.05, 0.2]) | st.floats(0.001, 1), min_size=1, max_size=30),
+    turns=st.lists(st.integers(0, 6), min_size=1, max_size=7),
+    cap=st.floats(0.01, 5),
+    concurrency=st.integers(1, 8),
+    opened=st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+def test_the_bill_keeps_to_the_cap(
+    prices: list[float | None], turns: list[int], cap: float, concurrency: int, opened: bool
+) -> None:
+    """Whatever the prices, their order, how long calls take and which of them fail."""
+    shop = Shop(prices, turns)
+    allowance = bought(shop, Limits(max_cost=cap), concurrency, 60, Gate(opened))
+    assert allowance.spent == pytest.approx(shop.spent)
+    assert max(shop.promised) <= cap + ROUNDING
+    assert shop.spent <= cap + shop.above + ROUNDING
+    if allowance.reached is None:
+        assert len(shop.promised) == 60
+    else:
+        assert shop.spent + (shop.dearest or 0.0) > cap - ROUNDING  # nor does it end before it must
