@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import openai
@@ -157,6 +158,9 @@ DIFFERENT: tuple[tuple[Callable[[], object], Callable[[], object]], ...] = (
     (lambda: subclass("a")(), lambda: subclass("b")()),
     (lambda: renamed("a")(), lambda: renamed("b")()),
     (lambda: len, lambda: max),
+    (lambda: str.strip, lambda: str.lower),
+    (lambda: operator.itemgetter("a"), lambda: operator.itemgetter("b")),
+    (lambda: operator.methodcaller("a", b=1), lambda: operator.methodcaller("a", b=2)),
     (lambda: int, lambda: float),
 )
 EQUAL: tuple[tuple[Callable[[], object], Callable[[], object]], ...] = (
@@ -177,6 +181,7 @@ EQUAL: tuple[tuple[Callable[[], object], Callable[[], object]], ...] = (
     (lambda: subclass("a")(), lambda: subclass("a")()),
     (lambda: wrapped(closing_over(1)), lambda: wrapped(closing_over(1))),
     (lambda: recursive, lambda: recursive),
+    (lambda: Annotated[int, lambda: 1], lambda: Annotated[int, lambda: 1]),
     (lambda: Data({"a", "b", "c"}), lambda: Data({"c", "b", "a"})),
 )
 

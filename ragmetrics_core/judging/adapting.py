@@ -124,13 +124,25 @@ class Adapting(Wrapper):
         if not reply.choices:
             return reply
         if len(reply.choices) < request.n:
-            self._learned.missing.add("n")
-            if arrived is not None:
-                arrived(0, reply)
-            rest = await self._singly(request, range(len(reply.choices), request.n), arrived)
-            usage = reply.usage + rest.usage + Usage(fallbacks=("n",))
-            return ChatReply(reply.choices + rest.choices, usage, rest.failures)
+            return await self._with_rest(request, reply, missing, arrived)
         return replace(reply, choices=reply.choices[: request.n])
+
+    async def _with_rest(
+        self, request: ChatRequest, reply: ChatReply, missing: set[Feature], arrived: Arrived | None
+    ) -> ChatReply:
+        """Ask one by one for the replies that an endpoint left out; it may reject what it had not seen before."""
+        self._learned.missing.add("n")
+        missing.add("n")
+        given = len(reply.choices)
+        if arrived is not None:
+            arrived(0, reply)
+        later = None if arrived is None else lambda position, one: arrived(given + position, one)
+        left = replace(request, n=request.n - given, first_poll=request.first_poll + given, arrived=later)
+        rest = await self._send(left, missing)
+        if _rejected(rest):
+            rest = await self._with_less(left, _wanted(left), missing, rest)
+        usage = reply.usage + rest.usage + Usage(fallbacks=("n",))
+        return ChatReply(reply.choices + rest.choices, usage, rest.failures)
 
     async def _singly(self, request: ChatRequest, polls: range, arrived: Arrived | None) -> ChatReply:
         """Ask for each reply in a call of its own."""

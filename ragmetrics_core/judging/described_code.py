@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
+import re
 import sys
 import types
 import typing
@@ -13,7 +15,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 _CODE = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type, types.CodeType, types.ModuleType)
+_BUILTIN = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _FORMS = (types.GenericAlias, types.UnionType, typing.TypeVar, typing.ParamSpec)
+_PLACE = re.compile(r" at 0x[0-9A-Fa-f]+")
 _METHODS = (types.FunctionType, staticmethod, classmethod, property, cached_property, functools.partialmethod)
 _SKIPPED = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
@@ -22,7 +27,7 @@ def made_of_code(thing: object) -> bool:
     """True for functions, methods, classes, installed modules, types of ``typing``, and wrappers of functions."""
     if isinstance(thing, types.ModuleType):
         return is_library(thing.__name__)
-    if isinstance(thing, (*_CODE, *_METHODS, *_FORMS)) or type(thing).__module__ == "typing":
+    if isinstance(thing, (*_CODE, *_METHODS, *_FORMS, *_BUILTIN, *_GETTERS)) or type(thing).__module__ == "typing":
         return True
     return _wraps(thing)
 
@@ -35,6 +40,10 @@ def code_parts(thing: object) -> list[object]:
         return ["method", thing.__func__, thing.__self__]
     if isinstance(thing, types.BuiltinFunctionType):
         return ["builtin", thing.__qualname__, thing.__self__ or thing.__module__]
+    if isinstance(thing, _BUILTIN):
+        return ["builtin", thing.__qualname__, thing.__objclass__]
+    if isinstance(thing, _GETTERS):
+        return ["getter", *thing.__reduce__()]
     if isinstance(thing, types.CodeType):
         return _code(thing)
     if isinstance(thing, types.ModuleType):
@@ -45,7 +54,7 @@ def code_parts(thing: object) -> list[object]:
         return _class(thing)
     if _wraps(thing):
         return ["wrapper", type(thing).__qualname__, getattr(thing, "__wrapped__", None)]
-    return ["form", repr(thing)]
+    return ["form", _PLACE.sub("", repr(thing))]
 
 
 @lru_cache(maxsize=4096)

@@ -112,6 +112,13 @@ class Fault:
         return not elsewise and _ABOUT_KEY.search(self.text) is not None
 
     @property
+    def about_parameter(self) -> bool:
+        """True if a client says that it does not know a parameter; other faults of its code say nothing of requests."""
+        said = self.text.lower()
+        known = _PARAMETERS.search(self.text) or _ABOUT_N.search(self.text)
+        return bool(known) or "unexpected keyword" in said or any(word in said for word in _UNSUPPORTED)
+
+    @property
     def details(self) -> str:
         """Status and symbols in brackets, for messages."""
         status = (f"HTTP {self.status}",) if self.status else ()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import pytest
 
@@ -71,17 +72,33 @@ FAULTS: tuple[tuple[Fault, type[errors.JudgeError]], ...] = (
     (Fault(reset=True), errors.ConnectionFailed),
     (Fault(hang=True), errors.JudgeTimeout),
 )
-ENDS: tuple[tuple[dict[str, Any], str, str], ...] = (
-    ({"message": {"content": "x"}, "finish_reason": "length"}, "length", "x"),
-    ({"message": {"content": "x"}, "finish_reason": "content_filter"}, "refused", "x"),
-    ({"message": {"content": None, "refusal": "I cannot"}, "finish_reason": "stop"}, "refused", "I cannot"),
-    ({"message": {"content": None}, "finish_reason": "stop"}, "stop", ""),
-    ({"message": {"content": "x", "reasoning_content": "hm"}, "finish_reason": "stop"}, "stop", "x"),
+REFUSAL = {"content": None, "refusal": "I cannot"}
+ENDS: tuple[tuple[dict[str, Any], str, str, str], ...] = (
+    ({"content": "x"}, "length", "length", "x"),
+    ({"content": "x"}, "content_filter", "refused", "x"),
+    (REFUSAL, "stop", "refused", "I cannot"),
+    ({"content": None}, "stop", "stop", ""),
+    ({"content": "x", "reasoning_content": "hm"}, "stop", "stop", "x"),
 )
+Lack = Literal["n", "json_schema", "json_schema beside others", "refusals", "bodies"]
 
 
 class ChatModelContract:
-    """Tests that every chat model passes against an OpenAI-compatible server on this machine."""
+    """Tests that every chat model passes against an OpenAI-compatible server on this machine.
+
+    A model over a framework's own names what the framework does not hand on; the tests then hold it to that.
+
+    Attributes:
+        lacks: ``n``: several replies in one request, and ``json_schema``; the model's capabilities must say so.
+            ``json_schema beside others``: a schema together with several replies or log-probabilities.
+            ``refusals``: the words of a model that refuses, and that it did. ``bodies``: whether the endpoint sent
+            no valid reply or the framework failed; the exception, which may be a foreign one, then says neither
+            that the fault passes nor that the request was rejected.
+        adds: Fields that the framework sends although nobody asked for them.
+    """
+
+    lacks: ClassVar[frozenset[Lack]] = frozenset()
+    adds: ClassVar[frozenset[str]] = frozenset()
 
     def model(self, base_url: str, key: str, timeout: float) -> ChatModel:
         """Make the model to test, with its own retries off."""
@@ -103,35 +120,51 @@ class ChatModelContract:
 
         return self.run(work())
 
-    def raised(self, server: LoopbackServer, timeout: float = 30.0) -> errors.JudgeError:
+    def raised(
+        self, server: LoopbackServer, timeout: float = 30.0, kind: type[Exception] = errors.JudgeError
+    ) -> Exception:
         """The error of a request that fails."""
-        with pytest.raises(errors.JudgeError) as caught:
+        with pytest.raises(kind) as caught:
             self.complete(server, REQUEST, timeout)
         return caught.value
 
     def test_a_request_arrives_as_it_is(self, loopback_server: Callable[..., LoopbackServer]) -> None:
         """Messages, parameters and key."""
         server = loopback_server()
+        capabilities = self.model(server.base_url, KEY, 30.0).capabilities()
+        assert (capabilities.n is False) is ("n" in self.lacks)
+        assert (capabilities.json_schema is False) is ("json_schema" in self.lacks)
         self.complete(server, REQUEST)
         (recorded,) = server.requests
         assert recorded.path == "/v1/chat/completions"
         assert recorded.headers["authorization"] == f"Bearer {KEY}"
         body = recorded.body
         assert [(m["role"], m["content"]) for m in body["messages"]] == [("system", "Rules."), ("user", TEXT)]
-        names = ("n", "temperature", "top_logprobs", "logprobs", "max_tokens")
-        assert [body[name] for name in names] == [2, 1.0, 5, True, 50]
-        assert body["response_format"]["json_schema"]["schema"]["properties"]["useful"]["type"] == "integer"
+        assert [body[name] for name in ("temperature", "top_logprobs", "logprobs")] == [1.0, 5, True]
+        assert (body.get("max_tokens"), body.get("max_completion_tokens")) in ((50, None), (None, 50))
+        assert body.get("n", 1) == (1 if "n" in self.lacks else 2)
+        if self.lacks.isdisjoint({"json_schema", "json_schema beside others"}):
+            assert body["response_format"]["json_schema"]["schema"]["properties"]["useful"]["type"] == "integer"
+
+    def test_a_schema_arrives(self, loopback_server: Callable[..., LoopbackServer]) -> None:
+        """As the form of the reply, or as that of a function to call."""
+        server = loopback_server()
+        request = replace(PLAIN, schema=REQUEST.schema, temperature=0.0)
+        self.complete(server, replace(request, schema=None) if "json_schema" in self.lacks else request)
+        sent = {name: value for name, value in server.requests[0].body.items() if name != "messages"}
+        assert ("useful" in json.dumps(sent)) is ("json_schema" not in self.lacks)
 
     def test_a_bare_request_sends_no_options(self, loopback_server: Callable[..., LoopbackServer]) -> None:
         """What is not asked for is left to the endpoint."""
         server = loopback_server()
         self.complete(server, PLAIN)
-        assert set(server.requests[0].body) <= {"model", "messages", "extra_body", "stream"}
+        assert set(server.requests[0].body) - {"model", "messages", "extra_body", "stream"} == self.adds
 
     def test_a_reply_is_read(self, loopback_server: Callable[..., LoopbackServer]) -> None:
         """Texts, log-probabilities, usage, and the model's name as returned."""
-        reply = self.complete(loopback_server(lambda _: ['{"useful": 1}', '{"useful": 0}']), REQUEST)
-        assert [choice.text for choice in reply.choices] == ['{"useful": 1}', '{"useful": 0}']
+        said = ['{"useful": 1}', '{"useful": 0}']
+        reply = self.complete(loopback_server(lambda _: said), REQUEST)
+        assert [choice.text for choice in reply.choices] == (said[:1] if "n" in self.lacks else said)
         tokens = reply.choices[0].tokens
         assert "".join(token.token for token in tokens) == '{"useful": 1}'
         label = next(token for token in tokens if token.token.strip() == "1")
@@ -140,13 +173,20 @@ class ChatModelContract:
         assert reply.usage.prompt_tokens > 0
         assert reply.usage.completion_tokens > 0
 
-    @pytest.mark.parametrize(("choice", "finish", "text"), ENDS)
+    @pytest.mark.parametrize(("message", "reason", "finish", "text"), ENDS)
     def test_how_replies_end(
-        self, choice: dict[str, Any], finish: str, text: str, loopback_server: Callable[..., LoopbackServer]
+        self,
+        message: dict[str, Any],
+        reason: str,
+        finish: str,
+        text: str,
+        loopback_server: Callable[..., LoopbackServer],
     ) -> None:
         """Cut off, refused, empty, with reasoning beside."""
+        choice = {"message": {"role": "assistant", **message}, "finish_reason": reason}
         reply = self.complete(loopback_server(lambda _: choice), PLAIN)
-        assert (reply.choices[0].finish, reply.choices[0].text) == (finish, text)
+        expected = ("stop", "") if message is REFUSAL and "refusals" in self.lacks else (finish, text)
+        assert (reply.choices[0].finish, reply.choices[0].text) == expected
 
     @pytest.mark.parametrize(("fault", "kind"), FAULTS)
     def test_faults_are_typed_and_tell_nothing_private(
@@ -154,6 +194,12 @@ class ChatModelContract:
     ) -> None:
         """One call, one typed error, without key and text."""
         server = loopback_server(faults=lambda _: fault)
+        if fault.status == 200 and "bodies" in self.lacks and not (fault.hang or fault.reset):
+            error = self.raised(server, kind=Exception)
+            assert type(error) is kind or not isinstance(error, (errors.TransientJudgeError, errors.RequestRejected))
+            assert KEY not in str(error)
+            assert len(server.requests) == 1
+            return
         error = self.raised(server, 0.3 if fault.hang else 30.0)
         assert type(error) is kind
         assert KEY not in str(error)

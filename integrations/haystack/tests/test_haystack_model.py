@@ -118,7 +118,7 @@ class Raising:
         (TimeoutError("t"), errors.JudgeTimeout),
         (ConnectionResetError("c"), errors.ConnectionFailed),
         (TypeError("got an unexpected keyword argument 'temperature'"), errors.RequestRejected),
-        (ValueError("v"), errors.RequestRejected),
+        (ValueError("v"), errors.JudgeError),
         (RuntimeError("r"), errors.JudgeError),
         (LookupError("l"), errors.JudgeError),
     ],

@@ -88,6 +88,32 @@ def test_names(kit: ModuleType) -> None:
     assert repr(LlamaIndexModel(Full())) == "LlamaIndexModel('full')"
 
 
+def test_a_copy_is_made_once_and_again_for_a_changed_llm() -> None:
+    """Each makes a client of its own."""
+    seen: list[Any] = []
+
+    class Noting(Full):
+        def chat(self, messages: Any, **_: Any) -> ChatResponse:
+            seen.append(self)
+            return super().chat(messages)
+
+    llm = Noting()
+    model = LlamaIndexModel(llm)
+    warm = ChatRequest(messages=REQUEST.messages, temperature=1.0)
+
+    async def ask() -> None:
+        for request in (REQUEST, REQUEST, warm, warm):
+            await model.complete(request)
+        llm.reply = "changed"
+        assert (await model.complete(REQUEST)).choices[0].text == "changed"
+
+    asyncio.run(ask())
+    first, again, other, other_again, changed = seen
+    assert first is again is not other is other_again
+    assert changed is not first
+    assert all(one is not llm for one in seen)
+
+
 @pytest.mark.parametrize("judge_async", [False, True])
 def test_what_is_asked(judge_async: bool) -> None:
     llm = Full(seen=[], max_tokens=10, raw={"usage": {"prompt_tokens": 3, "completion_tokens": 4}, "model": "full-1"})

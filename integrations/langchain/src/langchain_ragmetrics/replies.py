@@ -38,13 +38,20 @@ def generated_reply(result: LLMResult) -> ChatReply:
 
 
 def reply_of(replies: Sequence[object], llm_output: Mapping[str, Any] | None = None) -> ChatReply:
-    """The reply to one request: messages or texts, and what they cost."""
+    """The reply to one request: messages or texts, and what they cost.
+
+    Raises:
+        JudgeServerError: If there is none.
+    """
+    if not replies:
+        raise errors.JudgeServerError("the model returned no reply; check its endpoint")
     messages = [reply for reply in replies if isinstance(reply, AIMessage)]
     usage = [message.usage_metadata for message in messages if message.usage_metadata is not None]
     totals = (llm_output or {}).get("token_usage") if len(replies) > 1 else None
     sent = totals.get("prompt_tokens") if isinstance(totals, Mapping) else None
     received = totals.get("completion_tokens") if isinstance(totals, Mapping) else None
-    names = (message.response_metadata.get("model_name") for message in messages)
+    metadata = (*(message.response_metadata for message in messages), llm_output or {})
+    names = (facts.get("model_name") for facts in metadata)
     return ChatReply(
         tuple(_choice(reply) for reply in replies),
         Usage(
@@ -63,8 +70,9 @@ def _choice(reply: object) -> Choice:
         return Choice(reply if isinstance(reply, str) else message.text if message is not None else compact(reply))
     facts = reply.response_metadata
     reason = str(facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason") or "stop")
-    finish = "refused" if reply.additional_kwargs.get("refusal") else _FINISHES.get(reason.lower(), "other")
-    return Choice(str(reply.text), finish, _tokens(facts.get("logprobs")))
+    refusal = reply.additional_kwargs.get("refusal")
+    finish = "refused" if refusal else _FINISHES.get(reason.lower(), "other")
+    return Choice(str(reply.text) or str(refusal or ""), finish, _tokens(facts.get("logprobs")))
 
 
 def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
@@ -83,6 +91,6 @@ def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
 def judge_error_of(error: Exception, name: str) -> errors.JudgeError:
     """Map an exception of any provider's client: by what it says of the endpoint, else by its class."""
     fault = Fault.of(error)
-    unknown = isinstance(error, (TypeError, ValueError, NotImplementedError))  # a client without such a parameter
-    own = errors.UnsupportedParameter if unknown else errors.JudgeError
+    rejected = isinstance(error, (TypeError, ValueError)) and fault.about_parameter  # a client that does not know it
+    own = errors.UnsupportedParameter if rejected or isinstance(error, NotImplementedError) else errors.JudgeError
     return judge_error(fault.kind or own, fault, name, None, ())

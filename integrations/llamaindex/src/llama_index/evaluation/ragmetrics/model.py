@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import Context
 from functools import partial
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 from llama_index.core import Settings
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb, MessageRole
@@ -27,6 +28,7 @@ from ragmetrics_core.model import errors
 
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
+_Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
 _FINISH = {"length": "length", "max_tokens": "length", "content_filter": "refused", "refusal": "refused"}
 
 
@@ -46,6 +48,7 @@ class LlamaIndexModel(ChatModel):
         self.llm = llm
         self._async = judge_async
         self._apart = apart(llm)
+        self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, _Copies] = WeakKeyDictionary()
         self._capabilities = capabilities_of(llm) if capabilities is None else capabilities
 
     def __repr__(self) -> str:
@@ -94,7 +97,10 @@ class LlamaIndexModel(ChatModel):
         return _reply(llm, call.result(), structured=bool(tools), weighed=bool(request.top_logprobs))
 
     def _fitted(self, request: ChatRequest) -> LLM:
-        """The LLM with the request's settings, where it has fields for them; clients are shared."""
+        """The LLM with the request's settings, where it has fields for them.
+
+        A copy is kept for the next request, because it makes a client of its own, and that takes longer than a call.
+        """
         known = type(self.llm).model_fields
         wanted: dict[str, object] = {}
         if request.temperature is not None:
@@ -104,7 +110,13 @@ class LlamaIndexModel(ChatModel):
         own = getattr(self.llm, "max_tokens", None) if "max_tokens" in known else None
         if isinstance(own, int) and request.max_tokens is not None:
             wanted["max_tokens"] = max(own, request.max_tokens)
-        return self.llm.model_copy(update={name: value for name, value in wanted.items() if name in known})
+        update = {name: value for name, value in wanted.items() if name in known}
+        held = (dict(vars(self.llm)), dict(self.llm.__pydantic_private__ or {}))
+        copies = self._copies.setdefault(asyncio.get_running_loop(), {})
+        kept, copy = copies.get(key := tuple(update.items()), (None, self.llm))
+        if kept != held:  # none yet, or the user has changed the LLM
+            copies[key] = (held, copy := self.llm.model_copy(update=update))
+        return copy
 
     def _raise(self, error: BaseException) -> NoReturn:
         """Raise the judge error for a fault of the endpoint; anything else as it is."""
@@ -183,7 +195,9 @@ def _reply(llm: LLM, response: ChatResponse, *, structured: bool, weighed: bool)
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
         text = json.dumps(calls[0].tool_kwargs, ensure_ascii=False) if calls else text
     tokens = aligned(text, response.logprobs or ()) if weighed else ()
-    return ChatReply((Choice(text, _finish(response), tokens),), _usage(response))
+    raw = _raw(response)
+    finish, refusal = _end(raw)
+    return ChatReply((Choice(text or refusal, "refused" if refusal else finish, tokens),), _usage(response, raw))
 
 
 def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> tuple[TokenAlternatives, ...]:
@@ -225,17 +239,18 @@ def _raw(response: ChatResponse) -> dict[str, Any]:
     return dict(raw) if isinstance(raw, Mapping) else {}
 
 
-def _finish(response: ChatResponse) -> Any:
-    raw = _raw(response)
+def _end(raw: Mapping[str, Any]) -> tuple[Any, str]:
+    """How the reply ended, and the words of a refusal."""
     choices = raw.get("choices")
     first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
     said = first.get("finish_reason") or raw.get("stop_reason") or raw.get("done_reason")
-    return _FINISH.get(str(said), "stop")
+    message = first.get("message")
+    refusal = message.get("refusal") if isinstance(message, Mapping) else None
+    return _FINISH.get(str(said), "stop"), refusal if isinstance(refusal, str) else ""
 
 
-def _usage(response: ChatResponse) -> Usage:
+def _usage(response: ChatResponse, raw: Mapping[str, Any]) -> Usage:
     """What the call cost; LlamaIndex knows no prices."""
-    raw = _raw(response)
     nested = raw.get("usage")
     counts = {**(nested if isinstance(nested, Mapping) else {}), **response.additional_kwargs}
     model = raw.get("model")

@@ -167,7 +167,8 @@ class HaystackModel(ChatModel):
     def _translated(self, error: Exception) -> errors.JudgeError:
         """The judge error for what the exception says of the endpoint, else for its class."""
         fault = Fault.of(error)
-        own = errors.RequestRejected if isinstance(error, _REJECTIONS) else errors.JudgeError
+        rejected = isinstance(error, _REJECTIONS) and fault.about_parameter
+        own = errors.RequestRejected if rejected else errors.JudgeError
         return judge_error(fault.kind or own, fault, self.name, None, ())
 
 

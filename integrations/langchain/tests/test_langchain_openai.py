@@ -1,0 +1,94 @@
+"""LangChain's model for OpenAI: the contract of all chat models, and which of them share stored replies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_ragmetrics import LangChainModel
+
+from ragmetrics_core.testing.chat_model_contract import ChatModelContract
+
+openai = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+
+
+class TestChatOpenAI(ChatModelContract):
+    lacks = frozenset({"json_schema beside others", "bodies"})
+
+    def model(self, base_url: str, key: str, timeout: float) -> LangChainModel:
+        return LangChainModel(
+            openai.ChatOpenAI(model="test", base_url=base_url, api_key=key, timeout=timeout, max_retries=0)
+        )
+
+
+def chat(**settings: Any) -> Any:
+    return openai.ChatOpenAI(**{"model": "m", "api_key": "k", "base_url": "http://a/v1", **settings})
+
+
+DIFFERENT: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
+    (chat, lambda: chat(model="other")),
+    (chat, lambda: chat(base_url="http://b/v1")),
+    (chat, lambda: chat(base_url=None)),
+    (chat, lambda: chat(temperature=0.5)),
+    (chat, lambda: chat(seed=1)),
+    (chat, lambda: chat(reasoning_effort="low")),
+    (chat, lambda: chat(extra_body={"top_k": 1})),
+    (chat, lambda: chat(model_kwargs={"user": "u"})),
+    (chat, lambda: chat(use_responses_api=True)),
+    (chat, lambda: chat().bind(stop=["x"])),
+    (chat, lambda: openai.AzureChatOpenAI(model="m", azure_endpoint="https://a", api_key="k", api_version="1")),
+)
+EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
+    (chat, chat),
+    (chat, lambda: chat(api_key="other")),
+    (chat, lambda: chat(max_retries=7, timeout=3, tags=["t"], metadata={"run": 1})),
+    (lambda: chat().bind(stop=["x"]), lambda: chat().bind(stop=["x"])),
+)
+
+
+@pytest.mark.parametrize("pair", range(len(DIFFERENT)))
+def test_what_differs(pair: int) -> None:
+    first, second = (LangChainModel(make(), name="judge").endpoint for make in DIFFERENT[pair])
+    assert first != second
+
+
+@pytest.mark.parametrize("pair", range(len(EQUAL)))
+def test_what_is_equal(pair: int) -> None:
+    first, second = (LangChainModel(make(), name="judge").endpoint for make in EQUAL[pair])
+    assert first == second
+
+
+def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = LangChainModel(chat(base_url=None)).endpoint
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://b/v1")
+    assert before != LangChainModel(chat(base_url=None)).endpoint
+
+
+OTHER_PROCESS = """
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_openai import ChatOpenAI
+from langchain_ragmetrics import LangChainModel
+chat = ChatOpenAI(model="m", api_key="another", base_url="http://a/v1", extra_body={"b": 1, "a": 2}).bind(stop=["x"])
+prompt = ChatPromptTemplate.from_messages([("system", "Judge."), ("placeholder", "{messages}")])
+print(LangChainModel(chat).endpoint, LangChainModel(prompt | chat | str.strip).endpoint)
+"""
+
+
+def test_another_process_says_the_same() -> None:
+    from langchain_core.prompts import ChatPromptTemplate
+
+    bound = chat(extra_body={"a": 2, "b": 1}).bind(stop=["x"])
+    prompt = ChatPromptTemplate.from_messages([("system", "Judge."), ("placeholder", "{messages}")])
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER_PROCESS],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+    )
+    own = [LangChainModel(bound).endpoint, LangChainModel(prompt | bound | str.strip).endpoint]
+    assert done.stdout.split() == own
