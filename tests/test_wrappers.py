@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -392,6 +393,24 @@ def test_a_capable_endpoint_gets_the_request_as_it_is() -> None:
     reply = asyncio.run(adapting(toy).complete(FULL))
     assert toy.asked == [FULL]
     assert reply.usage.fallbacks == ()
+
+
+def test_what_is_rejected_only_one_by_one_is_given_up_too() -> None:
+    """As with models of frameworks that leave the schema out where several replies are asked for."""
+
+    def reply(request: ChatRequest, number: int) -> ChatReply:
+        if request.n == 1 and request.schema is not None:
+            raise UnsupportedParameter("rejected (response_format)")
+        return ChatReply((Choice(f"{request.first_poll}", tokens=TOKENS),))
+
+    arrived: dict[int, str] = {}
+    toy, learned = Toy(reply), Learned()
+    request = replace(FULL, first_poll=2, arrived=lambda at, one: arrived.update({at: one.choices[0].text}))
+    got = asyncio.run(adapting(toy, learned).complete(request))
+    assert [choice.text for choice in got.choices] == ["2", "3", "4"]
+    assert arrived == {0: "2", 1: "3", 2: "4"}
+    assert set(got.usage.fallbacks) == learned.missing == {"n", "json_schema"}
+    assert got.usage.calls == len(toy.asked)
 
 
 @pytest.mark.parametrize("helpful", [True, False])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -186,6 +188,30 @@ def test_names() -> None:
     assert plain.capabilities() == Capabilities()
     assert HaystackModel(MockChatGenerator("x"), capabilities=Capabilities(n=True)).capabilities().n is True
     assert "secret" not in repr(HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("secret"))))
+
+
+HANGING = """
+import asyncio, threading
+from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
+from ragmetrics_core import ChatRequest, Message
+
+class Hanging:
+    def run(self, messages):
+        threading.Event().wait()
+
+async def give_up():
+    try:
+        await asyncio.wait_for(HaystackModel(Hanging()).complete(ChatRequest((Message("user", "u"),))), 0.05)
+    except TimeoutError:
+        print("given up")
+
+asyncio.run(give_up())
+"""
+
+
+def test_a_call_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "given up\n"
 
 
 def test_an_interrupt_passes() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -20,10 +19,10 @@ from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
 from ragmetrics_core.judging.identity import apart, identity
+from ragmetrics_core.judging.threads import in_thread
 from ragmetrics_core.model import errors
 from ragmetrics_core.model.questions import Usage
 
-_THREADS = 64
 _CLOSE_SECONDS = 5.0
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
 _REJECTIONS = (TypeError, ValueError, KeyError)
@@ -59,7 +58,6 @@ class HaystackModel(ChatModel):
         self._name = name or _attribute(chat_generator, "model") or type(chat_generator).__name__
         self._async = judge_async and hasattr(chat_generator, "run_async")
         self._takes_settings = "generation_kwargs" in inspect.signature(chat_generator.run).parameters
-        self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self._warm = False
 
@@ -112,10 +110,7 @@ class HaystackModel(ChatModel):
         return _reply(self.name, outcome)
 
     def close(self) -> None:
-        """Release the threads and what the generator holds; an async client on the loop that it lives on."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-            self._pool = None
+        """Release what the generator holds; an async client on the loop that it lives on."""
         if hasattr(self.chat_generator, "close"):
             self.chat_generator.close()
         if self._async and self._warm and hasattr(self.chat_generator, "close_async"):
@@ -123,12 +118,10 @@ class HaystackModel(ChatModel):
         self._warm = False
 
     def _started(self, arguments: dict[str, Any]) -> asyncio.Future[Any]:
-        loop, context = asyncio.get_running_loop(), silent()
         if self._async:
-            return loop.create_task(self._awaited(arguments), context=context)
-        with self._lock:
-            self._pool = self._pool or ThreadPoolExecutor(_THREADS, thread_name_prefix="ragmetrics-haystack")
-        return loop.run_in_executor(self._pool, partial(context.run, self._called, arguments))
+            return asyncio.get_running_loop().create_task(self._awaited(arguments), context=silent())
+        call = in_thread(partial(self._called, arguments), context=silent(), name="ragmetrics-haystack")
+        return asyncio.wrap_future(call)
 
     def _called(self, arguments: dict[str, Any]) -> Any:
         with self._lock:
