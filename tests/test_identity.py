@@ -58,6 +58,23 @@ class Data:
     access_token: str = ""
 
 
+@dataclass
+class Prepared:
+    value: int
+
+    def __post_init__(self) -> None:
+        self.hidden = self.value % 2
+
+    @functools.cached_property
+    def lock(self) -> object:
+        return threading.Lock()
+
+    def using(self, **attributes: Any) -> Prepared:
+        assert self.lock is not None
+        vars(self).update(attributes)
+        return self
+
+
 class Custom:
     def __init__(self, **held: Any) -> None:
         vars(self).update(held)
@@ -142,6 +159,7 @@ DIFFERENT: tuple[tuple[Callable[[], object], Callable[[], object]], ...] = (
     (lambda: Data([1, 2]), lambda: Data([2, 1])),
     (lambda: Data(Path("a")), lambda: Data(Path("b"))),
     (lambda: Data(re.compile("a")), lambda: Data(re.compile("a", re.IGNORECASE))),
+    (lambda: Prepared(1), lambda: Prepared(1).using(hidden=7)),
     (lambda: Custom(prompt="a"), lambda: Custom(prompt="b")),
     (lambda: Custom(inner=Custom(prompt="a")), lambda: Custom(inner=Custom(prompt="b"))),
     (lambda: itself(prompt="a"), lambda: itself(prompt="b")),
@@ -180,6 +198,7 @@ EQUAL: tuple[tuple[Callable[[], object], Callable[[], object]], ...] = (
     (lambda: closing_over("a"), lambda: closing_over("a")),
     (lambda: subclass("a")(), lambda: subclass("a")()),
     (lambda: wrapped(closing_over(1)), lambda: wrapped(closing_over(1))),
+    (lambda: Prepared(1), lambda: Prepared(1).using()),
     (lambda: recursive, lambda: recursive),
     (lambda: Annotated[int, lambda: 1], lambda: Annotated[int, lambda: 1]),
     (lambda: Data({"a", "b", "c"}), lambda: Data({"c", "b", "a"})),

@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -79,15 +79,19 @@ def apart(thing: object) -> str:
 
 def fields_of(model: BaseModel) -> dict[str, object]:
     """All that an object of pydantic holds: its fields, its private attributes, and extra ones."""
-    held = {name: value for name, value in vars(model).items() if name in type(model).model_fields}
-    return {**held, **(model.__pydantic_extra__ or {}), **(model.__pydantic_private__ or {})}
+    return {**attributes_of(model), **(model.__pydantic_extra__ or {}), **(model.__pydantic_private__ or {})}
 
 
 def attributes_of(thing: object) -> dict[str, object]:
-    """What an object holds in attributes, apart from those with two underscores."""
+    """What an object holds in attributes, apart from those with two underscores and from what it works out of them."""
     slots = (name for base in type(thing).__mro__ for name in _listed(base.__dict__.get("__slots__", ())))
     held = {name: getattr(thing, name) for name in slots if hasattr(thing, name)} | getattr(thing, "__dict__", {})
-    return {name: value for name, value in held.items() if not name.startswith("__")}
+    kept: dict[str, object] = {}
+    for name, value in held.items():
+        made_from = next((vars(base)[name] for base in type(thing).__mro__ if name in vars(base)), None)
+        if not name.startswith("__") and not isinstance(made_from, functools.cached_property):
+            kept[name] = value
+    return kept
 
 
 def _listed(slots: str | Iterable[str]) -> Iterable[str]:
@@ -154,7 +158,7 @@ class _Description:
         if isinstance(thing, BaseModel):
             return [self.of(kind), self._named(fields_of(thing))]
         if is_dataclass(thing):
-            return [self.of(kind), self._named({one.name: getattr(thing, one.name, None) for one in fields(thing)})]
+            return [self.of(kind), self._named(attributes_of(thing))]
         if _is_client(kind):
             return ["client", _address(thing)]
         if isinstance(thing, logging.Logger):

@@ -18,7 +18,7 @@ _OF_MODELS = frozenset(
     }
 )
 _OF_CONFIGS = frozenset({"callbacks", "max_concurrency", "recursion_limit", "run_id", "run_name"})
-_OF_RUNNABLES = frozenset({"deps", "name"})  # the first is worked out from the function, when it is first needed
+_OF_RUNNABLES = frozenset({"name"})
 
 
 def parts(thing: object) -> Mapping[str, object] | None:
