@@ -13,7 +13,7 @@ from ragmetrics_core.judging.identity import attributes_of
 
 _OPENAI = "https://api.openai.com/v1"
 # How a generator is called and watched, not what it replies.
-_IGNORED = frozenset({"_is_warmed_up", "max_retries", "streaming_callback", "timeout"})
+_IGNORED = frozenset({"_is_warmed_up", "_tools_warmed_up", "max_retries", "streaming_callback", "timeout"})
 
 
 def parts(thing: object) -> Mapping[str, object] | None:
