@@ -4,14 +4,18 @@
 
 A sample with 5 chunks of 300 characters. Tokens are estimated at four characters each. The common prefix of a call is
 the longest one that another call of the sample has as well. Of it a provider's prompt cache, empty at first, can serve
-what an earlier call had.
+what an earlier call had. The exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from goals import Goal, Rows, at_least, at_most
 
 from ragmetrics_core import (
     Capabilities,
@@ -44,14 +48,42 @@ SAMPLE = Sample.from_row(
         "Copies went to the customs house every month.",
     }
 )
-MODES: tuple[tuple[str, Metric, bool, str], ...] = (
-    ("utilization pointwise", ContextUtilization(), True, " (goal ≤ 1300 prompt tokens)"),
-    ("utilization listwise", ContextUtilization(judging="listwise"), True, " (goal ≤ 900 prompt tokens)"),
-    ("adherence, 5 polls", ContextAdherence(cause=False), True, ""),
-    ("adherence, 5 polls without n", ContextAdherence(cause=False), False, " (goal: common prefix ≥ 80 %)"),
-    ("recall", ContextRecall(), True, ""),
-    ("accuracy per fact", RetrievalAccuracy(), True, " (goal: common prefix ≥ 80 %)"),
-    ("accuracy per context", RetrievalAccuracy(calls="per_context"), True, ""),
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A metric with settings, and what it may cost.
+
+    Args:
+        name: Name of the row.
+        metric: The metric.
+        together: Whether the model gives several replies per request.
+        tokens: Most prompt tokens, where that is a goal.
+        prefix: Least share of the prompts that is a common prefix, where that is a goal.
+    """
+
+    name: str
+    metric: Metric
+    together: bool = True
+    tokens: int | None = None
+    prefix: float | None = None
+
+    def goals(self, model: Recording) -> Iterator[Goal]:
+        """The goals of this mode, for what was recorded."""
+        if self.tokens is not None:
+            yield at_most(model.result.usage.prompt_tokens, self.tokens, " prompt tokens")
+        if self.prefix is not None:
+            yield at_least(100 * common(model.prompts), 100 * self.prefix, " % common prefix")
+
+
+MODES = (
+    Mode("utilization pointwise", ContextUtilization(), tokens=1300),
+    Mode("utilization listwise", ContextUtilization(judging="listwise"), tokens=900),
+    Mode("adherence, 5 polls", ContextAdherence(cause=False)),
+    Mode("adherence, 5 polls without n", ContextAdherence(cause=False), together=False, prefix=0.8),
+    Mode("recall", ContextRecall()),
+    Mode("accuracy per fact", RetrievalAccuracy(), prefix=0.8),
+    Mode("accuracy per context", RetrievalAccuracy(calls="per_context")),
 )
 
 
@@ -113,13 +145,18 @@ def recorded(metric: Metric, together: bool = True) -> Recording:
     return model
 
 
-def main() -> None:
-    """Print one row per metric and mode."""
-    for name, metric, together, goal in MODES:
-        model = recorded(metric, together)
+def main() -> int:
+    """Print one row per metric and mode; 1 if a goal is missed."""
+    shown = Rows()
+    for mode in MODES:
+        model = recorded(mode.metric, mode.together)
         usage = model.result.usage
-        print(f"cost: {name}: {usage.calls} calls, {usage.prompt_tokens} prompt tokens, "
-              f"{usage.completion_tokens} completion tokens{_prefixes(model.prompts)}{goal}")  # fmt: skip
+        shown.add(
+            f"cost: {mode.name}: {usage.calls} calls, {usage.prompt_tokens} prompt tokens, "
+            f"{usage.completion_tokens} completion tokens{_prefixes(model.prompts)}",
+            *mode.goals(model),
+        )
+    return shown.code
 
 
 def _prefixes(prompts: Sequence[str]) -> str:
@@ -129,4 +166,4 @@ def _prefixes(prompts: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
