@@ -139,17 +139,17 @@ def test_prompts_keep_their_budgets(cost: ModuleType) -> None:
     """Five chunks of 300 characters, at four characters a token."""
     assert {len(context.text) for context in cost.SAMPLE.contexts} == {300}
     pointwise, listwise = ContextUtilization(), ContextUtilization(judging="listwise")
-    assert cost.recorded(pointwise).result.usage.prompt_tokens <= 1300
-    assert cost.recorded(listwise).result.usage.prompt_tokens <= 900
+    assert cost.recorded(pointwise)[0].prompt_tokens <= 1300
+    assert cost.recorded(listwise)[0].prompt_tokens <= 900
 
 
 def test_prompts_of_a_sample_begin_alike(cost: ModuleType) -> None:
     assert cost.common(["abcd", "abce", "xy"]) == 6 / 10
     assert cost.cached(["abcd", "abce", "xy"]) == 3 / 10
-    polls = cost.recorded(ContextAdherence(cause=False), together=False).prompts
+    _, polls = cost.recorded(ContextAdherence(), together=False)
     assert len(polls) == 5
     assert cost.common(polls) >= 0.8
-    assert cost.common(cost.recorded(RetrievalAccuracy()).prompts) >= 0.8
+    assert cost.common(cost.recorded(RetrievalAccuracy())[1]) >= 0.8
 
 
 def test_a_goal_that_is_missed_is_said_and_ends_with_1(cost: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
