@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from goals import Goal, Rows, at_least, at_most
-from recording import Recording
+from instant_models import Recording
 
 from ragmetrics_core import (
     Context,

@@ -1,4 +1,4 @@
-"""A model on this machine that records the prompts it gets, and replies plausibly."""
+"""Models in this process that reply at once: always the same, or plausibly to prompts that they record."""
 
 from __future__ import annotations
 
@@ -8,8 +8,29 @@ from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Cho
 from ragmetrics_core.testing.replies import plausible_reply, tokens
 
 
+class Instant(ChatModel):
+    """Always replies the same.
+
+    Args:
+        text: The reply.
+    """
+
+    name = "instant"
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def capabilities(self) -> Capabilities:
+        """Everything but log-probabilities."""
+        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Reply."""
+        return ChatReply((Choice(self._text),) * request.n, Usage(calls=1))
+
+
 class Recording(ChatModel):
-    """Replies at once; tokens are counted at four characters each.
+    """Replies plausibly; tokens are counted at four characters each.
 
     Args:
         together: Whether it gives several replies per request.

@@ -14,6 +14,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 BENCHMARKS: dict[str, tuple[str, ...]] = {
     "cost.py": (),
+    "rendering.py": (),
     "startup.py": (),
     "scale.py": ("--sizes", "1000", "10000"),
     "throughput.py": ("--samples", "200", "--repeats", "1"),

@@ -18,18 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from goals import Rows, at_most, between
+from instant_models import Instant
 
-from ragmetrics_core import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Choice,
-    LexicalJudge,
-    LLMJudge,
-    Usage,
-    iter_results,
-)
+from ragmetrics_core import LexicalJudge, LLMJudge, iter_results
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import METRICS
 
@@ -45,23 +36,10 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
         }
 
 
-class Instant(ChatModel):
-    """A model in this process that replies at once."""
-
-    name = "instant"
-
-    def capabilities(self) -> Capabilities:
-        """Everything but log-probabilities."""
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Every chunk is useful."""
-        return ChatReply((Choice('{"useful": 1, "reason": "It says so."}'),) * request.n, Usage(calls=1))
-
-
+USEFUL = '{"useful": 1, "reason": "It says so."}'
 JUDGES: dict[str, tuple[Callable[[], Judge], tuple[str, ...]]] = {
     "embedded judge, 4 metrics": (LexicalJudge, tuple(METRICS)),
-    "model without latency, utilization": (lambda: LLMJudge(Instant()), ("context_utilization",)),
+    "model without latency, utilization": (lambda: LLMJudge(Instant(USEFUL)), ("context_utilization",)),
 }
 
 FLAT_FROM = 10_000
