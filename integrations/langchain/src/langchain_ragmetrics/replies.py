@@ -12,7 +12,7 @@ from langchain_ragmetrics.values import compact, said
 from ragmetrics_core.judging.chat import ChatReply, Choice, TokenAlternatives
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
 from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 _NARROWED = frozenset({401, 402, 403, 404, 408, 429})
 _FINISHES: dict[str, Literal["stop", "length", "refused", "other"]] = {
