@@ -4,7 +4,7 @@
 
 Samples × 5 contexts against an endpoint of 200 ms latency in a process of its own. The clock starts after imports
 and a first call. LiteLLM is compared with a bare loop around ``litellm.acompletion`` in the same process. The exit
-status is 1 if a goal is missed.
+status is 1 if a goal is missed; goals are for 1,000 samples, since fewer are mostly start and end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import aiohttp
 from endpoint import Endpoint, endpoint
-from goals import Rows, at_most
+from goals import Goal, Rows, at_most
 from killed import rows
 
 from ragmetrics_core import ChatModel, ContextUtilization, LiteLLMModel, LLMJudge, OpenAICompatibleModel, evaluate
@@ -30,6 +30,7 @@ from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.model.questions import Useful
 
 LATENCY = 0.2
+FULL = 1000
 _CAN = Capabilities(n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False)
 
 
@@ -119,7 +120,7 @@ def compatible_row(shown: Rows, server: Endpoint, samples: int, concurrency: int
         f"throughput: openai-compatible, {concurrency} in flight: {min(ratios):.3f} × the ideal "
         f"(best of {len(ratios)}), {min(busy):.2f} ms CPU per call; "
         f"a bare loop of aiohttp posts in the same run: {min(others):.3f}",
-        at_most(min(ratios), goal),
+        *_goals(min(ratios), goal, samples),
     )
 
 
@@ -135,14 +136,18 @@ def litellm_row(shown: Rows, server: Endpoint, samples: int, concurrency: int, r
     shown.add(
         f"throughput: litellm, {concurrency} in flight: {ratio:.3f} × a bare litellm.acompletion loop, "
         f"{ideal:.2f} × the ideal",
-        at_most(ratio, 1.05),
+        *_goals(ratio, 1.05, samples),
     )
+
+
+def _goals(ratio: float, bound: float, samples: int) -> list[Goal]:
+    return [at_most(ratio, bound)] if samples >= FULL else []
 
 
 def main() -> int:
     """Print one row per model and concurrency; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=FULL)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--without-litellm", action="store_true")
     parser.add_argument("--only-litellm", action="store_true")
