@@ -42,9 +42,9 @@ from ragmetrics_core.model.questions import (
     Question,
     RateRecall,
     Sufficient,
-    Usage,
     Useful,
 )
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.testing.replies import plausible_reply, tokens
 
 Reply = str | Choice | JudgeError

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -122,32 +122,53 @@ def test_no_key_enters_the_store(
 
 
 @pytest.fixture(scope="module")
-def cost() -> ModuleType:
+def cost() -> Iterator[ModuleType]:
     path = Path(__file__).parents[1] / "benchmarks" / "cost.py"
     spec = importlib.util.spec_from_file_location("cost_benchmark", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(path.parent))
+        patch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        yield module
 
 
 def test_prompts_keep_their_budgets(cost: ModuleType) -> None:
     """Five chunks of 300 characters, at four characters a token."""
     assert {len(context.text) for context in cost.SAMPLE.contexts} == {300}
     pointwise, listwise = ContextUtilization(), ContextUtilization(judging="listwise")
-    assert cost.recorded(pointwise).result.usage.prompt_tokens <= 1300
-    assert cost.recorded(listwise).result.usage.prompt_tokens <= 900
+    assert cost.recorded(pointwise)[0].prompt_tokens <= 1300
+    assert cost.recorded(listwise)[0].prompt_tokens <= 900
 
 
 def test_prompts_of_a_sample_begin_alike(cost: ModuleType) -> None:
     assert cost.common(["abcd", "abce", "xy"]) == 6 / 10
     assert cost.cached(["abcd", "abce", "xy"]) == 3 / 10
-    polls = cost.recorded(ContextAdherence(cause=False), together=False).prompts
+    _, polls = cost.recorded(ContextAdherence(), together=False)
     assert len(polls) == 5
     assert cost.common(polls) >= 0.8
-    assert cost.common(cost.recorded(RetrievalAccuracy()).prompts) >= 0.8
+    assert cost.common(cost.recorded(RetrievalAccuracy())[1]) >= 0.8
+
+
+def test_a_goal_that_is_missed_is_said_and_ends_with_1(cost: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = cost.Rows()
+    shown.add("a: 1.0 × the ideal", cost.at_most(1.0, 1.05), cost.at_least(80, 80, " %"))
+    assert shown.code == 0
+    shown.add("b: 1.1 × the ideal", cost.at_most(1.1, 1.05))
+    shown.add("c: no goal")
+    assert shown.code == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "a: 1.0 × the ideal; goal ≤ 1.05: met; goal ≥ 80 %: met",
+        "b: 1.1 × the ideal; goal ≤ 1.05: MISSED",
+        "c: no goal",
+    ]
+
+
+def test_the_benchmark_of_costs_meets_its_goals(cost: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cost.main() == 0
+    assert capsys.readouterr().out.count(": met") >= 4
 
 
 def test_environment_is_safe() -> None:

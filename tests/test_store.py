@@ -34,7 +34,8 @@ from ragmetrics_core.judging.store import FreshStore, MemoryStore
 from ragmetrics_core.judging.store_place import default_path, resolve_store
 from ragmetrics_core.judging.wrappers import Stored
 from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.questions import ExtractFacts, Instructions, Usage
+from ragmetrics_core.model.questions import ExtractFacts, Instructions
+from ragmetrics_core.model.usage import Usage
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 USAGE = Usage(calls=1, prompt_tokens=90, completion_tokens=10, cost=0.5)
@@ -307,7 +308,7 @@ SEVERAL = """
 import sys
 from ragmetrics_core.judging.sqlite_store import SqliteStore
 from ragmetrics_core.judging.chat import Choice
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 store = SqliteStore(sys.argv[1])
 for number in range(300):
     store.put({f"{number + 300 * int(sys.argv[2]):064x}": Choice("x")}, Usage(calls=1))
@@ -331,7 +332,7 @@ def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
     code = (
         "import os, sys, warnings\nwarnings.simplefilter('ignore')\n"
         "from ragmetrics_core.judging.sqlite_store import SqliteStore\n"
-        "from ragmetrics_core.judging.chat import Choice\nfrom ragmetrics_core.model.questions import Usage\n"
+        "from ragmetrics_core.judging.chat import Choice\nfrom ragmetrics_core.model.usage import Usage\n"
         "store = SqliteStore(sys.argv[1])\nstore.put({'ab' * 32: Choice('x')}, Usage())\nstore.flush()\n"
         "child = os.fork()\n"
         "if not child:\n"

@@ -28,7 +28,7 @@ from ragmetrics_core.model.errors import (
     RequestRejected,
     UnsupportedParameter,
 )
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 REQUEST = ChatRequest((Message("user", "hello"),))
 

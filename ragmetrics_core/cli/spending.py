@@ -10,7 +10,7 @@ from typing import Any
 from ragmetrics_core.judging.limits import Limits
 from ragmetrics_core.judging.store import FreshStore, ReplyStore
 from ragmetrics_core.judging.store_place import resolve_store
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 _LIMITS: tuple[tuple[str, type, str, str], ...] = (
     ("max_calls", int, "N", "most calls to models; then the run ends with what is done"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ragmetrics_core.model.errors import JudgeError
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ragmetrics_core.judging.formats import Format
 from ragmetrics_core.judging.parsing import Found, read
 from ragmetrics_core.judging.wrappers import Stored
 from ragmetrics_core.model.errors import ContentRefused, CutOffReply, EmptyReply, JudgeError, UnusableReply
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from ragmetrics_core.judging import store_file
 from ragmetrics_core.judging.chat import Choice, Origin, TokenAlternatives
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.judging.store_writer import Change, Hits, Writer
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 logger = logging.getLogger("ragmetrics_core")
 

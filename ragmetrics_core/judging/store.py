@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from ragmetrics_core.judging.chat import Choice
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 
 @runtime_checkable

@@ -26,7 +26,7 @@ from ragmetrics_core.model.errors import (
     JudgeUnavailable,
     TransientJudgeError,
 )
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 _LONGEST_WAIT = 60.0
 

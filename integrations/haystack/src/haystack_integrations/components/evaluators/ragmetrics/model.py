@@ -21,7 +21,7 @@ from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
 from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 _THREADS = 64
 _CLOSE_SECONDS = 5.0
