@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ragmetrics_core import evaluate
+from ragmetrics_core import ContextUtilization, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.judging import store_care, store_file
+from ragmetrics_core.judging import sqlite_store, store_care, store_file, store_writer
 from ragmetrics_core.judging.chat import (
     Capabilities,
     ChatModel,
@@ -272,6 +272,81 @@ def test_a_file_that_cannot_be_written_is_still_read(
     store.put({OTHER: FULL}, USAGE)
     assert store.get(OTHER) == FULL
     assert len(warnings(caplog)) == 1
+
+
+def no_disk(*arguments: object) -> None:
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+def no_sense(*arguments: object) -> None:
+    raise ValueError("unforeseen")
+
+
+def the_end(*arguments: object) -> None:
+    raise SystemExit
+
+
+@pytest.mark.parametrize("commit", [no_disk, no_sense, the_end])
+def test_whatever_ends_the_writer_nobody_waits_for_it(
+    commit: Callable[..., None],
+    opened: Callable[[], SqliteStore],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(store_writer, "_commit", commit)
+
+    async def run(store: SqliteStore) -> None:
+        store.put({KEY: Choice("first")}, USAGE)
+        await asyncio.wait_for(asyncio.gather(*(store.settled() for _ in range(3))), 20)
+        store.put({OTHER: Choice("second")}, USAGE)
+        store.put({KEY: Choice("third")}, USAGE)
+        await asyncio.wait_for(store.settled(), 20)
+
+    store = opened()
+    asyncio.run(run(store))
+    store.flush()
+    assert (store.get(KEY), store.get(OTHER)) == (Choice("third"), Choice("second"))
+    (warning,) = warnings(caplog)
+    assert "kept in memory only" in warning
+
+
+def test_who_waits_is_released_although_the_warning_fails(
+    opened: Callable[[], SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_writer, "_commit", no_disk)
+    monkeypatch.setattr(sqlite_store, "_warn", no_sense)
+    store = opened()
+    store.put({KEY: FULL}, USAGE)
+    store.flush()
+    assert store.get(KEY) == FULL
+
+
+def test_a_reply_that_no_file_can_hold_is_made_harmless(
+    opened: Callable[[], SqliteStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened()
+    store.put({KEY: Choice("\ud800", origin=Origin("\ud800"))}, USAGE)
+    store.flush()
+    assert opened().get(KEY) == Choice("\ud800", origin=Origin("\N{REPLACEMENT CHARACTER}"))
+    assert warnings(caplog) == []
+
+
+def test_a_run_with_an_endpoint_that_sends_no_text_comes_to_its_end(
+    path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Odd(Counting):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            await super().complete(request)
+            return ChatReply((Choice('{"useful": 1, "reason": "\ud800\0"}'),), Usage(models=("\ud800",)))
+
+    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(3)]
+    model = Odd()
+    first = evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=path)
+    again = evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=path)
+    assert (model.calls, again.usage.stored) == (3, 3)
+    assert first.usage.models == again.usage.models == ("\N{REPLACEMENT CHARACTER}",)
+    first.to_jsonl(tmp_path / "results.jsonl")
+    assert warnings(caplog) == []
 
 
 def test_an_older_version_is_brought_up_to_date(opened: Callable[[], SqliteStore], path: Path) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
 from ragmetrics_core.judging import store_file
 from ragmetrics_core.judging.chat import Choice
+from ragmetrics_core.judging.rendering import safe
+
+logger = logging.getLogger("ragmetrics_core")
 
 _PUT = "INSERT OR REPLACE INTO replies (key, choice, created, model, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)"
 _COPY = "INSERT INTO rejected SELECT key, choice, created, model FROM replies WHERE key = ?"
@@ -43,7 +48,7 @@ Hits = Counter[tuple[str, str]]
 
 
 class Writer:
-    """Commits changes in a thread of its own, in order.
+    """Commits changes in a thread of its own, in order; whatever ends the thread, nobody waits for it any longer.
 
     Args:
         path: The file.
@@ -53,8 +58,8 @@ class Writer:
         error: Why nothing can be written; None as long as it can.
     """
 
-    def __init__(self, path: Path, failed: Callable[[Exception], None]) -> None:
-        self.error: Exception | None = None
+    def __init__(self, path: Path, failed: Callable[[BaseException], None]) -> None:
+        self.error: BaseException | None = None
         self._path = path
         self._failed = failed
         self._wake = threading.Condition()
@@ -103,18 +108,28 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        connection: sqlite3.Connection | None = None
-        try:
+        with ExitStack() as stack:
+            stack.push(self._ended)
+            connection: sqlite3.Connection | None = None
             while batch := self._next():
                 try:
-                    connection = connection or store_file.connect(self._path)
+                    if connection is None:
+                        connection = stack.enter_context(closing(store_file.connect(self._path)))
                     _commit(connection, *batch)
                 except (OSError, sqlite3.Error, store_file.NewerFileError) as error:
                     self._give_up(error)
                 self._finish(len(batch[0]))
+
+    def _ended(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Leave nobody waiting; an unforeseen error is told like those of the file, and handed on to nobody else."""
+        del kind, trace
+        try:
+            if error is not None:
+                logger.debug("the thread that writes replies ended", exc_info=error)
+                self._give_up(error)
         finally:
-            if connection is not None:
-                connection.close()
+            self._finish(None)
+        return True
 
     def _next(self) -> tuple[list[Change], Hits] | None:
         """All that waits, as soon as there is something; None at the end."""
@@ -126,22 +141,27 @@ class Writer:
             self._queue, self._hits = [], Counter()
             return batch
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: BaseException) -> None:
         with self._wake:
             first, self.error = self.error is None, error
         if first:
             self._failed(error)
 
-    def _finish(self, count: int) -> None:
-        """Forget what is committed, and tell who waits; what could not be written stays in memory."""
+    def _finish(self, count: int | None) -> None:
+        """Forget what is committed, and tell who waits; what could not be written stays in memory.
+
+        Args:
+            count: Changes that are done; None for all that there are.
+        """
         with self._wake:
-            self._done += count
+            self._done = self._last if count is None else self._done + count
             if self.error is None:
                 self._unwritten = {key: it for key, it in self._unwritten.items() if it[0] > self._done}
             ready = [future for number, future in self._waiting if number <= self._done]
             self._waiting = [waiting for waiting in self._waiting if waiting[0] > self._done]
         for future in ready:
-            future.set_result(None)
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
 
 
 def _commit(connection: sqlite3.Connection, changes: list[Change], hits: Hits) -> None:
@@ -150,7 +170,7 @@ def _commit(connection: sqlite3.Connection, changes: list[Change], hits: Hits) -
     try:
         for change in changes:
             if change.choice is not None:
-                text, model = dumped(change.choice), change.choice.origin.model
+                text, model = dumped(change.choice), safe(change.choice.origin.model)
                 row = (bytes.fromhex(change.key), text, now, model, change.tokens, change.cost)
                 connection.execute(_PUT, row)
             elif change.key:

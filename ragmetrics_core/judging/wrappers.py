@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from itertools import chain, repeat
 
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Origin
+from ragmetrics_core.judging.rendering import safe
 from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.model.errors import (
     EmptyReply,
@@ -97,7 +98,7 @@ class Retrying(Wrapper):
         end = time.monotonic() + self._deadline
         for attempt in range(1, self._attempts + 1):
             try:
-                reply = await self.inner.complete(request)
+                reply = _cleaned(await self.inner.complete(request))
             except JudgeUnavailable:
                 raise
             except JudgeError as error:
@@ -121,6 +122,21 @@ class Retrying(Wrapper):
         if error.retry_after is None:
             return jitter
         return None if error.retry_after > _LONGEST_WAIT else error.retry_after + min(jitter, self._shortest)
+
+
+def _cleaned(reply: ChatReply) -> ChatReply:
+    """The reply without lone surrogates and NUL, which neither a file nor the next request can carry."""
+    models = tuple(map(safe, reply.usage.models))
+    if models != reply.usage.models:
+        reply = replace(reply, usage=replace(reply.usage, models=models))
+    if any(safe(choice.text) != choice.text for choice in reply.choices):
+        return replace(reply, choices=tuple(map(_cleaned_choice, reply.choices)))
+    return reply
+
+
+def _cleaned_choice(choice: Choice) -> Choice:
+    tokens = tuple(replace(token, token=safe(token.token)) for token in choice.tokens)
+    return replace(choice, text=safe(choice.text), tokens=tokens)
 
 
 _Outcome = Choice | JudgeError | None
