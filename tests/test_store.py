@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ from ragmetrics_core.judging.chat import (
 from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.sqlite_store import SqliteStore
-from ragmetrics_core.judging.store import FreshStore, MemoryStore
+from ragmetrics_core.judging.store import FreshStore, MemoryStore, ReplyStore
 from ragmetrics_core.judging.store_place import default_path, resolve_store
 from ragmetrics_core.judging.wrappers import Stored
 from ragmetrics_core.model.errors import InputError, SettingError
@@ -482,6 +482,88 @@ def test_the_command_shows_prunes_and_clears(
     store.close()
     assert main(["store", "clear", *name]) == 0
     assert (rows(path), rows(path, "saved")) == (0, 0)
+
+
+class Priced(Counting):
+    """A model with a price, whose first reply to a question is malformed if the question says so."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        await super().complete(request)
+        malformed = len(request.messages) == 2 and "malformed" in request.messages[-1].content
+        text = "what?" if malformed else '{"useful": 1, "reason": "r"}'
+        tokens = 1000 * len(request.messages)
+        usage = Usage(prompt_tokens=tokens - 100, completion_tokens=100, cost=tokens / 1000, models=("gpt",))
+        return ChatReply((Choice(text),), usage)
+
+
+def test_the_command_shows_what_a_run_cost_and_the_next_one_saved(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A call costs $2, a repair $4: what is reused saves the call that gave it."""
+    questions = ["first", "second", "malformed"]
+    rows = [{"question": question, "contexts": ["c"], "answer": "a"} for question in questions]
+
+    def run() -> Usage:
+        return evaluate(rows, [ContextUtilization()], judge=LLMJudge(Priced()), store=path).usage
+
+    def shown() -> list[str]:
+        assert main(["store", "--store", str(path)]) == 0
+        return capsys.readouterr().out.splitlines()[1:]
+
+    first = run()
+    assert (first.calls, first.repairs, first.cost) == (4, 1, 10.0)
+    held = "gpt: 3 replies ($8.0000), 1 unusable ones kept for inspection"
+    assert shown() == [held, "  reused 0 times: 0 tokens and $0.0000 saved"]
+    again = run()
+    assert (again.calls, again.stored, again.cost) == (0, 3, 0.0)
+    assert shown() == [held, "  reused 3 times: 8000 tokens and $8.0000 saved"]
+    run()
+    assert shown() == [held, "  reused 6 times: 16000 tokens and $16.0000 saved"]
+
+
+def test_a_repair_that_is_adopted_twice_stays_and_costs_once(opened: Callable[[], SqliteStore], path: Path) -> None:
+    store = opened()
+    store.put({KEY: Choice("what?", origin=Origin("gpt"))}, USAGE)
+    store.put({OTHER: FULL}, USAGE)
+    for _ in range(2):
+        store.adopt(KEY, OTHER, FULL)
+        assert (store.get(KEY), store.get(OTHER)) == (FULL, None)
+        store.flush()
+        assert (store.get(KEY), store.get(OTHER)) == (FULL, None)
+    (held,) = store_care.contents(path).holdings
+    assert (held.replies, held.rejected, held.spent) == (1, 1, 0.5)
+
+
+def test_a_repaired_reply_of_a_fresh_run_is_kept() -> None:
+    inner = MemoryStore()
+    inner.put({KEY: Choice("old"), OTHER: Choice("old")}, USAGE)
+    fresh = FreshStore(inner)
+    fresh.put({KEY: Choice("what?")}, USAGE)
+    fresh.put({OTHER: Choice("repaired")}, USAGE)
+    fresh.adopt(KEY, OTHER, Choice("repaired"))
+    assert (fresh.get(KEY), fresh.get(OTHER)) == (Choice("repaired"), None)
+    assert inner.get(KEY) == Choice("repaired")
+
+
+def test_a_store_of_ones_own_keeps_repaired_replies() -> None:
+    class Own(ReplyStore):
+        def __init__(self) -> None:
+            self.kept: dict[str, Choice] = {}
+
+        def get(self, key: str) -> Choice | None:
+            return self.kept.get(key)
+
+        def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
+            self.kept.update(choices)
+
+        def reject(self, key: str) -> None:
+            del self.kept[key]
+
+    rows = [{"question": "malformed", "contexts": ["c"], "answer": "a"}]
+    store, model = Own(), Priced()
+    for _ in range(2):
+        assert evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=store).usage.models == ("gpt",)
+    assert model.calls == 2
 
 
 @pytest.mark.parametrize("arguments", [["prune"], ["prune", "--older-than", "soon"], ["clear", "--older-than", "1d"]])

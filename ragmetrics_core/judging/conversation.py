@@ -90,7 +90,7 @@ class Conversation(Generic[T]):
             self._model.reject(request)
             self._model.reject(again)
         elif again is not request:
-            self._model.adopt(request, outcome.choice)
+            self._model.adopt(request, again, outcome.choice)
         return outcome
 
     def _usable(self, choice: Choice) -> Outcome[T]:

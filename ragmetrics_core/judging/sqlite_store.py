@@ -88,6 +88,14 @@ class SqliteStore(ReplyStore):
             if (writer := self._writable()) is not None:
                 writer.add([Change(key, None)])
 
+    def adopt(self, key: str, source: str, choice: Choice) -> None:
+        """Move a repaired reply, with what it cost, to the place of the unusable one, which is set aside."""
+        with self._here():
+            if (writer := self._writable()) is not None:
+                writer.add([Change(key, choice, source=source)])
+            elif self._memory is not None:
+                self._memory.adopt(key, source, choice)
+
     async def settled(self) -> None:
         """Wait until everything put so far is committed."""
         with self._here():

@@ -22,6 +22,9 @@ logger = logging.getLogger("ragmetrics_core")
 
 _PUT = "INSERT OR REPLACE INTO replies (key, choice, created, model, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)"
 _COPY = "INSERT INTO rejected SELECT key, choice, created, model FROM replies WHERE key = ?"
+_SET_ASIDE = """INSERT INTO rejected SELECT key, choice, created, model FROM replies WHERE key = ?
+AND EXISTS (SELECT 1 FROM replies WHERE key = ?)"""
+_MOVE = "UPDATE OR REPLACE replies SET key = ? WHERE key = ?"
 _SAVED = """INSERT INTO saved VALUES (?, ?, ?, ?, ?) ON CONFLICT (model) DO UPDATE SET
 replies = replies + excluded.replies, tokens = tokens + excluded.tokens,
 cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced"""
@@ -35,12 +38,15 @@ class Change(NamedTuple):
         choice: The reply to keep; None sets the kept one aside as unusable.
         tokens: Tokens that it cost.
         cost: US dollars; None if unknown.
+        source: Key from which the reply moves here with what it cost; the one kept here so far is set aside. Nothing
+            happens in the file if there is no reply under it any more, e.g. because an equal change was faster.
     """
 
     key: str
     choice: Choice | None
     tokens: float = 0.0
     cost: float | None = None
+    source: str = ""
 
 
 Hits = Counter[tuple[str, str]]
@@ -83,6 +89,8 @@ class Writer:
                 self._last += 1
                 if change.key:
                     self._unwritten[change.key] = (self._last, change.choice)
+                if change.source:
+                    self._unwritten[change.source] = (self._last, None)
             self._wake.notify()
 
     def unwritten(self, key: str) -> tuple[Choice | None] | None:
@@ -169,13 +177,7 @@ def _commit(connection: sqlite3.Connection, changes: list[Change], hits: Hits) -
     connection.execute("BEGIN IMMEDIATE")
     try:
         for change in changes:
-            if change.choice is not None:
-                text, model = dumped(change.choice), safe(change.choice.origin.model)
-                row = (bytes.fromhex(change.key), text, now, model, change.tokens, change.cost)
-                connection.execute(_PUT, row)
-            elif change.key:
-                connection.execute(_COPY, (bytes.fromhex(change.key),))
-                connection.execute("DELETE FROM replies WHERE key = ?", (bytes.fromhex(change.key),))
+            _apply(connection, change, now)
         for model in sorted({model for model, _ in hits}):
             counts = [hits[model, name] for name in ("replies", "tokens", "cost", "unpriced")]
             connection.execute(_SAVED, (model, *counts))
@@ -184,6 +186,19 @@ def _commit(connection: sqlite3.Connection, changes: list[Change], hits: Hits) -
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _apply(connection: sqlite3.Connection, change: Change, now: float) -> None:
+    key, source = bytes.fromhex(change.key), bytes.fromhex(change.source)
+    if source:
+        connection.execute(_SET_ASIDE, (key, source))
+        connection.execute(_MOVE, (key, source))
+    elif change.choice is not None:
+        row = (key, dumped(change.choice), now, safe(change.choice.origin.model), change.tokens, change.cost)
+        connection.execute(_PUT, row)
+    elif key:
+        connection.execute(_COPY, (key,))
+        connection.execute("DELETE FROM replies WHERE key = ?", (key,))
 
 
 def dumped(choice: Choice) -> str:

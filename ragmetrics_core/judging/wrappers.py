@@ -158,6 +158,7 @@ class Stored(Wrapper):
         super().__init__(inner)
         self._store = store
         self._flights: dict[str, list[asyncio.Future[_Outcome]]] = {}
+        self._adopted: dict[str, str] = {}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return stored replies, and those of one call for all that are missing.
@@ -182,18 +183,18 @@ class Stored(Wrapper):
         for key in self._keys(request):
             self._store.reject(key)
 
-    def adopt(self, request: ChatRequest, choice: Choice) -> None:
-        """Keep a repaired reply in place of the unusable one, which is set aside."""
-        (key,) = self._keys(request)
-        self._store.reject(key)
-        self._store.put({key: choice}, Usage())
+    def adopt(self, request: ChatRequest, repair: ChatRequest, choice: Choice) -> None:
+        """Keep the reply to a repair, with what it cost, in place of the unusable one, which is set aside."""
+        (key,), (source,) = self._keys(request), self._keys(repair)
+        self._store.adopt(key, source, choice)
+        self._adopted[source] = key  # for who got the same unusable reply and asks for the same repair
 
     def _divided(self, missing: list[str], outcomes: _Outcomes) -> tuple[list[str], list[tuple[str, _Flight]]]:
         """Take what is stored; of the rest, which keys to ask for, and which others are asking for already."""
         own: list[str] = []
         awaited: list[tuple[str, _Flight]] = []
         for key in missing:
-            outcomes[key] = self._store.get(key)
+            outcomes[key] = self._store.get(self._adopted.get(key, key))
             if outcomes[key] is not None:
                 continue
             if (waiting := self._flights.get(key)) is None:
