@@ -269,10 +269,12 @@ def _from_store(outcomes: _Outcomes, keys: list[str]) -> Usage:
 
 
 def _reply(outcomes: _Outcomes, usage: Usage) -> ChatReply:
+    known = tuple(outcome for outcome in outcomes.values() if outcome is not None)
     return ChatReply(
-        choices=tuple(outcome for outcome in outcomes.values() if isinstance(outcome, Choice)),
+        choices=tuple(outcome for outcome in known if isinstance(outcome, Choice)),
         usage=usage,
-        failures=tuple(outcome for outcome in outcomes.values() if isinstance(outcome, JudgeError)),
+        failures=tuple(outcome for outcome in known if isinstance(outcome, JudgeError)),
+        outcomes=known,
     )
 
 
