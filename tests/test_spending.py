@@ -63,6 +63,25 @@ def test_fresh_asks_anew_and_no_store_keeps_nothing(command: Evaluate, tmp_path:
     assert not default_path().exists()
 
 
+def test_after_an_interrupted_fresh_run_the_new_replies_are_used(
+    server: LoopbackServer, command: Evaluate, tmp_path: Path
+) -> None:
+    store, out = ["--store", str(tmp_path / "s.sqlite"), "--concurrency", "1"], tmp_path / "out.jsonl"
+
+    def reasons(*options: str) -> list[str]:
+        assert command(*store, "--out", str(out), *options) == 0
+        return [word for word in ("old", "new", "newest") for _ in range(out.read_text().count(f'"{word}"'))]
+
+    server.reply = lambda body: '{"useful": 1, "reason": "old"}'
+    assert command(*store) == 6
+    server.reply = lambda body: '{"useful": 1, "reason": "new"}'
+    assert command(*store, "--fresh", "--max-calls", "4") == 4
+    assert reasons() == ["old"] * 2 + ["new"] * 4
+    server.reply = lambda body: '{"useful": 1, "reason": "newest"}'
+    assert command(*store, "--fresh") == 6  # fresh again is paid again
+    assert reasons() == ["newest"] * 6
+
+
 def test_the_variable_names_the_file(command: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "variable.sqlite"))
     assert command() == 6

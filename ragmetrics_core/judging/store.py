@@ -91,6 +91,8 @@ class MemoryStore(ReplyStore):
 class FreshStore(ReplyStore):
     """Asks everything anew once, and keeps the new replies in another store.
 
+    A run that was interrupted goes on with the other store itself; fresh again, everything is asked and paid again.
+
     Args:
         inner: Where replies are kept; what it held before is not used.
     """
