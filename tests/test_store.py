@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -145,35 +146,93 @@ def test_settled_waits_for_the_commit(opened: Callable[[], SqliteStore], path: P
     assert asyncio.run(run()) == [1, 2, 3, 4, 5]
 
 
+def test_a_commit_waits_for_no_disk_and_shuts_no_reader_out(path: Path) -> None:
+    connection = store_file.connect(path)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (1,)  # NORMAL
+    connection.close()
+
+
+def test_what_waits_while_a_commit_goes_on_is_committed_together(
+    opened: Callable[[], SqliteStore], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    started, go_on = threading.Event(), threading.Event()
+    connect = store_file.connect
+
+    def saw(statement: str) -> None:
+        if statement.startswith("BEGIN"):
+            begun.append(threading.get_ident())
+            started.set()
+            go_on.wait(20)
+
+    def traced(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.set_trace_callback(saw)
+        return connection
+
+    monkeypatch.setattr(store_file, "connect", traced)
+    store = opened()
+    store.put({KEY: FULL}, USAGE)
+    assert started.wait(20)
+    for number in range(500):
+        store.put({f"{number:064x}": Choice("x")}, USAGE)
+    go_on.set()
+    store.flush()
+    assert rows(path) == 501
+    assert len(begun) == 2
+    assert len({*begun, threading.get_ident()}) == 2  # one thread, which is not this one
+
+
+class Slow(MemoryStore):
+    """A store that says how many replies would be lost if the process were killed now."""
+
+    at_risk = 0
+
+    def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
+        self.at_risk += 1
+        super().put(choices, usage)
+
+    async def settled(self) -> None:
+        await asyncio.sleep(0.001)
+        self.at_risk = 0
+
+
+class Watching(Counting):
+    """A model that notes how much of a store is at risk when it is called."""
+
+    def __init__(self, store: Slow) -> None:
+        self.seen: list[int] = []
+        self._store = store
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.seen.append(self._store.at_risk)
+        await asyncio.sleep(0)
+        await super().complete(request)
+        return ChatReply((Choice('{"useful": 1, "reason": "r"}'),))
+
+
 def test_a_call_leaves_only_when_earlier_replies_are_kept() -> None:
     """What a killed process loses is then no more than the calls in flight."""
-    seen = []
-
-    class Slow(MemoryStore):
-        waiting = 0
-
-        def put(self, choices: object, usage: Usage) -> None:
-            self.waiting += 1
-
-        async def settled(self) -> None:
-            await asyncio.sleep(0)
-            self.waiting = 0
-
-    class Model(Counting):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            seen.append(store.waiting)
-            await asyncio.sleep(0)
-            return await super().complete(request)
-
     store = Slow()
-    stored = Stored(Limited(Model(), 1, None, store.settled), store)
+    model = Watching(store)
+    stored = Stored(Limited(model, 1, None, store.settled), store)
 
     async def run() -> None:
         requests = [ChatRequest((Message("user", str(number)),)) for number in range(5)]
         await asyncio.gather(*map(stored.complete, requests))
 
     asyncio.run(run())
-    assert seen == [0] * 5
+    assert model.seen == [0] * 5
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_call_of_a_run_leaves_only_when_earlier_replies_are_kept(concurrency: int) -> None:
+    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(20)]
+    store = Slow()
+    model = Watching(store)
+    evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=store, concurrency=concurrency)
+    assert model.seen == [0] * 20
 
 
 def test_fresh_asks_once_and_keeps_the_new_replies() -> None:
