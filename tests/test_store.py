@@ -580,6 +580,21 @@ def test_the_command_shows_what_a_run_cost_and_the_next_one_saved(
     assert shown() == [held, "  reused 6 times: 16000 tokens and $16.0000 saved"]
 
 
+def test_the_command_shows_the_size_of_the_file_with_its_journal(
+    opened: Callable[[], SqliteStore], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = opened()
+    store.put({KEY: Choice("x" * 1_500_000)}, USAGE)
+    store.flush()
+    assert path.stat().st_size < 100_000  # the reply is in the journal
+    assert main(["store", "--store", str(path)]) == 0
+    store.close()
+    assert path.stat().st_size > 1_500_000
+    assert main(["store", "--store", str(path)]) == 0
+    sizes = [line for line in capsys.readouterr().out.splitlines() if line.startswith(str(path))]
+    assert sizes == [f"{path}: 1.5 MB"] * 2
+
+
 def test_a_repair_that_is_adopted_twice_stays_and_costs_once(opened: Callable[[], SqliteStore], path: Path) -> None:
     store = opened()
     store.put({KEY: Choice("what?", origin=Origin("gpt"))}, USAGE)
