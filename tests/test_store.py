@@ -369,6 +369,7 @@ def test_whatever_ends_the_writer_nobody_waits_for_it(
     assert "kept in memory only" in warning
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_who_waits_is_released_although_the_warning_fails(
     opened: Callable[[], SqliteStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sqlite3
 import threading
 import time
@@ -17,8 +16,6 @@ from typing import NamedTuple
 from ragmetrics_core.judging import store_file
 from ragmetrics_core.judging.chat import Choice
 from ragmetrics_core.judging.rendering import safe
-
-logger = logging.getLogger("ragmetrics_core")
 
 _PUT = "INSERT OR REPLACE INTO replies (key, choice, created, model, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)"
 _COPY = "INSERT INTO rejected SELECT key, choice, created, model FROM replies WHERE key = ?"
@@ -120,21 +117,19 @@ class Writer:
             stack.push(self._ended)
             connection: sqlite3.Connection | None = None
             while batch := self._next():
-                try:
-                    if connection is None:
-                        connection = stack.enter_context(closing(store_file.connect(self._path)))
-                    _commit(connection, *batch)
-                except (OSError, sqlite3.Error, store_file.NewerFileError) as error:
-                    self._give_up(error)
+                if connection is None:
+                    connection = stack.enter_context(closing(store_file.connect(self._path)))
+                _commit(connection, *batch)
                 self._finish(len(batch[0]))
 
     def _ended(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Leave nobody waiting; an unforeseen error is told like those of the file, and handed on to nobody else."""
+        """Leave nobody waiting; an error, whatever it is, is told once, and handed on to nobody else."""
         del kind, trace
         try:
             if error is not None:
-                logger.debug("the thread that writes replies ended", exc_info=error)
-                self._give_up(error)
+                with self._wake:
+                    self.error = error
+                self._failed(error)
         finally:
             self._finish(None)
         return True
@@ -148,12 +143,6 @@ class Writer:
             batch = self._queue, self._hits
             self._queue, self._hits = [], Counter()
             return batch
-
-    def _give_up(self, error: BaseException) -> None:
-        with self._wake:
-            first, self.error = self.error is None, error
-        if first:
-            self._failed(error)
 
     def _finish(self, count: int | None) -> None:
         """Forget what is committed, and tell who waits; what could not be written stays in memory.
