@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "startup.py": (),
     "scale.py": ("--sizes", "1000", "10000"),
     "throughput.py": ("--samples", "200", "--repeats", "1"),
+    "store.py": ("--replies", "2000", "--samples", "200", "--repeats", "1"),
     "overhead.py": (),
     "killed.py": ("--samples", "200", "--kills", "3"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import os
@@ -12,7 +13,16 @@ from types import ModuleType
 
 import pytest
 
-from ragmetrics_core import ContextAdherence, ContextUtilization, RetrievalAccuracy, evaluate
+from ragmetrics_core import (
+    ChatModel,
+    ContextAdherence,
+    ContextUtilization,
+    LiteLLMModel,
+    LLMJudge,
+    OpenAICompatibleModel,
+    RetrievalAccuracy,
+    evaluate,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.judging.store_place import default_path
 from ragmetrics_core.testing.server import LoopbackServer
@@ -61,6 +71,25 @@ def test_fresh_asks_anew_and_no_store_keeps_nothing(command: Evaluate, tmp_path:
     assert command("--store", str(named), "--fresh") == 6
     assert command("--store", str(named)) == 0
     assert not default_path().exists()
+
+
+def test_after_an_interrupted_fresh_run_the_new_replies_are_used(
+    server: LoopbackServer, command: Evaluate, tmp_path: Path
+) -> None:
+    store, out = ["--store", str(tmp_path / "s.sqlite"), "--concurrency", "1"], tmp_path / "out.jsonl"
+
+    def reasons(*options: str) -> list[str]:
+        assert command(*store, "--out", str(out), *options) == 0
+        return [word for word in ("old", "new", "newest") for _ in range(out.read_text().count(f'"{word}"'))]
+
+    server.reply = lambda body: '{"useful": 1, "reason": "old"}'
+    assert command(*store) == 6
+    server.reply = lambda body: '{"useful": 1, "reason": "new"}'
+    assert command(*store, "--fresh", "--max-calls", "4") == 4
+    assert reasons() == ["old"] * 2 + ["new"] * 4
+    server.reply = lambda body: '{"useful": 1, "reason": "newest"}'
+    assert command(*store, "--fresh") == 6  # fresh again is paid again
+    assert reasons() == ["newest"] * 6
 
 
 def test_the_variable_names_the_file(command: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +145,35 @@ def test_no_key_enters_the_store(
     assert b"By digest." in content
     assert b"sk-very-secret" not in content
     assert server.base_url.encode() not in content
+
+
+SECRET = "sk-very-secret"
+SECRETS: dict[str, Callable[[str], ChatModel]] = {
+    "api_key": lambda url: OpenAICompatibleModel(url, "test", api_key=SECRET),
+    "extra": lambda url: OpenAICompatibleModel(url, "test", extra={"user": SECRET}),
+    "userinfo": lambda url: OpenAICompatibleModel(url.replace("//", f"//user:{SECRET}@"), "test"),
+    "query": lambda url: OpenAICompatibleModel(f"{url}?key={SECRET}", "test"),
+    "litellm": lambda url: LiteLLMModel("openai/test", api_base=url, api_key=SECRET),
+}
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_no_secret_enters_the_store_however_it_is_given(kind: str, server: LoopbackServer, tmp_path: Path) -> None:
+    """Neither with usable replies, nor with those kept for inspection."""
+    server.reply = lambda body: "what?" if "odd" in str(body) else '{"useful": 1, "reason": "kept"}'
+    rows = [{"question": question, "contexts": ["c"], "answer": "a"} for question in ("odd", "even")]
+    path = tmp_path / "s.sqlite"
+    judge = LLMJudge(SECRETS[kind](server.base_url))
+    evaluate(rows, [ContextUtilization()], judge=judge, store=path, progress=False)
+    first = server.requests[0]
+    sent = f"{first.path} {first.headers} {first.body}"
+    encoded = base64.b64encode(f"user:{SECRET}".encode()).decode()
+    assert SECRET in sent or encoded in sent
+    content = b"".join(file.read_bytes() for file in tmp_path.glob("s.sqlite*"))
+    assert b"kept" in content
+    assert b"what?" in content
+    for text in (SECRET, encoded, SECRET.encode().hex(), "127.0.0.1"):
+        assert text.encode() not in content
 
 
 # Token budgets

@@ -296,6 +296,31 @@ def test_what_changes_a_reply_is_in_the_key() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("name", "endpoint"), [("other", "here"), ("toy", "there")])
+def test_models_and_endpoints_have_replies_of_their_own(name: str, endpoint: str) -> None:
+    class Placed(Toy):
+        def __init__(self, name: str, endpoint: str) -> None:
+            super().__init__()
+            self._place = (name, endpoint)
+
+        @property
+        def name(self) -> str:
+            return self._place[0]
+
+        @property
+        def endpoint(self) -> str:
+            return self._place[1]
+
+    async def run() -> None:
+        store = MemoryStore()
+        models = Placed("toy", "here"), Placed(name, endpoint), Placed("toy", "here")
+        for model in models:
+            await Stored(Adapting(Retrying(Limited(model, 1, None), 1), Learned()), store).complete(REQUEST)
+        assert [len(model.asked) for model in models] == [1, 1, 0]
+
+    asyncio.run(run())
+
+
 def test_a_rejected_reply_is_asked_again() -> None:
     async def run() -> None:
         toy = Toy()

@@ -19,6 +19,7 @@ from itertools import chain, repeat
 
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Origin
 from ragmetrics_core.judging.pacing import LONGEST_PAUSE
+from ragmetrics_core.judging.rendering import safe
 from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.model.errors import (
     EmptyReply,
@@ -98,7 +99,7 @@ class Retrying(Wrapper):
         end = time.monotonic() + self._deadline
         for attempt in range(1, self._attempts + 1):
             try:
-                reply = await self.inner.complete(request)
+                reply = _cleaned(await self.inner.complete(request))
             except JudgeUnavailable:
                 raise
             except JudgeError as error:
@@ -124,6 +125,21 @@ class Retrying(Wrapper):
         return max(jitter, error.retry_after + min(jitter, self._shortest))
 
 
+def _cleaned(reply: ChatReply) -> ChatReply:
+    """The reply without lone surrogates and NUL, which neither a file nor the next request can carry."""
+    models = tuple(map(safe, reply.usage.models))
+    if models != reply.usage.models:
+        reply = replace(reply, usage=replace(reply.usage, models=models))
+    if any(safe(choice.text) != choice.text for choice in reply.choices):
+        return replace(reply, choices=tuple(map(_cleaned_choice, reply.choices)))
+    return reply
+
+
+def _cleaned_choice(choice: Choice) -> Choice:
+    tokens = tuple(replace(token, token=safe(token.token)) for token in choice.tokens)
+    return replace(choice, text=safe(choice.text), tokens=tokens)
+
+
 _Outcome = Choice | JudgeError | None
 _Outcomes = dict[str, _Outcome]
 _Flight = asyncio.Future[_Outcome]
@@ -143,6 +159,7 @@ class Stored(Wrapper):
         super().__init__(inner)
         self._store = store
         self._flights: dict[str, list[asyncio.Future[_Outcome]]] = {}
+        self._adopted: dict[str, str] = {}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return stored replies, and those of one call for all that are missing.
@@ -167,18 +184,18 @@ class Stored(Wrapper):
         for key in self._keys(request):
             self._store.reject(key)
 
-    def adopt(self, request: ChatRequest, choice: Choice) -> None:
-        """Keep a repaired reply in place of the unusable one, which is set aside."""
-        (key,) = self._keys(request)
-        self._store.reject(key)
-        self._store.put({key: choice}, Usage())
+    def adopt(self, request: ChatRequest, repair: ChatRequest, choice: Choice) -> None:
+        """Keep the reply to a repair, with what it cost, in place of the unusable one, which is set aside."""
+        (key,), (source,) = self._keys(request), self._keys(repair)
+        self._store.adopt(key, source, choice)
+        self._adopted[source] = key  # for who got the same unusable reply and asks for the same repair
 
     def _divided(self, missing: list[str], outcomes: _Outcomes) -> tuple[list[str], list[tuple[str, _Flight]]]:
         """Take what is stored; of the rest, which keys to ask for, and which others are asking for already."""
         own: list[str] = []
         awaited: list[tuple[str, _Flight]] = []
         for key in missing:
-            outcomes[key] = self._store.get(key)
+            outcomes[key] = self._store.get(self._adopted.get(key, key))
             if outcomes[key] is not None:
                 continue
             if (waiting := self._flights.get(key)) is None:
@@ -253,10 +270,12 @@ def _from_store(outcomes: _Outcomes, keys: list[str]) -> Usage:
 
 
 def _reply(outcomes: _Outcomes, usage: Usage) -> ChatReply:
+    known = tuple(outcome for outcome in outcomes.values() if outcome is not None)
     return ChatReply(
-        choices=tuple(outcome for outcome in outcomes.values() if isinstance(outcome, Choice)),
+        choices=tuple(outcome for outcome in known if isinstance(outcome, Choice)),
         usage=usage,
-        failures=tuple(outcome for outcome in outcomes.values() if isinstance(outcome, JudgeError)),
+        failures=tuple(outcome for outcome in known if isinstance(outcome, JudgeError)),
+        outcomes=known,
     )
 
 
