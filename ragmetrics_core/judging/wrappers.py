@@ -30,6 +30,7 @@ from ragmetrics_core.model.errors import (
 from ragmetrics_core.model.usage import Usage
 
 _LONGEST_WAIT = 60.0
+_MOST_ADOPTED = 1_000
 
 
 class Wrapper(ChatModel):
@@ -189,6 +190,8 @@ class Stored(Wrapper):
         (key,), (source,) = self._keys(request), self._keys(repair)
         self._store.adopt(key, source, choice)
         self._adopted[source] = key  # for who got the same unusable reply and asks for the same repair
+        if len(self._adopted) > _MOST_ADOPTED:
+            del self._adopted[next(iter(self._adopted))]
 
     def _divided(self, missing: list[str], outcomes: _Outcomes) -> tuple[list[str], list[tuple[str, _Flight]]]:
         """Take what is stored; of the rest, which keys to ask for, and which others are asking for already."""
