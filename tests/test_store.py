@@ -33,7 +33,7 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.sqlite_store import SqliteStore
 from ragmetrics_core.judging.store import FreshStore, MemoryStore, ReplyStore
 from ragmetrics_core.judging.store_place import default_path, resolve_store
-from ragmetrics_core.judging.wrappers import Stored
+from ragmetrics_core.judging.stored import Stored
 from ragmetrics_core.model.errors import InputError, SettingError
 from ragmetrics_core.model.questions import ExtractFacts, Instructions
 from ragmetrics_core.model.usage import Usage

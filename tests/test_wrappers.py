@@ -17,7 +17,8 @@ from ragmetrics_core.judging.chat import (
 )
 from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.store import MemoryStore
-from ragmetrics_core.judging.wrappers import Retrying, Stored
+from ragmetrics_core.judging.stored import Stored
+from ragmetrics_core.judging.wrappers import Retrying
 from ragmetrics_core.model.errors import (
     AuthenticationFailed,
     ConnectionFailed,

@@ -9,7 +9,7 @@ from ragmetrics_core.judging.adapting import gathered
 from ragmetrics_core.judging.chat import ChatRequest, Choice, Message
 from ragmetrics_core.judging.formats import Format
 from ragmetrics_core.judging.parsing import Found, read
-from ragmetrics_core.judging.wrappers import Stored
+from ragmetrics_core.judging.stored import Stored
 from ragmetrics_core.model.errors import ContentRefused, CutOffReply, EmptyReply, JudgeError, UnusableReply
 from ragmetrics_core.model.usage import Usage
 
