@@ -17,6 +17,7 @@ from ragmetrics_core import (
     ChunkVerdict,
     ContextAdherence,
     ContextUtilization,
+    FactVerdict,
     JudgeUnavailable,
     LexicalJudge,
     Metric,
@@ -119,6 +120,21 @@ def test_questions_are_opened_as_slots_need_them_not_all_ahead():
     assert report.summary().judged == 60
     assert judge.count == 60 * 6
     assert 16 < judge.most < 16 + 32 + 6, "32 beside the slots; the last sample let in opens six questions"
+
+
+def test_a_sample_with_many_questions_opens_no_more_of_them():
+    class Covering(SlowJudge):
+        async def answer(self, question: Question):
+            await super().answer(question)
+            return Answer((FactVerdict(float(question.facts[0] in question.context)),), Usage(calls=1))
+
+    facts = [f"Fact {n}." for n in range(30)]
+    contexts = [" ".join(facts[n::10]) for n in range(20)]
+    judge = Covering()
+    report = evaluate([{"facts": facts, "contexts": contexts}], "accuracy", judge=judge, progress=False, concurrency=4)
+    assert report.results[0].results["retrieval_accuracy"].value == 1.0
+    assert judge.count == 600
+    assert 4 < judge.most <= 4 + 32
 
 
 def test_bad_rows_are_reported_and_the_rest_goes_on():
