@@ -4,31 +4,34 @@
 
 A sample with 5 chunks of 300 characters. Tokens are estimated at four characters each. The common prefix of a call is
 the longest one that another call of the sample has as well. Of it a provider's prompt cache, empty at first, can serve
-what an earlier call had.
+what an earlier call had. The exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from goals import Goal, Rows, at_least, at_most
+from instant_models import Recording
+
 from ragmetrics_core import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Choice,
+    Context,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
+    Fact,
     LLMJudge,
     Metric,
     RetrievalAccuracy,
     Sample,
     Usage,
+    evaluate,
 )
-from ragmetrics_core.testing.replies import plausible_reply
 
 _WORDS = (
     "The harbour office of the old town keeps a ledger of every ship that came in, of its cargo and of its master, "
@@ -44,46 +47,68 @@ SAMPLE = Sample.from_row(
         "Copies went to the customs house every month.",
     }
 )
-MODES: tuple[tuple[str, Metric, bool, str], ...] = (
-    ("utilization pointwise", ContextUtilization(), True, " (goal ≤ 1300 prompt tokens)"),
-    ("utilization listwise", ContextUtilization(judging="listwise"), True, " (goal ≤ 900 prompt tokens)"),
-    ("adherence, 5 polls", ContextAdherence(cause=False), True, ""),
-    ("adherence, 5 polls without n", ContextAdherence(cause=False), False, " (goal: common prefix ≥ 80 %)"),
-    ("recall", ContextRecall(), True, ""),
-    ("accuracy per fact", RetrievalAccuracy(), True, " (goal: common prefix ≥ 80 %)"),
-    ("accuracy per context", RetrievalAccuracy(calls="per_context"), True, ""),
+
+
+OTHER_CONTEXTS = SAMPLE.model_copy(
+    update={"contexts": tuple(Context(text=f"{number}. {_WORDS}"[:300]) for number in range(5, 10))}
 )
+FACTS = SAMPLE.model_copy(update={"facts": tuple(Fact(text=f"{text}.") for text in SAMPLE.reference[0].split(". "))})
+REFERENCES = SAMPLE.model_copy(update={"reference": (*SAMPLE.reference, "Two clerks.", "Customs got copies.")})
+FOREIGN = ("The mill at the river ground the grain of three villages until it burnt down. " * 4)[:300]
 
 
-class Recording(ChatModel):
-    """A model on this machine that records prompts.
+@dataclass(frozen=True)
+class Mode:
+    """A metric with settings, and what it may cost.
 
     Args:
-        together: Whether it gives several replies per request.
+        name: Name of the row.
+        metric: The metric.
+        sample: What is judged.
+        model: What the model can do, and says of adherence.
+        tokens: Most prompt tokens, where that is a goal.
+        prefix: Least share of the prompts that is a common prefix, where that is a goal.
     """
 
-    name = "recording"
+    name: str
+    metric: Metric
+    sample: Sample = SAMPLE
+    model: Mapping[str, Any] = field(default_factory=dict)
+    tokens: int | None = None
+    prefix: float | None = None
 
-    def __init__(self, together: bool = True) -> None:
-        self.prompts: list[str] = []
-        self.result: Any = None
-        self._together = together
+    def goals(self, usage: Usage, prompts: Sequence[str]) -> Iterator[Goal]:
+        """The goals of this mode, for what was recorded."""
+        if self.tokens is not None:
+            yield at_most(usage.prompt_tokens, self.tokens, " prompt tokens")
+        if self.prefix is not None:
+            yield at_least(100 * common(prompts), 100 * self.prefix, " % common prefix")
 
-    def capabilities(self) -> Capabilities:
-        """Everything but log-probabilities, which change nothing about tokens."""
-        return Capabilities(n=self._together, logprobs=False, json_schema=True, temperature=True)
 
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Reply plausibly, and count tokens."""
-        messages = [{"role": message.role, "content": message.content} for message in request.messages]
-        prompt = "\n".join(message["content"] for message in messages)
-        self.prompts.append(prompt)
-        body = {"messages": messages}
-        if request.schema:
-            body["response_format"] = json.loads(json.dumps({"schema": request.schema}))
-        text = plausible_reply(body)
-        usage = Usage(calls=1, prompt_tokens=len(prompt) // 4, completion_tokens=request.n * len(text) // 4)
-        return ChatReply((Choice(text),) * request.n, usage)
+ALONE, WEIGHED, LOW = {"together": False}, {"logprobs": True}, {"verdict": "no"}
+MODES = (
+    Mode("utilization pointwise", ContextUtilization(), tokens=1300),
+    Mode("utilization listwise", ContextUtilization(judging="listwise"), tokens=900),
+    Mode("utilization listwise, 2 orders", ContextUtilization(judging="listwise", orders=2)),
+    Mode("utilization graded", ContextUtilization(relevance="graded")),
+    Mode("utilization, probability from log-probabilities", ContextUtilization(relevance="probability"), model=WEIGHED),
+    Mode("utilization, probability from 5 polls", ContextUtilization(relevance="probability")),
+    Mode("utilization, probability from 5 polls without n", ContextUtilization(relevance="probability"), model=ALONE),
+    Mode("utilization against the reference", ContextUtilization(against="reference")),
+    Mode("adherence, 5 polls", ContextAdherence()),
+    Mode("adherence, 5 polls without n", ContextAdherence(), model=ALONE, prefix=0.8),
+    Mode("adherence, early_stop without n", ContextAdherence(early_stop=True), model=ALONE),
+    Mode("adherence, low score with its cause", ContextAdherence(), model=LOW),
+    Mode("adherence, low score without cause", ContextAdherence(cause=False), model=LOW),
+    Mode("recall", ContextRecall()),
+    Mode("recall, 3 references", ContextRecall(), REFERENCES),
+    Mode("accuracy per fact, log-probabilities", RetrievalAccuracy(), model=WEIGHED, prefix=0.8),
+    Mode("accuracy per fact, 3 polls", RetrievalAccuracy(), prefix=0.8),
+    Mode("accuracy per fact, facts given by the sample", RetrievalAccuracy(), FACTS, WEIGHED, prefix=0.8),
+    Mode("accuracy per fact, extraction cot", RetrievalAccuracy(extraction="cot"), model=WEIGHED, prefix=0.8),
+    Mode("accuracy per fact, 1 control", RetrievalAccuracy(controls=1, control_contexts=(FOREIGN,)), model=WEIGHED),
+    Mode("accuracy per context", RetrievalAccuracy(calls="per_context"), model=WEIGHED),
+)
 
 
 def _prefix(one: str, other: str) -> int:
@@ -105,21 +130,56 @@ def cached(prompts: Sequence[str]) -> float:
     return shared / sum(map(len, prompts))
 
 
-def recorded(metric: Metric, together: bool = True) -> Recording:
-    """The prompts of one sample."""
-    model = Recording(together)
-    model.result = metric.score(SAMPLE, judge=LLMJudge(model))
-    assert model.result.status == "scored", model.result.reason
-    return model
+def recorded(metric: Metric, sample: Sample = SAMPLE, **model: Any) -> tuple[Usage, list[str]]:
+    """What one sample costs, and its prompts."""
+    recording = Recording(**model)
+    result = metric.score(sample, judge=LLMJudge(recording))
+    assert result.status == "scored", result.reason
+    return result.usage, recording.prompts
 
 
-def main() -> None:
-    """Print one row per metric and mode."""
-    for name, metric, together, goal in MODES:
-        model = recorded(metric, together)
-        usage = model.result.usage
-        print(f"cost: {name}: {usage.calls} calls, {usage.prompt_tokens} prompt tokens, "
-              f"{usage.completion_tokens} completion tokens{_prefixes(model.prompts)}{goal}")  # fmt: skip
+def spent(samples: Sequence[Sample], metrics: Sequence[Metric], store: Path | None = None) -> Usage:
+    """What a run costs."""
+    report = evaluate(samples, metrics, judge=LLMJudge(Recording()), store=store or False, progress=False)
+    assert report.summary().judged == len(samples)
+    return report.usage
+
+
+def saved(shown: Rows) -> None:
+    """Print what is not paid twice: facts of one reference, equal samples, a run that was made before."""
+    every = [ContextUtilization(), ContextAdherence(), ContextRecall(), RetrievalAccuracy()]
+    accuracy = [RetrievalAccuracy()]
+    one, other = spent([SAMPLE], accuracy).calls, spent([OTHER_CONTEXTS], accuracy).calls
+    both = spent([SAMPLE, OTHER_CONTEXTS], accuracy).calls
+    once, twice = spent([SAMPLE], every).calls, spent([SAMPLE, SAMPLE], every).calls
+    with TemporaryDirectory() as folder:
+        first, second = (spent([SAMPLE], every, Path(folder, "replies.sqlite")) for _ in range(2))
+    shown.add(
+        f"cost: accuracy of two samples with one reference, whose facts are reused: {both} calls, {one + other} apart",
+        at_most(both, one + other - 1, " calls"),
+    )
+    shown.add(
+        f"cost: an equal sample in the same run, 4 metrics: {twice - once} calls more than {once}",
+        at_most(twice - once, 0, " calls"),
+    )
+    shown.add(
+        f"cost: a second run with a store, 4 metrics: {second.calls} calls after {first.calls}, {second.stored} stored",
+        at_most(second.calls, 0, " calls"),
+    )
+
+
+def main() -> int:
+    """Print one row per metric and mode, and what is saved; 1 if a goal is missed."""
+    shown = Rows()
+    for mode in MODES:
+        usage, prompts = recorded(mode.metric, mode.sample, **mode.model)
+        shown.add(
+            f"cost: {mode.name}: {usage.calls} calls, {usage.prompt_tokens} prompt tokens, "
+            f"{usage.completion_tokens} completion tokens{_prefixes(prompts)}",
+            *mode.goals(usage, prompts),
+        )
+    saved(shown)
+    return shown.code
 
 
 def _prefixes(prompts: Sequence[str]) -> str:
@@ -129,4 +189,4 @@ def _prefixes(prompts: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,6 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from endpoint import Endpoint, endpoint
+from goals import Goal, Rows, at_most
 
 CONCURRENCY = 32
 
@@ -124,12 +125,15 @@ def main() -> int:
     options = parser.parse_args()
     found = measure(options.samples, options.contexts, options.kills, options.latency)
     most = found.kills * CONCURRENCY
-    print(
+    shown = Rows()
+    shown.add(
         f"killed: {options.samples} samples × {options.contexts} contexts, {found.undisturbed} calls undisturbed; "
-        f"killed {found.kills} times: {found.repeated} calls repeated (at most {most}), "
-        f"results {'identical' if found.same else 'DIFFERENT'}"
+        f"killed {found.kills} times: {found.repeated} calls repeated, "
+        f"results {'identical' if found.same else 'DIFFERENT'}",
+        at_most(found.repeated, most),
+        Goal("identical", found.same),
     )
-    return 0 if found.same and found.repeated <= most else 1
+    return shown.code
 
 
 if __name__ == "__main__":

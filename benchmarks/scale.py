@@ -2,8 +2,8 @@
 
     uv run benchmarks/scale.py
 
-``iter_results`` over samples made on the fly, each size in a process of its own: time should be linear within
-10 %, and memory flat from 10,000 samples on.
+``iter_results`` over samples made on the fly, each size in a process of its own: time is to be linear within 10 %,
+and memory flat, which is within 10 %, from 10,000 samples on. The exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -17,17 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ragmetrics_core import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Choice,
-    LexicalJudge,
-    LLMJudge,
-    Usage,
-    iter_results,
-)
+from goals import Rows, at_most, between
+from instant_models import Instant
+
+from ragmetrics_core import LexicalJudge, LLMJudge, iter_results
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import METRICS
 
@@ -43,24 +36,14 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
         }
 
 
-class Instant(ChatModel):
-    """A model in this process that replies at once."""
-
-    name = "instant"
-
-    def capabilities(self) -> Capabilities:
-        """Everything but log-probabilities."""
-        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Every chunk is useful."""
-        return ChatReply((Choice('{"useful": 1, "reason": "It says so."}'),) * request.n, Usage(calls=1))
-
-
+USEFUL = '{"useful": 1, "reason": "It says so."}'
 JUDGES: dict[str, tuple[Callable[[], Judge], tuple[str, ...]]] = {
     "embedded judge, 4 metrics": (LexicalJudge, tuple(METRICS)),
-    "model without latency, utilization": (lambda: LLMJudge(Instant()), ("context_utilization",)),
+    "model without latency, utilization": (lambda: LLMJudge(Instant(USEFUL)), ("context_utilization",)),
 }
+
+FLAT_FROM = 10_000
+"""Samples from which on memory is to be flat."""
 
 
 def measure(name: str, count: int) -> dict[str, float]:
@@ -76,41 +59,42 @@ def measure(name: str, count: int) -> dict[str, float]:
     return {"wall": time.perf_counter() - started, "cpu": time.process_time() - cpu, "memory": peak}
 
 
-def compare(name: str, sizes: list[int]) -> None:
+def compare(shown: Rows, name: str, sizes: list[int]) -> None:
     """Print one row per size, and the ratios."""
     found = {}
     for size in sizes:
         command = [sys.executable, __file__, "--measure", name, "--sizes", str(size)]
-        found[size] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        row = found[size]
-        print(
-            f"scale: {name}: {size} samples: {size / row['wall']:.0f} samples/s, peak {row['memory']:.0f} MB",
-            flush=True,
-        )
-    compared = [size for size in sizes if size >= 10_000] or sizes
-    small, large = compared[0], compared[-1]
-    if small != large:
-        per = [found[size]["cpu"] / size for size in (small, large)]
-        memory = found[large]["memory"] / found[small]["memory"]
-        print(
-            f"scale: {name}: {large} against {small} samples: CPU time per sample × {per[1] / per[0]:.2f} "
-            f"(goal 0.90 to 1.10), peak memory × {memory:.2f} (goal: flat)",
-            flush=True,
+        row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        found[size] = row
+        shown.add(f"scale: {name}: {size} samples: {size / row['wall']:.0f} samples/s, peak {row['memory']:.0f} MB")
+    large, pairs = sizes[-1], [sizes[0], *(size for size in sizes if size >= FLAT_FROM)]
+    for small in dict.fromkeys(pairs):
+        if small == large:
+            continue
+        time_, memory = (found[large][what] / found[small][what] for what in ("cpu", "memory"))
+        linear = between(time_ * small / large, 0.90, 1.10)
+        shown.add(
+            f"scale: {name}: {large} against {small} samples: CPU time per sample × {time_ * small / large:.2f}, "
+            f"peak memory × {memory:.2f}",
+            linear,
+            *([at_most(memory, 1.10)] if small >= FLAT_FROM else []),
         )
 
 
-def main() -> None:
-    """Compare sizes with each judge."""
+def main() -> int:
+    """Compare sizes with each judge; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--measure", choices=JUDGES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         print(json.dumps(measure(options.measure, *options.sizes)))
-        return
+        return 0
+    shown = Rows()
     for name in JUDGES:
-        compare(name, options.sizes)
+        compare(shown, name, sorted(options.sizes))
+    return shown.code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, files
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 ADAPTERS = {
-    "langchain-ragmetrics": ("langchain_ragmetrics", "langchain_core.callbacks"),
-    "llama-index-evaluation-ragmetrics": ("llama_index.evaluation.ragmetrics", "llama_index.core"),
-    "ragmetrics-haystack": ("haystack_integrations.components.evaluators.ragmetrics", "haystack"),
+    "langchain-ragmetrics": ("langchain", "langchain_ragmetrics", "langchain_core.callbacks"),
+    "llama-index-evaluation-ragmetrics": ("llamaindex", "llama_index.evaluation.ragmetrics", "llama_index.core"),
+    "ragmetrics-haystack": ("haystack", "haystack_integrations.components.evaluators.ragmetrics", "haystack"),
 }
+"""Folder, module and framework of each adapter."""
+
+CORE = ("ragmetrics_core", "docs/how_it_works.md", "docs/metrics.md")
+"""What the core's wheel holds: its package, and the pages that the demonstration reads."""
+
 _REPEATS = 3
 
 
@@ -28,10 +34,10 @@ def seconds(module: str, before: str = "sys") -> float:
     return min(float(said.split()[-1]) for said in runs)
 
 
-def core_size() -> int:
-    """Bytes of the core's own files."""
-    folder = Path(__file__).parents[1] / "ragmetrics_core"
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+def size(*places: str) -> int:
+    """Bytes that a wheel of these files and folders of the checkout installs, its own metadata left out."""
+    found = [file for place in places for file in (ROOT / place, *(ROOT / place).rglob("*"))]
+    return sum(file.stat().st_size for file in found if file.is_file() and "__pycache__" not in file.parts)
 
 
 def main() -> None:
@@ -40,14 +46,15 @@ def main() -> None:
     bare, everything = seconds("ragmetrics_core"), seconds("ragmetrics_core, ragmetrics_core.engine.evaluation")
     print(f"startup: import ragmetrics_core: {bare / pydantic:.2f} × import pydantic")
     print(f"startup: import of evaluate: {everything / pydantic:.2f} × import pydantic")
-    print(f"startup: installed size of the core {core_size() / 1e6:.2f} MB, without dependencies")
-    for package, (module, framework) in ADAPTERS.items():
+    print(f"startup: installed size of the core {size(*CORE) / 1e6:.2f} MB, without dependencies")
+    for package, (folder, module, framework) in ADAPTERS.items():
         try:
-            size = sum(Path(str(file.locate())).stat().st_size for file in files(package) or ())
-        except (PackageNotFoundError, FileNotFoundError):
+            distribution(package)
+        except PackageNotFoundError:
             continue
         ratio = seconds(module, framework) / seconds(framework)
-        print(f"startup: {package} beyond {framework}: {ratio:.2f} × its import, {size / 1e6:.2f} MB")
+        installed = size(f"integrations/{folder}/src") / 1e6
+        print(f"startup: {package} beyond {framework}: {ratio:.2f} × its import, {installed:.2f} MB")
 
 
 if __name__ == "__main__":

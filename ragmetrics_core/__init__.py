@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from ragmetrics_core.model.questions import RecallRating as RecallRating
     from ragmetrics_core.model.questions import Sufficiency as Sufficiency
     from ragmetrics_core.model.questions import Sufficient as Sufficient
-    from ragmetrics_core.model.questions import Usage as Usage
     from ragmetrics_core.model.questions import Useful as Useful
     from ragmetrics_core.model.questions import ask as ask
     from ragmetrics_core.model.results import ErrorInfo as ErrorInfo
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.model.sample import Fact as Fact
     from ragmetrics_core.model.sample import Sample as Sample
     from ragmetrics_core.model.sample import Turn as Turn
+    from ragmetrics_core.model.usage import Usage as Usage
     from ragmetrics_core.reporting.report import Report as Report
     from ragmetrics_core.reporting.run_facts import RunFacts as RunFacts
 
@@ -100,10 +100,11 @@ _HOMES = {
     "model.questions": (
         *("Adherent", "Answer", "ChunkVerdict", "ExtractFacts", "FactInContext", "FactVerdict", "Instructions"),
         *("NotAnswered", "Poll", "Polls", "Question", "RateRecall", "RecallRating", "Sufficiency", "Sufficient"),
-        *("Usage", "Useful", "ask"),
+        *("Useful", "ask"),
     ),
     "model.results": ("ErrorInfo", "Failed", "MetricResult", "SampleResult", "Scored", "Undefined"),
     "model.sample": ("CaptureNotes", "Context", "Fact", "Sample", "Turn"),
+    "model.usage": ("Usage",),
     "reporting.report": ("Report",),
     "reporting.run_facts": ("RunFacts",),
 }

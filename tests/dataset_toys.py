@@ -17,7 +17,7 @@ from ragmetrics_core.judging.chat import (
     TokenAlternatives,
 )
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.testing.replies import quoting_reply, tokens
 
 SIZE = 100

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from ragmetrics_core import ContextAdherence, LLMJudge, OpenAICompatibleModel, SettingError
+from ragmetrics_core import ContextAdherence, LiteLLMModel, LLMJudge, OpenAICompatibleModel, SettingError
 from ragmetrics_core.judging.compatible_model import EXCEPTIONS
 from ragmetrics_core.judging.overflow import token_counts, too_long
 from ragmetrics_core.judging.resolve import resolve_judge
@@ -121,6 +121,22 @@ def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve_judge("openai-compatible/x")
     with pytest.raises(SettingError, match="http://127"):
         OpenAICompatibleModel("127.0.0.1:9", "x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["azure/gpt-4o", "azure_ai/phi", "openai/gpt-4o-mini", "gpt-4o-mini", "ollama/llama3.1", "hosted_vllm/m",
+     "custom_openai/m", "openai-compatible", "azure/openai-compatible/m"],
+)  # fmt: skip
+@pytest.mark.parametrize("api_base", [None, "http://127.0.0.1:9/v1"])
+def test_every_other_prefix_stays_with_litellm(
+    name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
+    judge = resolve_judge(name, api_base=api_base)
+    assert isinstance(judge, LLMJudge)
+    assert isinstance(judge.model, LiteLLMModel)
+    assert (judge.model.model, judge.model.api_base) == (name, api_base)
 
 
 def test_extra_fields_are_sent_and_keep_stored_replies_apart(loopback_server: Callable[..., LoopbackServer]) -> None:

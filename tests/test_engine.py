@@ -17,6 +17,7 @@ from ragmetrics_core import (
     ChunkVerdict,
     ContextAdherence,
     ContextUtilization,
+    FactVerdict,
     JudgeUnavailable,
     LexicalJudge,
     Metric,
@@ -51,7 +52,8 @@ class SlowJudge(Judge):
 
     name = "slow"
 
-    def __init__(self, seed=0):
+    def __init__(self, seed=0, longest=0.001):
+        self._longest = longest
         self.flying = self.most = self.count = 0
         self._random = random.Random(seed)
 
@@ -59,7 +61,7 @@ class SlowJudge(Judge):
         self.flying += 1
         self.count += 1
         self.most = max(self.most, self.flying)
-        await asyncio.sleep(self._random.random() / 1000)
+        await asyncio.sleep(self._random.random() * self._longest)
         self.flying -= 1
         reply = Polls(1, (Poll("yes", question.answer),)) if isinstance(question, Adherent) else (ChunkVerdict(True),)
         return Answer(reply, Usage(calls=1))
@@ -109,17 +111,30 @@ def test_streaming_reads_only_a_bounded_number_ahead():
     assert taken <= 200 + 64 + 2 * 4 + 1
 
 
-@pytest.mark.parametrize("concurrency", [1, 16])
-def test_questions_are_opened_as_slots_need_them_not_all_ahead(concurrency):
+def test_questions_are_opened_as_slots_need_them_not_all_ahead():
     """Each waiting question holds its prompt: a hundred times as many as slots would be ahead otherwise."""
     contexts = [f"Chunk {n}." for n in range(5)]
     rows = [Sample(question="q", contexts=contexts, answer=str(n)) for n in range(60)]
-    judge = SlowJudge()
-    report = evaluate(rows, ["utilization", "adherence"], judge=judge, progress=False, concurrency=concurrency)
+    judge = SlowJudge(longest=0.05)
+    report = evaluate(rows, ["utilization", "adherence"], judge=judge, progress=False, concurrency=16)
     assert report.summary().judged == 60
     assert judge.count == 60 * 6
-    room = concurrency + 32
-    assert room <= judge.most < room + 6, "the last sample let in opens six questions"
+    assert 16 < judge.most < 16 + 32 + 6, "32 beside the slots; the last sample let in opens six questions"
+
+
+def test_a_sample_with_many_questions_opens_no_more_of_them():
+    class Covering(SlowJudge):
+        async def answer(self, question: Question):
+            await super().answer(question)
+            return Answer((FactVerdict(float(question.facts[0] in question.context)),), Usage(calls=1))
+
+    facts = [f"Fact {n}." for n in range(30)]
+    contexts = [" ".join(facts[n::10]) for n in range(20)]
+    judge = Covering()
+    report = evaluate([{"facts": facts, "contexts": contexts}], "accuracy", judge=judge, progress=False, concurrency=4)
+    assert report.results[0].results["retrieval_accuracy"].value == 1.0
+    assert judge.count == 600
+    assert 4 < judge.most <= 4 + 32
 
 
 def test_bad_rows_are_reported_and_the_rest_goes_on():

@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 from ragmetrics_core import ContextUtilization, LexicalJudge, Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.engine.audit import audit
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.agreement import spearman
 from ragmetrics_core.reporting.fooled import correlations, family, shared_families, usefulness_by_rank
 from ragmetrics_core.reporting.run_facts import Audit

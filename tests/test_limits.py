@@ -17,7 +17,7 @@ from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.limits import Allowance
 from ragmetrics_core.judging.pacing import Pace, Slots
 from ragmetrics_core.model.errors import JudgeServerError, LimitReached, RateLimited
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
 

@@ -42,9 +42,9 @@ from ragmetrics_core.model.questions import (
     Question,
     RateRecall,
     Sufficient,
-    Usage,
     Useful,
 )
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.testing.replies import plausible_reply, tokens
 
 Reply = str | Choice | JudgeError
@@ -389,6 +389,40 @@ def test_a_repaired_reply_is_stored_an_unusable_one_is_not() -> None:
         fresh = MemoryStore()
         assert isinstance((await session(other, fresh).answer(useful())).reply, NotAnswered)
         assert not (await session(other, fresh).answer(useful())).reply[0].useful
+
+    asyncio.run(run())
+
+
+def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed() -> None:
+    """Poll 0 finds no connection, poll 1 is malformed and repaired, poll 2 is fine."""
+
+    async def run() -> None:
+        store, single = MemoryStore(), Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
+        model = Toy(ConnectionFailed("x"), "hm", YES, NO, capabilities=single)
+        first = (await session(model, store).answer(adherent(polls=3))).reply
+        assert sorted(poll.verdict for poll in first.answers) == ["no", "yes"]
+        assert [type(failure) for failure in first.failures] == [ConnectionFailed]
+        model = Toy('{"verdict": "abstains"}', capabilities=single)
+        again = await session(model, store).answer(adherent(polls=3))
+        assert [poll.verdict for poll in again.reply.answers] == ["abstains", "no", "yes"]
+        assert (again.usage.calls, again.usage.stored, again.usage.repairs) == (1, 2, 0)
+
+    asyncio.run(run())
+
+
+def test_who_shares_an_unusable_reply_shares_its_repair() -> None:
+    class Slow(Toy):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            if not self.asked:
+                await asyncio.sleep(0.01)  # the repair takes no time: it is there before the others wake
+            return await super().complete(request)
+
+    async def run() -> None:
+        model = Slow("what?", '{"useful": 1}')
+        judge = session(model, MemoryStore())
+        answers = await asyncio.gather(*(judge.answer(useful()) for _ in range(4)))
+        assert [one.reply[0].useful for one in answers] == [True] * 4
+        assert len(model.asked) == 2
 
     asyncio.run(run())
 

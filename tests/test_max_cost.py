@@ -15,7 +15,7 @@ from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, Cha
 from ragmetrics_core.judging.limited import Gate, Limited
 from ragmetrics_core.judging.limits import Allowance
 from ragmetrics_core.model.errors import JudgeServerError, LimitReached
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 ROUNDING = 1e-9
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]

@@ -27,6 +27,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     SettingError,
     Useful,
+    evaluate,
     metric_named,
 )
 from ragmetrics_core.testing.metric_contract import MetricContract
@@ -150,6 +151,30 @@ def test_language_reaches_the_judge_and_the_signature(name):
 @pytest.mark.parametrize("name", METRICS)
 def test_model_is_not_part_of_the_signature(name):
     assert metric_named(name, model="gpt-4o-mini").signature == metric_named(name).signature
+
+
+SHOWN = {
+    Useful: lambda question: question.chunks,
+    Adherent: lambda question: question.contexts,
+    RateRecall: lambda question: question.contexts,
+    FactInContext: lambda question: (question.context,),
+}
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [*map(metric_named, METRICS), ContextUtilization(judging="listwise"), RetrievalAccuracy(calls="per_context")],
+    ids=lambda metric: metric.signature,
+)
+def test_contexts_are_not_copied_on_their_way_to_the_judge(metric):
+    row = {"question": "q", "answer": "a", "reference": "r", "facts": ["f", "g"]}
+    sample = Sample(**row, contexts=[f"Context {number} " * 50 for number in range(3)])
+    judge = ScriptedJudge({})
+    report = evaluate([sample], [metric], judge=judge, progress=False)
+    assert report.results[0].sample is sample
+    shown = [text for question in judge.asked for text in SHOWN[type(question)](question)]
+    assert len(shown) >= 3
+    assert {id(text) for text in shown} == {id(context.text) for context in sample.contexts}
 
 
 def test_names():

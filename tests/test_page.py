@@ -28,9 +28,9 @@ from ragmetrics_core.model.evidence import (
     SentenceEvidence,
     UtilizationEvidence,
 )
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.model.sample import CaptureNotes, Context, Fact, Sample, Turn
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.page.rows import LONGEST, cut, detail_lines, index_json
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts

@@ -50,6 +50,20 @@ def test_commands_parse(text: str) -> None:
     assert callable(options.run)
 
 
+WORDS = {"AUROC"}  # what a cell may say in capitals alone
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_no_cell_of_a_table_waits_to_be_filled_in(path: Path) -> None:
+    cells = [
+        cell.strip()
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+        for cell in line.split("|")
+    ]
+    assert [cell for cell in cells if re.fullmatch(r"[A-Z_]{2,}|\?+|\.{3}|…", cell) and cell not in WORDS] == []
+
+
 def test_scripts_exist() -> None:
     scripts = [shlex.split(text)[0] for text in RUNS if text.split()[0].endswith(".py")]
     assert [name for name in scripts if not (ROOT / name).is_file()] == []

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from ragmetrics_core.model.errors import InputError, MissingDependency, SettingError
 from ragmetrics_core.model.evidence import OtherEvidence, UtilizationEvidence
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.model.sample import Context, Sample
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
 
 SECRET = "Zanzibar"

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from ragmetrics_core import ContextAdherence, ContextUtilization, RetrievalAccuracy, evaluate
+from ragmetrics_core import (
+    ChatModel,
+    ContextAdherence,
+    ContextUtilization,
+    LiteLLMModel,
+    LLMJudge,
+    OpenAICompatibleModel,
+    RetrievalAccuracy,
+    evaluate,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.judging.store_place import default_path
 from ragmetrics_core.testing.server import LoopbackServer
@@ -61,6 +71,25 @@ def test_fresh_asks_anew_and_no_store_keeps_nothing(command: Evaluate, tmp_path:
     assert command("--store", str(named), "--fresh") == 6
     assert command("--store", str(named)) == 0
     assert not default_path().exists()
+
+
+def test_after_an_interrupted_fresh_run_the_new_replies_are_used(
+    server: LoopbackServer, command: Evaluate, tmp_path: Path
+) -> None:
+    store, out = ["--store", str(tmp_path / "s.sqlite"), "--concurrency", "1"], tmp_path / "out.jsonl"
+
+    def reasons(*options: str) -> list[str]:
+        assert command(*store, "--out", str(out), *options) == 0
+        return [word for word in ("old", "new", "newest") for _ in range(out.read_text().count(f'"{word}"'))]
+
+    server.reply = lambda body: '{"useful": 1, "reason": "old"}'
+    assert command(*store) == 6
+    server.reply = lambda body: '{"useful": 1, "reason": "new"}'
+    assert command(*store, "--fresh", "--max-calls", "4") == 4
+    assert reasons() == ["old"] * 2 + ["new"] * 4
+    server.reply = lambda body: '{"useful": 1, "reason": "newest"}'
+    assert command(*store, "--fresh") == 6  # fresh again is paid again
+    assert reasons() == ["newest"] * 6
 
 
 def test_the_variable_names_the_file(command: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,36 +147,86 @@ def test_no_key_enters_the_store(
     assert server.base_url.encode() not in content
 
 
+SECRET = "sk-very-secret"
+SECRETS: dict[str, Callable[[str], ChatModel]] = {
+    "api_key": lambda url: OpenAICompatibleModel(url, "test", api_key=SECRET),
+    "extra": lambda url: OpenAICompatibleModel(url, "test", extra={"user": SECRET}),
+    "userinfo": lambda url: OpenAICompatibleModel(url.replace("//", f"//user:{SECRET}@"), "test"),
+    "query": lambda url: OpenAICompatibleModel(f"{url}?key={SECRET}", "test"),
+    "litellm": lambda url: LiteLLMModel("openai/test", api_base=url, api_key=SECRET),
+}
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_no_secret_enters_the_store_however_it_is_given(kind: str, server: LoopbackServer, tmp_path: Path) -> None:
+    """Neither with usable replies, nor with those kept for inspection."""
+    server.reply = lambda body: "what?" if "odd" in str(body) else '{"useful": 1, "reason": "kept"}'
+    rows = [{"question": question, "contexts": ["c"], "answer": "a"} for question in ("odd", "even")]
+    path = tmp_path / "s.sqlite"
+    judge = LLMJudge(SECRETS[kind](server.base_url))
+    evaluate(rows, [ContextUtilization()], judge=judge, store=path, progress=False)
+    first = server.requests[0]
+    sent = f"{first.path} {first.headers} {first.body}"
+    encoded = base64.b64encode(f"user:{SECRET}".encode()).decode()
+    assert SECRET in sent or encoded in sent
+    content = b"".join(file.read_bytes() for file in tmp_path.glob("s.sqlite*"))
+    assert b"kept" in content
+    assert b"what?" in content
+    for text in (SECRET, encoded, SECRET.encode().hex(), "127.0.0.1"):
+        assert text.encode() not in content
+
+
 # Token budgets
 
 
 @pytest.fixture(scope="module")
-def cost() -> ModuleType:
+def cost() -> Iterator[ModuleType]:
     path = Path(__file__).parents[1] / "benchmarks" / "cost.py"
     spec = importlib.util.spec_from_file_location("cost_benchmark", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(path.parent))
+        patch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        yield module
 
 
 def test_prompts_keep_their_budgets(cost: ModuleType) -> None:
     """Five chunks of 300 characters, at four characters a token."""
     assert {len(context.text) for context in cost.SAMPLE.contexts} == {300}
     pointwise, listwise = ContextUtilization(), ContextUtilization(judging="listwise")
-    assert cost.recorded(pointwise).result.usage.prompt_tokens <= 1300
-    assert cost.recorded(listwise).result.usage.prompt_tokens <= 900
+    assert cost.recorded(pointwise)[0].prompt_tokens <= 1300
+    assert cost.recorded(listwise)[0].prompt_tokens <= 900
 
 
 def test_prompts_of_a_sample_begin_alike(cost: ModuleType) -> None:
     assert cost.common(["abcd", "abce", "xy"]) == 6 / 10
     assert cost.cached(["abcd", "abce", "xy"]) == 3 / 10
-    polls = cost.recorded(ContextAdherence(cause=False), together=False).prompts
+    _, polls = cost.recorded(ContextAdherence(), together=False)
     assert len(polls) == 5
     assert cost.common(polls) >= 0.8
-    assert cost.common(cost.recorded(RetrievalAccuracy()).prompts) >= 0.8
+    assert cost.common(cost.recorded(RetrievalAccuracy())[1]) >= 0.8
+
+
+def test_a_goal_that_is_missed_is_said_and_ends_with_1(cost: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = cost.Rows()
+    shown.add("a: 1.0 × the ideal", cost.at_most(1.0, 1.05), cost.at_least(80, 80, " %"))
+    assert shown.code == 0
+    shown.add("b: 1.1 × the ideal", cost.at_most(1.1, 1.05))
+    shown.add("c: no goal")
+    assert shown.code == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "a: 1.0 × the ideal; goal ≤ 1.05: met; goal ≥ 80 %: met",
+        "b: 1.1 × the ideal; goal ≤ 1.05: MISSED",
+        "c: no goal",
+    ]
+
+
+def test_the_benchmark_of_costs_meets_its_goals(cost: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cost.main() == 0
+    assert capsys.readouterr().out.count(": met") >= 4
 
 
 def test_environment_is_safe() -> None:

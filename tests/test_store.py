@@ -9,14 +9,15 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from ragmetrics_core import evaluate
+from ragmetrics_core import ContextUtilization, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.judging import store_care, store_file
+from ragmetrics_core.judging import sqlite_store, store_care, store_file, store_writer
 from ragmetrics_core.judging.chat import (
     Capabilities,
     ChatModel,
@@ -30,11 +31,12 @@ from ragmetrics_core.judging.chat import (
 from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.sqlite_store import SqliteStore
-from ragmetrics_core.judging.store import FreshStore, MemoryStore
+from ragmetrics_core.judging.store import FreshStore, MemoryStore, ReplyStore
 from ragmetrics_core.judging.store_place import default_path, resolve_store
-from ragmetrics_core.judging.wrappers import Stored
+from ragmetrics_core.judging.stored import Stored
 from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.questions import ExtractFacts, Instructions, Usage
+from ragmetrics_core.model.questions import ExtractFacts, Instructions
+from ragmetrics_core.model.usage import Usage
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 USAGE = Usage(calls=1, prompt_tokens=90, completion_tokens=10, cost=0.5)
@@ -145,35 +147,93 @@ def test_settled_waits_for_the_commit(opened: Callable[[], SqliteStore], path: P
     assert asyncio.run(run()) == [1, 2, 3, 4, 5]
 
 
+def test_a_commit_waits_for_no_disk_and_shuts_no_reader_out(path: Path) -> None:
+    connection = store_file.connect(path)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (1,)  # NORMAL
+    connection.close()
+
+
+def test_what_waits_while_a_commit_goes_on_is_committed_together(
+    opened: Callable[[], SqliteStore], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    started, go_on = threading.Event(), threading.Event()
+    connect = store_file.connect
+
+    def saw(statement: str) -> None:
+        if statement.startswith("BEGIN"):
+            begun.append(threading.get_ident())
+            started.set()
+            go_on.wait(20)
+
+    def traced(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.set_trace_callback(saw)
+        return connection
+
+    monkeypatch.setattr(store_file, "connect", traced)
+    store = opened()
+    store.put({KEY: FULL}, USAGE)
+    assert started.wait(20)
+    for number in range(500):
+        store.put({f"{number:064x}": Choice("x")}, USAGE)
+    go_on.set()
+    store.flush()
+    assert rows(path) == 501
+    assert len(begun) == 2
+    assert len({*begun, threading.get_ident()}) == 2  # one thread, which is not this one
+
+
+class Slow(MemoryStore):
+    """A store that says how many replies would be lost if the process were killed now."""
+
+    at_risk = 0
+
+    def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
+        self.at_risk += 1
+        super().put(choices, usage)
+
+    async def settled(self) -> None:
+        await asyncio.sleep(0.001)
+        self.at_risk = 0
+
+
+class Watching(Counting):
+    """A model that notes how much of a store is at risk when it is called."""
+
+    def __init__(self, store: Slow) -> None:
+        self.seen: list[int] = []
+        self._store = store
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.seen.append(self._store.at_risk)
+        await asyncio.sleep(0)
+        await super().complete(request)
+        return ChatReply((Choice('{"useful": 1, "reason": "r"}'),))
+
+
 def test_a_call_leaves_only_when_earlier_replies_are_kept() -> None:
     """What a killed process loses is then no more than the calls in flight."""
-    seen = []
-
-    class Slow(MemoryStore):
-        waiting = 0
-
-        def put(self, choices: object, usage: Usage) -> None:
-            self.waiting += 1
-
-        async def settled(self) -> None:
-            await asyncio.sleep(0)
-            self.waiting = 0
-
-    class Model(Counting):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            seen.append(store.waiting)
-            await asyncio.sleep(0)
-            return await super().complete(request)
-
     store = Slow()
-    stored = Stored(Limited(Model(), 1, None, store.settled), store)
+    model = Watching(store)
+    stored = Stored(Limited(model, 1, None, store.settled), store)
 
     async def run() -> None:
         requests = [ChatRequest((Message("user", str(number)),)) for number in range(5)]
         await asyncio.gather(*map(stored.complete, requests))
 
     asyncio.run(run())
-    assert seen == [0] * 5
+    assert model.seen == [0] * 5
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_call_of_a_run_leaves_only_when_earlier_replies_are_kept(concurrency: int) -> None:
+    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(20)]
+    store = Slow()
+    model = Watching(store)
+    evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=store, concurrency=concurrency)
+    assert model.seen == [0] * 20
 
 
 def test_fresh_asks_once_and_keeps_the_new_replies() -> None:
@@ -274,6 +334,82 @@ def test_a_file_that_cannot_be_written_is_still_read(
     assert len(warnings(caplog)) == 1
 
 
+def no_disk(*arguments: object) -> None:
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+def no_sense(*arguments: object) -> None:
+    raise ValueError("unforeseen")
+
+
+def the_end(*arguments: object) -> None:
+    raise SystemExit
+
+
+@pytest.mark.parametrize("commit", [no_disk, no_sense, the_end])
+def test_whatever_ends_the_writer_nobody_waits_for_it(
+    commit: Callable[..., None],
+    opened: Callable[[], SqliteStore],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(store_writer, "_commit", commit)
+
+    async def run(store: SqliteStore) -> None:
+        store.put({KEY: Choice("first")}, USAGE)
+        await asyncio.wait_for(asyncio.gather(*(store.settled() for _ in range(3))), 20)
+        store.put({OTHER: Choice("second")}, USAGE)
+        store.put({KEY: Choice("third")}, USAGE)
+        await asyncio.wait_for(store.settled(), 20)
+
+    store = opened()
+    asyncio.run(run(store))
+    store.flush()
+    assert (store.get(KEY), store.get(OTHER)) == (Choice("third"), Choice("second"))
+    (warning,) = warnings(caplog)
+    assert "kept in memory only" in warning
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_who_waits_is_released_although_the_warning_fails(
+    opened: Callable[[], SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_writer, "_commit", no_disk)
+    monkeypatch.setattr(sqlite_store, "_warn", no_sense)
+    store = opened()
+    store.put({KEY: FULL}, USAGE)
+    store.flush()
+    assert store.get(KEY) == FULL
+
+
+def test_a_reply_that_no_file_can_hold_is_made_harmless(
+    opened: Callable[[], SqliteStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened()
+    store.put({KEY: Choice("\ud800", origin=Origin("\ud800"))}, USAGE)
+    store.flush()
+    assert opened().get(KEY) == Choice("\ud800", origin=Origin("\N{REPLACEMENT CHARACTER}"))
+    assert warnings(caplog) == []
+
+
+def test_a_run_with_an_endpoint_that_sends_no_text_comes_to_its_end(
+    path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Odd(Counting):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            await super().complete(request)
+            return ChatReply((Choice('{"useful": 1, "reason": "\ud800\0"}'),), Usage(models=("\ud800",)))
+
+    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(3)]
+    model = Odd()
+    first = evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=path)
+    again = evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=path)
+    assert (model.calls, again.usage.stored) == (3, 3)
+    assert first.usage.models == again.usage.models == ("\N{REPLACEMENT CHARACTER}",)
+    first.to_jsonl(tmp_path / "results.jsonl")
+    assert warnings(caplog) == []
+
+
 def test_an_older_version_is_brought_up_to_date(opened: Callable[[], SqliteStore], path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as old:
@@ -307,7 +443,7 @@ SEVERAL = """
 import sys
 from ragmetrics_core.judging.sqlite_store import SqliteStore
 from ragmetrics_core.judging.chat import Choice
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 store = SqliteStore(sys.argv[1])
 for number in range(300):
     store.put({f"{number + 300 * int(sys.argv[2]):064x}": Choice("x")}, Usage(calls=1))
@@ -331,7 +467,7 @@ def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
     code = (
         "import os, sys, warnings\nwarnings.simplefilter('ignore')\n"
         "from ragmetrics_core.judging.sqlite_store import SqliteStore\n"
-        "from ragmetrics_core.judging.chat import Choice\nfrom ragmetrics_core.model.questions import Usage\n"
+        "from ragmetrics_core.judging.chat import Choice\nfrom ragmetrics_core.model.usage import Usage\n"
         "store = SqliteStore(sys.argv[1])\nstore.put({'ab' * 32: Choice('x')}, Usage())\nstore.flush()\n"
         "child = os.fork()\n"
         "if not child:\n"
@@ -407,6 +543,103 @@ def test_the_command_shows_prunes_and_clears(
     store.close()
     assert main(["store", "clear", *name]) == 0
     assert (rows(path), rows(path, "saved")) == (0, 0)
+
+
+class Priced(Counting):
+    """A model with a price, whose first reply to a question is malformed if the question says so."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        await super().complete(request)
+        malformed = len(request.messages) == 2 and "malformed" in request.messages[-1].content
+        text = "what?" if malformed else '{"useful": 1, "reason": "r"}'
+        tokens = 1000 * len(request.messages)
+        usage = Usage(prompt_tokens=tokens - 100, completion_tokens=100, cost=tokens / 1000, models=("gpt",))
+        return ChatReply((Choice(text),), usage)
+
+
+def test_the_command_shows_what_a_run_cost_and_the_next_one_saved(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A call costs $2, a repair $4: what is reused saves the call that gave it."""
+    questions = ["first", "second", "malformed"]
+    rows = [{"question": question, "contexts": ["c"], "answer": "a"} for question in questions]
+
+    def run() -> Usage:
+        return evaluate(rows, [ContextUtilization()], judge=LLMJudge(Priced()), store=path).usage
+
+    def shown() -> list[str]:
+        assert main(["store", "--store", str(path)]) == 0
+        return capsys.readouterr().out.splitlines()[1:]
+
+    first = run()
+    assert (first.calls, first.repairs, first.cost) == (4, 1, 10.0)
+    held = "gpt: 3 replies ($8.0000), 1 unusable ones kept for inspection"
+    assert shown() == [held, "  reused 0 times: 0 tokens and $0.0000 saved"]
+    again = run()
+    assert (again.calls, again.stored, again.cost) == (0, 3, 0.0)
+    assert shown() == [held, "  reused 3 times: 8000 tokens and $8.0000 saved"]
+    run()
+    assert shown() == [held, "  reused 6 times: 16000 tokens and $16.0000 saved"]
+
+
+def test_the_command_shows_the_size_of_the_file_with_its_journal(
+    opened: Callable[[], SqliteStore], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = opened()
+    store.put({KEY: Choice("x" * 1_500_000)}, USAGE)
+    store.flush()
+    assert path.stat().st_size < 100_000  # the reply is in the journal
+    assert main(["store", "--store", str(path)]) == 0
+    store.close()
+    assert path.stat().st_size > 1_500_000
+    assert main(["store", "--store", str(path)]) == 0
+    sizes = [line for line in capsys.readouterr().out.splitlines() if line.startswith(str(path))]
+    assert sizes == [f"{path}: 1.5 MB"] * 2
+
+
+def test_a_repair_that_is_adopted_twice_stays_and_costs_once(opened: Callable[[], SqliteStore], path: Path) -> None:
+    store = opened()
+    store.put({KEY: Choice("what?", origin=Origin("gpt"))}, USAGE)
+    store.put({OTHER: FULL}, USAGE)
+    for _ in range(2):
+        store.adopt(KEY, OTHER, FULL)
+        assert (store.get(KEY), store.get(OTHER)) == (FULL, None)
+        store.flush()
+        assert (store.get(KEY), store.get(OTHER)) == (FULL, None)
+    (held,) = store_care.contents(path).holdings
+    assert (held.replies, held.rejected, held.spent) == (1, 1, 0.5)
+
+
+def test_a_repaired_reply_of_a_fresh_run_is_kept() -> None:
+    inner = MemoryStore()
+    inner.put({KEY: Choice("old"), OTHER: Choice("old")}, USAGE)
+    fresh = FreshStore(inner)
+    fresh.put({KEY: Choice("what?")}, USAGE)
+    fresh.put({OTHER: Choice("repaired")}, USAGE)
+    fresh.adopt(KEY, OTHER, Choice("repaired"))
+    assert (fresh.get(KEY), fresh.get(OTHER)) == (Choice("repaired"), None)
+    assert inner.get(KEY) == Choice("repaired")
+
+
+def test_a_store_of_ones_own_keeps_repaired_replies() -> None:
+    class Own(ReplyStore):
+        def __init__(self) -> None:
+            self.kept: dict[str, Choice] = {}
+
+        def get(self, key: str) -> Choice | None:
+            return self.kept.get(key)
+
+        def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
+            self.kept.update(choices)
+
+        def reject(self, key: str) -> None:
+            del self.kept[key]
+
+    rows = [{"question": "malformed", "contexts": ["c"], "answer": "a"}]
+    store, model = Own(), Priced()
+    for _ in range(2):
+        assert evaluate(rows, [ContextUtilization()], judge=LLMJudge(model), store=store).usage.models == ("gpt",)
+    assert model.calls == 2
 
 
 @pytest.mark.parametrize("arguments", [["prune"], ["prune", "--older-than", "soon"], ["clear", "--older-than", "1d"]])

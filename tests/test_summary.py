@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.evidence import ChunkEvidence, UtilizationEvidence
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.statistics import mean_interval
 from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, summarise
 

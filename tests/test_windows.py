@@ -25,7 +25,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.model.errors import ContentRefused, ContextWindowExceeded, JudgeTimeout
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.model.windows import halves
 
 NEEDLE = "the lamp was lit by Ada"

@@ -18,7 +18,8 @@ from ragmetrics_core.judging.chat import (
 )
 from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.store import MemoryStore
-from ragmetrics_core.judging.wrappers import Retrying, Stored
+from ragmetrics_core.judging.stored import Stored
+from ragmetrics_core.judging.wrappers import Retrying
 from ragmetrics_core.model.errors import (
     AuthenticationFailed,
     ConnectionFailed,
@@ -29,7 +30,7 @@ from ragmetrics_core.model.errors import (
     RequestRejected,
     UnsupportedParameter,
 )
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 REQUEST = ChatRequest((Message("user", "hello"),))
 
@@ -293,6 +294,31 @@ def test_what_changes_a_reply_is_in_the_key() -> None:
         for request in variants:
             await model.complete(request)
         assert len(toy.asked) == len(variants)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("name", "endpoint"), [("other", "here"), ("toy", "there")])
+def test_models_and_endpoints_have_replies_of_their_own(name: str, endpoint: str) -> None:
+    class Placed(Toy):
+        def __init__(self, name: str, endpoint: str) -> None:
+            super().__init__()
+            self._place = (name, endpoint)
+
+        @property
+        def name(self) -> str:
+            return self._place[0]
+
+        @property
+        def endpoint(self) -> str:
+            return self._place[1]
+
+    async def run() -> None:
+        store = MemoryStore()
+        models = Placed("toy", "here"), Placed(name, endpoint), Placed("toy", "here")
+        for model in models:
+            await Stored(Adapting(Retrying(Limited(model, 1, None), 1), Learned()), store).complete(REQUEST)
+        assert [len(model.asked) for model in models] == [1, 1, 0]
 
     asyncio.run(run())
 

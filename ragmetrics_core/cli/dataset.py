@@ -26,7 +26,7 @@ from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.agreement import mean_error, spearman
 
 _LINE_SECONDS = 10.0

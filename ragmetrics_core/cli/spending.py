@@ -10,7 +10,7 @@ from typing import Any
 from ragmetrics_core.judging.limits import Limits
 from ragmetrics_core.judging.store import FreshStore, ReplyStore
 from ragmetrics_core.judging.store_place import resolve_store
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 _LIMITS: tuple[tuple[str, type, str, str], ...] = (
     ("max_calls", int, "N", "most calls to models; then the run ends with what is done"),
@@ -37,7 +37,11 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         "--store", type=Path, metavar="FILE", help="by default RAGMETRICS_STORE, else in the user's cache folder"
     )
     where.add_argument("--no-store", action="store_true", help="keep no replies after the run")
-    kept.add_argument("--fresh", action="store_true", help="ask everything anew, and keep the new replies")
+    kept.add_argument(
+        "--fresh", action="store_true",
+        help="ask everything anew, and keep the new replies in place of the old ones; after an interruption go on "
+        "without --fresh, which takes what was paid for, and for the rest the old replies that there are",
+    )  # fmt: skip
 
 
 def store(options: argparse.Namespace) -> ReplyStore:

@@ -15,8 +15,9 @@ from ragmetrics_core.judging.resolve import resolve_judge
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.model.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
-from ragmetrics_core.model.questions import Instructions, NotAnswered, Usage
+from ragmetrics_core.model.questions import Instructions, NotAnswered
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.model.writing import WriteQuestion, Written
 
 T = TypeVar("T")

@@ -22,9 +22,10 @@ from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.metrics.templates import digest, shipped
 from ragmetrics_core.model.errors import InputError, JudgeUnavailable, RowError
 from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.questions import Answer, ExtractFacts, Instructions, NotAnswered, Usage
+from ragmetrics_core.model.questions import Answer, ExtractFacts, Instructions, NotAnswered
 from ragmetrics_core.model.rows import sample_from_row
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.usage import Usage
 
 MAGIC = "ragmetrics_facts"
 FORMAT = 1

@@ -18,9 +18,9 @@ from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.model.evidence import AccuracyEvidence
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.agreement import (
     accuracy,
     auroc,

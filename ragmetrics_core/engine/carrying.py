@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.model.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed
-from ragmetrics_core.model.questions import Answer, Batch, NotAnswered, Polls, Question, Usage
+from ragmetrics_core.model.questions import Answer, Batch, NotAnswered, Polls, Question
 from ragmetrics_core.model.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.usage import Usage
 
 T = TypeVar("T")
 
@@ -29,11 +30,11 @@ class Room:
     again; opening thousands ahead costs more time than asking them.
 
     Args:
-        places: Open questions from which on no further sample is let in.
+        places: Open questions from which on no further sample is let in, and the most of one metric and sample.
     """
 
     def __init__(self, places: int) -> None:
-        self._places = places
+        self.places = places
         self._open = 0
         self._door = asyncio.Lock()
         self._free = asyncio.Event()
@@ -66,7 +67,7 @@ class Room:
 
     def _change(self, count: int) -> None:
         self._open += count
-        if self._open < self._places:
+        if self._open < self.places:
             self._free.set()
         else:
             self._free.clear()
@@ -85,7 +86,7 @@ class Seat:
     """
 
     judge: Judge
-    room: Room = field(default_factory=lambda: Room(1))
+    room: Room = field(default_factory=lambda: Room(64))
     answered: int = 0
     unavailable: JudgeUnavailable | None = None
     unreachable: ConnectionFailed | None = None
@@ -148,14 +149,21 @@ async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usag
 
 
 async def _answers(seat: Seat, batch: Batch) -> list[Answer[object]]:
-    """Ask all questions of a batch at the same time."""
+    """Ask all questions of a batch, as many at the same time as there is room for."""
     if len(batch) == 1:
         return [await _answer(seat, batch[0])]
-    answers = await asyncio.gather(*(_answer(seat, question) for question in batch), return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return [answer for answer in answers if isinstance(answer, Answer)]
+    answers: dict[int, Answer[object]] = {}
+    waiting = enumerate(batch)
+
+    async def work() -> None:
+        for number, question in waiting:
+            answers[number] = await _answer(seat, question)
+
+    workers = (work() for _ in range(min(len(batch), seat.room.places)))
+    for error in await asyncio.gather(*workers, return_exceptions=True):
+        if error is not None:
+            raise error
+    return [answers[number] for number in range(len(batch))]
 
 
 async def _answer(seat: Seat, question: Question[object]) -> Answer[object]:

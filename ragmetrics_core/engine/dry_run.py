@@ -33,10 +33,10 @@ from ragmetrics_core.model.questions import (
     RecallRating,
     Sufficiency,
     Sufficient,
-    Usage,
     Useful,
 )
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.model.writing import TaggedSentence, WriteQuestion, Written
 
 _ASSUMPTIONS = (

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from ragmetrics_core.judging.chat import Arrived, Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.judging.wrappers import Wrapper
 from ragmetrics_core.model.errors import ContextWindowExceeded, RequestRejected
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 T = TypeVar("T")
 Feature = Literal["logprobs", "n", "schema_form", "json_schema", "temperature", "limit_form"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ragmetrics_core.model.errors import JudgeError
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,13 @@ class ChatReply:
         usage: What it cost.
         failures: Why replies are missing, one per missing reply; models raise instead, only the wrappers
             around them return failures, so that what did succeed is kept and paid for once.
+        outcomes: Both together, in the order of the polls; filled in by the outermost wrapper.
     """
 
     choices: tuple[Choice, ...]
     usage: Usage = field(default_factory=Usage)
     failures: tuple[JudgeError, ...] = ()
+    outcomes: tuple[Choice | JudgeError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

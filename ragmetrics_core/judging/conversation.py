@@ -9,9 +9,9 @@ from ragmetrics_core.judging.adapting import gathered
 from ragmetrics_core.judging.chat import ChatRequest, Choice, Message
 from ragmetrics_core.judging.formats import Format
 from ragmetrics_core.judging.parsing import Found, read
-from ragmetrics_core.judging.wrappers import Stored
+from ragmetrics_core.judging.stored import Stored
 from ragmetrics_core.model.errors import ContentRefused, CutOffReply, EmptyReply, JudgeError, UnusableReply
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 T = TypeVar("T")
 
@@ -56,20 +56,22 @@ class Conversation(Generic[T]):
         """Ask for ``request.n`` replies; an unusable one is repaired once, on its own.
 
         Returns:
-            As many outcomes as replies were asked for; those that failed for want of a reply come last.
+            As many outcomes as replies were asked for, in the order of the polls.
 
         Raises:
             JudgeUnavailable: If no call will succeed.
         """
         reply = await self._model.complete(request)
         self.usage += reply.usage
-        if request.n == 1 and reply.choices:
-            return [await self._read(request, reply.choices[0])]  # the usual case needs no task of its own
+        if request.n == 1:
+            return [await self._read(request, reply.outcomes[0])]  # the usual case needs no task of its own
         polls = range(request.first_poll, request.first_poll + request.n)
         single = [replace(request, n=1, first_poll=poll) for poll in polls]
-        return [*await gathered(map(self._read, single, reply.choices)), *reply.failures]
+        return await gathered(map(self._read, single, reply.outcomes))
 
-    async def _read(self, request: ChatRequest, choice: Choice) -> Outcome[T] | JudgeError:
+    async def _read(self, request: ChatRequest, choice: Choice | JudgeError) -> Outcome[T] | JudgeError:
+        if isinstance(choice, JudgeError):
+            return choice
         try:
             return self._usable(choice)
         except UnusableReply as error:
@@ -90,7 +92,7 @@ class Conversation(Generic[T]):
             self._model.reject(request)
             self._model.reject(again)
         elif again is not request:
-            self._model.adopt(request, outcome.choice)
+            self._model.adopt(request, again, outcome.choice)
         return outcome
 
     def _usable(self, choice: Choice) -> Outcome[T]:

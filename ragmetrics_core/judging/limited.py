@@ -18,7 +18,7 @@ from ragmetrics_core.model.errors import (
     RateLimited,
     TransientJudgeError,
 )
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 _REPLY_TOKENS = 100.0
 _ENOUGH = 32

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ragmetrics_core.model.errors import LimitReached, SettingError
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

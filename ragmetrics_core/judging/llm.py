@@ -16,7 +16,8 @@ from ragmetrics_core.judging.limited import Gate, Limited
 from ragmetrics_core.judging.limits import Allowance
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
-from ragmetrics_core.judging.wrappers import Retrying, Stored
+from ragmetrics_core.judging.stored import Stored
+from ragmetrics_core.judging.wrappers import Retrying
 from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, QuestionNotSupported
 from ragmetrics_core.model.questions import (
     Adherent,

@@ -9,7 +9,7 @@ from typing import Any
 
 from ragmetrics_core.judging.chat import ChatReply, ChatRequest, Choice, TokenAlternatives
 from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
 

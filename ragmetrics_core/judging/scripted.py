@@ -7,7 +7,8 @@ from typing import Any
 
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.model.errors import JudgeError, QuestionNotSupported
-from ragmetrics_core.model.questions import Answer, NotAnswered, Question, R, Usage
+from ragmetrics_core.model.questions import Answer, NotAnswered, Question, R
+from ragmetrics_core.model.usage import Usage
 
 
 class ScriptedJudge(Judge):

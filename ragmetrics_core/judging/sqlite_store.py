@@ -27,7 +27,7 @@ from ragmetrics_core.judging import store_file
 from ragmetrics_core.judging.chat import Choice, Origin, TokenAlternatives
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.judging.store_writer import Change, Hits, Writer
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -63,10 +63,10 @@ class SqliteStore(ReplyStore):
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if there is none."""
         with self._here():
+            if self._memory is not None and (choice := self._memory.get(key)) is not None:
+                return choice  # later than what could not be written
             if self._writer is not None and (unwritten := self._writer.unwritten(key)) is not None:
                 return unwritten[0]
-            if self._memory is not None and (choice := self._memory.get(key)) is not None:
-                return choice
             return self._read(key)
 
     def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
@@ -88,9 +88,18 @@ class SqliteStore(ReplyStore):
             if (writer := self._writable()) is not None:
                 writer.add([Change(key, None)])
 
+    def adopt(self, key: str, source: str, choice: Choice) -> None:
+        """Move a repaired reply, with what it cost, to the place of the unusable one, which is set aside."""
+        with self._here():
+            if (writer := self._writable()) is not None:
+                writer.add([Change(key, choice, source=source)])
+            elif self._memory is not None:
+                self._memory.adopt(key, source, choice)
+
     async def settled(self) -> None:
         """Wait until everything put so far is committed."""
-        future = None if self._writer is None else self._writer.committed()
+        with self._here():
+            future = None if self._writer is None else self._writer.committed()
         if future is not None:
             await asyncio.shield(asyncio.wrap_future(future))
 
@@ -171,7 +180,7 @@ class SqliteStore(ReplyStore):
             _warn(self.path, error)
 
 
-def _warn(path: Path, error: Exception) -> None:
+def _warn(path: Path, error: BaseException) -> None:
     """Say that nothing can be written any more; a damaged file is moved aside."""
     name = getattr(error, "sqlite_errorname", None) or getattr(error, "strerror", None) or type(error).__name__
     why = str(error) if isinstance(error, store_file.NewerFileError) else f"{path} cannot be written ({name})"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from ragmetrics_core.judging.chat import Choice
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 
 @runtime_checkable
@@ -26,6 +26,18 @@ class ReplyStore(Protocol):
 
     def reject(self, key: str) -> None:
         """Mark a kept reply as unusable, so that it is asked again."""
+
+    def adopt(self, key: str, source: str, choice: Choice) -> None:
+        """Keep a repaired reply in place of the unusable one; by default without what it cost.
+
+        Args:
+            key: Of the unusable reply, which is set aside.
+            source: Where the repaired reply was kept so far, with what it cost.
+            choice: The repaired reply.
+        """
+        del source
+        self.reject(key)
+        self.put({key: choice}, Usage())
 
     async def settled(self) -> None:
         """Wait until everything put so far survives the end of the process; awaited before each call."""
@@ -70,9 +82,16 @@ class MemoryStore(ReplyStore):
         """Forget a reply that turned out unusable."""
         self._choices.pop(key, None)
 
+    def adopt(self, key: str, source: str, choice: Choice) -> None:
+        """Move a repaired reply to the place of the unusable one."""
+        self.reject(source)
+        self.put({key: choice}, Usage())
+
 
 class FreshStore(ReplyStore):
     """Asks everything anew once, and keeps the new replies in another store.
+
+    A run that was interrupted goes on with the other store itself; fresh again, everything is asked and paid again.
 
     Args:
         inner: Where replies are kept; what it held before is not used.
@@ -95,6 +114,11 @@ class FreshStore(ReplyStore):
         """Mark a reply of this run as unusable."""
         if key in self._new:
             self._inner.reject(key)
+
+    def adopt(self, key: str, source: str, choice: Choice) -> None:
+        """Keep a repaired reply of this run."""
+        self._new.add(key)
+        self._inner.adopt(key, source, choice)
 
     async def settled(self) -> None:
         """Wait for the inner store."""

@@ -9,14 +9,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
 from ragmetrics_core.judging import store_file
 from ragmetrics_core.judging.chat import Choice
+from ragmetrics_core.judging.rendering import safe
 
 _PUT = "INSERT OR REPLACE INTO replies (key, choice, created, model, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)"
 _COPY = "INSERT INTO rejected SELECT key, choice, created, model FROM replies WHERE key = ?"
+_SET_ASIDE = """INSERT INTO rejected SELECT key, choice, created, model FROM replies WHERE key = ?
+AND EXISTS (SELECT 1 FROM replies WHERE key = ?)"""
+_MOVE = "UPDATE OR REPLACE replies SET key = ? WHERE key = ?"
 _SAVED = """INSERT INTO saved VALUES (?, ?, ?, ?, ?) ON CONFLICT (model) DO UPDATE SET
 replies = replies + excluded.replies, tokens = tokens + excluded.tokens,
 cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced"""
@@ -30,12 +35,15 @@ class Change(NamedTuple):
         choice: The reply to keep; None sets the kept one aside as unusable.
         tokens: Tokens that it cost.
         cost: US dollars; None if unknown.
+        source: Key from which the reply moves here with what it cost; the one kept here so far is set aside. Nothing
+            happens in the file if there is no reply under it any more, e.g. because an equal change was faster.
     """
 
     key: str
     choice: Choice | None
     tokens: float = 0.0
     cost: float | None = None
+    source: str = ""
 
 
 Hits = Counter[tuple[str, str]]
@@ -43,7 +51,7 @@ Hits = Counter[tuple[str, str]]
 
 
 class Writer:
-    """Commits changes in a thread of its own, in order.
+    """Commits changes in a thread of its own, in order; whatever ends the thread, nobody waits for it any longer.
 
     Args:
         path: The file.
@@ -53,8 +61,8 @@ class Writer:
         error: Why nothing can be written; None as long as it can.
     """
 
-    def __init__(self, path: Path, failed: Callable[[Exception], None]) -> None:
-        self.error: Exception | None = None
+    def __init__(self, path: Path, failed: Callable[[BaseException], None]) -> None:
+        self.error: BaseException | None = None
         self._path = path
         self._failed = failed
         self._wake = threading.Condition()
@@ -78,6 +86,8 @@ class Writer:
                 self._last += 1
                 if change.key:
                     self._unwritten[change.key] = (self._last, change.choice)
+                if change.source:
+                    self._unwritten[change.source] = (self._last, None)
             self._wake.notify()
 
     def unwritten(self, key: str) -> tuple[Choice | None] | None:
@@ -103,18 +113,26 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        connection: sqlite3.Connection | None = None
-        try:
+        with ExitStack() as stack:
+            stack.push(self._ended)
+            connection: sqlite3.Connection | None = None
             while batch := self._next():
-                try:
-                    connection = connection or store_file.connect(self._path)
-                    _commit(connection, *batch)
-                except (OSError, sqlite3.Error, store_file.NewerFileError) as error:
-                    self._give_up(error)
+                if connection is None:
+                    connection = stack.enter_context(closing(store_file.connect(self._path)))
+                _commit(connection, *batch)
                 self._finish(len(batch[0]))
+
+    def _ended(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Leave nobody waiting; an error, whatever it is, is told once, and handed on to nobody else."""
+        del kind, trace
+        try:
+            if error is not None:
+                with self._wake:
+                    self.error = error
+                self._failed(error)
         finally:
-            if connection is not None:
-                connection.close()
+            self._finish(None)
+        return True
 
     def _next(self) -> tuple[list[Change], Hits] | None:
         """All that waits, as soon as there is something; None at the end."""
@@ -126,22 +144,21 @@ class Writer:
             self._queue, self._hits = [], Counter()
             return batch
 
-    def _give_up(self, error: Exception) -> None:
-        with self._wake:
-            first, self.error = self.error is None, error
-        if first:
-            self._failed(error)
+    def _finish(self, count: int | None) -> None:
+        """Forget what is committed, and tell who waits; what could not be written stays in memory.
 
-    def _finish(self, count: int) -> None:
-        """Forget what is committed, and tell who waits; what could not be written stays in memory."""
+        Args:
+            count: Changes that are done; None for all that there are.
+        """
         with self._wake:
-            self._done += count
+            self._done = self._last if count is None else self._done + count
             if self.error is None:
                 self._unwritten = {key: it for key, it in self._unwritten.items() if it[0] > self._done}
             ready = [future for number, future in self._waiting if number <= self._done]
             self._waiting = [waiting for waiting in self._waiting if waiting[0] > self._done]
         for future in ready:
-            future.set_result(None)
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
 
 
 def _commit(connection: sqlite3.Connection, changes: list[Change], hits: Hits) -> None:
@@ -149,13 +166,7 @@ def _commit(connection: sqlite3.Connection, changes: list[Change], hits: Hits) -
     connection.execute("BEGIN IMMEDIATE")
     try:
         for change in changes:
-            if change.choice is not None:
-                text, model = dumped(change.choice), change.choice.origin.model
-                row = (bytes.fromhex(change.key), text, now, model, change.tokens, change.cost)
-                connection.execute(_PUT, row)
-            elif change.key:
-                connection.execute(_COPY, (bytes.fromhex(change.key),))
-                connection.execute("DELETE FROM replies WHERE key = ?", (bytes.fromhex(change.key),))
+            _apply(connection, change, now)
         for model in sorted({model for model, _ in hits}):
             counts = [hits[model, name] for name in ("replies", "tokens", "cost", "unpriced")]
             connection.execute(_SAVED, (model, *counts))
@@ -164,6 +175,19 @@ def _commit(connection: sqlite3.Connection, changes: list[Change], hits: Hits) -
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _apply(connection: sqlite3.Connection, change: Change, now: float) -> None:
+    key, source = bytes.fromhex(change.key), bytes.fromhex(change.source)
+    if source:
+        connection.execute(_SET_ASIDE, (key, source))
+        connection.execute(_MOVE, (key, source))
+    elif change.choice is not None:
+        row = (key, dumped(change.choice), now, safe(change.choice.origin.model), change.tokens, change.cost)
+        connection.execute(_PUT, row)
+    elif key:
+        connection.execute(_COPY, (key,))
+        connection.execute("DELETE FROM replies WHERE key = ?", (key,))
 
 
 def dumped(choice: Choice) -> str:

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.model.errors import ContextWindowExceeded
-from ragmetrics_core.model.questions import Answer, FactInContext, NotAnswered, Question, Usage, Useful
+from ragmetrics_core.model.questions import Answer, FactInContext, NotAnswered, Question, Useful
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.model.windows import divided, halves
 
 MARK = "windows"

@@ -76,28 +76,20 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
 
     Source:
-        Exact, by Poisson-binomial convolution: sum over k of p_k / k · E[(1 + S_<k) / (1 + S_<k + S_>k)].
+        Exact, by Poisson-binomial convolution: sum over k of p_k / k · E[(1 + S_<k) / (1 + S_<k + S_>k)]. All terms
+        with the same number of useful chunks share their convolutions, so that n chunks take n² steps.
 
     Example:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    count = len(probabilities)
-    before = [[1.0]]
-    for probability in probabilities:
-        before.append(_convolved(before[-1], probability))
-    after = [[1.0]]
-    for probability in reversed(probabilities):
-        after.append(_convolved(after[-1], probability))
-    terms = []
+    hits, weighed = [1.0], [0.0]  # by number of useful chunks so far: its probability; the sum over k of its terms
     for rank, probability in enumerate(probabilities, start=1):
-        if probability > 0:
-            ahead, behind = before[rank - 1], after[count - rank]
-            expectation = fsum(
-                p * q * (1 + i) / (1 + i + j) for i, p in enumerate(ahead) if p for j, q in enumerate(behind) if q
-            )
-            terms.append(probability / rank * expectation)
-    return min(1.0, fsum(terms))
+        weighed = _convolved(weighed, probability)
+        for number, share in enumerate(hits, start=1):
+            weighed[number] += probability / rank * number * share
+        hits = _convolved(hits, probability)
+    return min(1.0, fsum(share / number for number, share in enumerate(weighed) if number))
 
 
 def generalised_average_precision(gains: Sequence[float]) -> float:
@@ -146,9 +138,9 @@ def _dcg(gains: Sequence[float]) -> float:
     return fsum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))
 
 
-def _convolved(distribution: list[float], probability: float) -> list[float]:
+def _convolved(distribution: Sequence[float], probability: float) -> list[float]:
     """Distribution of a count after one more independent trial."""
-    result = [share * (1 - probability) for share in distribution] + [0.0]
-    for index, share in enumerate(distribution):
-        result[index + 1] += share * probability
-    return result
+    return [
+        same * (1 - probability) + fewer * probability
+        for same, fewer in zip((*distribution, 0.0), (0.0, *distribution), strict=True)
+    ]

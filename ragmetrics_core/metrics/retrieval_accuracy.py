@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import ClassVar, Literal, Self
 
@@ -127,17 +127,18 @@ class RetrievalAccuracy(Metric):
             return self.undefined("the reference states no fact", "no_facts")
         contexts = sample.retrieved if sample.retrieved is not None else sample.contexts
         facts = list(dict.fromkeys(fact.text for option in options for fact in option))
+        places = {text: place for place, text in enumerate(facts)}
         texts = list(dict.fromkeys(context.text for context in contexts if not context.blank))
         control = self._control(texts) if self.controls else None
         asked = [*texts, control] if control is not None else texts
         questions = [question for text in asked for question in self._questions(sample, facts, text)]
         replies = yield from ask(questions)
         grid = _grid(replies, asked, len(facts))
-        outcomes = [self._outcome(sample, option, facts, grid, contexts) for option in options if option]
+        outcomes = [self._outcome(sample, option, places, grid, contexts) for option in options if option]
         best = max(outcomes, key=lambda evidence: evidence.combine(range(len(contexts))))
         update: dict[str, object] = {"matrix_calls": len(texts) * len(self._questions(sample, facts, ""))}
         if control is not None:
-            found = [grid[control][facts.index(fact.text)].covered for fact in best.facts]
+            found = [grid[control][places[fact.text]].covered for fact in best.facts]
             update["control"] = sum(found) / len(found)
         best = best.model_copy(update=update)
         for reply in replies:
@@ -187,16 +188,20 @@ class RetrievalAccuracy(Metric):
 
     def _control(self, texts: Sequence[str]) -> str | None:
         """One foreign context, chosen by digest so that equal runs choose alike; None if there is none."""
-        foreign = [text for text in self.control_contexts if text not in texts and text.strip()]
+        own = set(texts)
+        foreign = [text for text in self.control_contexts if text not in own and text.strip()]
         key = "\0".join(texts)
         return min(foreign, key=lambda text: sha256(f"{key}\0{text}".encode()).digest(), default=None)
 
     def _outcome(
-        self, sample: Sample, option: Sequence[Fact], facts: Sequence[str], grid: Grid, contexts: Sequence[Context]
+        self,
+        sample: Sample,
+        option: Sequence[Fact],
+        facts: Mapping[str, int],
+        grid: Grid,
+        contexts: Sequence[Context],
     ) -> AccuracyEvidence:
-        rows = tuple(
-            tuple(_EMPTY if c.blank else grid[c.text][facts.index(fact.text)] for c in contexts) for fact in option
-        )
+        rows = tuple(tuple(_EMPTY if c.blank else grid[c.text][facts[fact.text]] for c in contexts) for fact in option)
         evidence = AccuracyEvidence(
             facts=tuple(option),
             facts_from="sample" if sample.facts else self.extraction,

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from ragmetrics_core.model.errors import JudgeError
 from ragmetrics_core.model.frozen import redacted
 from ragmetrics_core.model.sample import Turn
+from ragmetrics_core.model.usage import Usage
 
 R = TypeVar("R")
 
@@ -315,52 +316,6 @@ class NotAnswered(_Private):
     """A question that the judge did not answer, and why."""
 
     error: JudgeError
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What answering cost.
-
-    Args:
-        calls: Requests that reached the model, repairs and retries included.
-        stored: Replies taken from the store instead of a call.
-        repairs: Calls that asked again because a reply was unusable.
-        faults: Transient faults that a retry survived.
-        prompt_tokens: Tokens sent, as the endpoint counts them.
-        completion_tokens: Tokens received.
-        cost: US dollars; None where the price is unknown.
-        fallbacks: What the endpoint could not do and was replaced, e.g. ``n``, ``logprobs``.
-        models: Names of the models as the endpoint returned them.
-    """
-
-    calls: int = 0
-    stored: int = 0
-    repairs: int = 0
-    faults: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float | None = 0.0
-    fallbacks: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-
-    def __add__(self, other: Usage) -> Usage:
-        """Sum of both; an unknown cost stays unknown."""
-        known = self.cost is not None and other.cost is not None
-        return Usage(
-            calls=self.calls + other.calls,
-            stored=self.stored + other.stored,
-            repairs=self.repairs + other.repairs,
-            faults=self.faults + other.faults,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
-            fallbacks=_merged(self.fallbacks, other.fallbacks),
-            models=_merged(self.models, other.models),
-        )
-
-
-def _merged(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    return one if one == other or not other else tuple(sorted({*one, *other}))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -9,8 +9,8 @@ from pydantic import Discriminator, Field
 from ragmetrics_core.model.errors import RagMetricsError
 from ragmetrics_core.model.evidence import Evidence, Share
 from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.usage import Usage
 
 
 class ErrorInfo(Frozen):

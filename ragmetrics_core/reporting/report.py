@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.clusters import ClusterBy
 from ragmetrics_core.reporting.comparison import MARGIN, Comparison
 from ragmetrics_core.reporting.figures import box_plot, histogram

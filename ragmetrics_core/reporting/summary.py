@@ -13,8 +13,8 @@ from pydantic import Field
 from ragmetrics_core.model.errors import SettingError
 from ragmetrics_core.model.evidence import Share, UtilizationEvidence
 from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import Failed, MetricResult, SampleResult, Undefined
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.clusters import ClusterBy, cluster_interval, key_of
 from ragmetrics_core.reporting.risks import metric_signs, run_signs
 from ragmetrics_core.reporting.statistics import Interval, mean, mean_interval, median, sd

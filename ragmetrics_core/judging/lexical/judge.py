@@ -27,9 +27,9 @@ from ragmetrics_core.model.questions import (
     RateRecall,
     RecallRating,
     SentenceSupport,
-    Usage,
     Useful,
 )
+from ragmetrics_core.model.usage import Usage
 
 
 class LexicalJudge(Judge):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.model.errors import InputError, MissingDependency
 from ragmetrics_core.model.frozen import clean
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 from ragmetrics_core.reporting.figures import check_matplotlib, ranks_svg, scores_svg
 from ragmetrics_core.reporting.fooled import (

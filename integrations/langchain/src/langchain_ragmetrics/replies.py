@@ -12,7 +12,7 @@ from langchain_ragmetrics.values import compact, said
 from ragmetrics_core.judging.chat import ChatReply, Choice, TokenAlternatives
 from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
 from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 _FINISHES: dict[str, Literal["stop", "length", "refused", "other"]] = {
     **dict.fromkeys(("stop", "end_turn", "tool_calls", "tool_use", "stop_sequence", "eos", "completed"), "stop"),

@@ -20,9 +20,9 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.model import errors
 from ragmetrics_core.model.errors import JudgeUnavailable, SettingError
-from ragmetrics_core.model.questions import Usage
 from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult, SampleResult
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.usage import Usage
 
 logger = logging.getLogger(__name__)
 

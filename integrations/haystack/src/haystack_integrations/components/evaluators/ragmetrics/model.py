@@ -21,7 +21,7 @@ from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
 from ragmetrics_core.judging.identity import apart, identity
 from ragmetrics_core.judging.threads import in_thread
 from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.model.usage import Usage
 
 _CLOSE_SECONDS = 5.0
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}

@@ -1,0 +1,83 @@
+"""Models in this process that reply at once: always the same, or plausibly to prompts that they record."""
+
+from __future__ import annotations
+
+import json
+
+from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives, Usage
+from ragmetrics_core.testing.replies import plausible_reply, tokens
+
+
+class Instant(ChatModel):
+    """Always replies the same.
+
+    Args:
+        text: The reply.
+    """
+
+    name = "instant"
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def capabilities(self) -> Capabilities:
+        """Everything but log-probabilities."""
+        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Reply."""
+        return ChatReply((Choice(self._text),) * request.n, Usage(calls=1))
+
+
+class Recording(ChatModel):
+    """Replies plausibly; tokens are counted at four characters each.
+
+    Args:
+        together: Whether it gives several replies per request.
+        logprobs: Whether it gives log-probabilities.
+        verdict: What it says of the adherence of an answer.
+
+    Attributes:
+        prompts: The prompt of each call.
+    """
+
+    name = "recording"
+
+    def __init__(self, *, together: bool = True, logprobs: bool = False, verdict: str = "yes") -> None:
+        self.prompts: list[str] = []
+        self._together = together
+        self._logprobs = logprobs
+        self._verdict = verdict
+
+    def capabilities(self) -> Capabilities:
+        """What it was told to have."""
+        return Capabilities(n=self._together, logprobs=self._logprobs, json_schema=True, temperature=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Reply plausibly, and count tokens."""
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        prompt = "\n".join(message["content"] for message in messages)
+        self.prompts.append(prompt)
+        schema = {"response_format": {"schema": dict(request.schema)}} if request.schema else {}
+        text = self._reply(plausible_reply({"messages": messages, **schema}))
+        usage = Usage(calls=1, prompt_tokens=len(prompt) // 4, completion_tokens=request.n * len(text) // 4)
+        return ChatReply((Choice(text, tokens=_weighed(text) if request.top_logprobs else ()),) * request.n, usage)
+
+    def _reply(self, text: str) -> str:
+        """The reply, with the verdict that was asked for."""
+        reply = json.loads(text)
+        if "verdict" in reply:
+            claims = ["A claim by digest."] if self._verdict == "no" else []
+            reply |= {"verdict": self._verdict, "unsupported_claims": claims}
+        return json.dumps(reply)
+
+
+def _weighed(text: str) -> tuple[TokenAlternatives, ...]:
+    return tuple(
+        TokenAlternatives(
+            token["token"],
+            token["logprob"],
+            tuple((other["token"], other["logprob"]) for other in token["top_logprobs"]),
+        )
+        for token in tokens(text, None, 0.99)
+    )

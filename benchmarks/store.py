@@ -1,0 +1,134 @@
+"""What it costs to keep every reply in a file: per reply and commit, and of a whole run's time.
+
+    uv run benchmarks/store.py
+
+Each of many workers puts a reply and waits until it survives a killed process, as a run does before each call. That
+is compared with a bare loop of commits, one reply each; and runs at 256 in flight with a file with such without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import sqlite3
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from endpoint import endpoint
+from throughput import LATENCY, ours
+
+from ragmetrics_core import OpenAICompatibleModel
+from ragmetrics_core.judging import store_file
+from ragmetrics_core.judging.chat import Capabilities, Choice, Origin
+from ragmetrics_core.judging.sqlite_store import SqliteStore
+from ragmetrics_core.model.questions import Usage
+
+_CAN = Capabilities(n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False)
+_REPLY = Choice(
+    '{"useful": 1, "reason": "' + "The chunk names the part that is asked for. " * 4 + '"}', origin=Origin("test")
+)
+_USAGE = Usage(calls=1, prompt_tokens=300, completion_tokens=50)
+
+
+def bare(path: Path, replies: int) -> float:
+    """Seconds per reply of a loop that commits one at a time."""
+    connection = store_file.connect(path)
+    started = time.perf_counter()
+    for number in range(replies):
+        connection.execute("BEGIN IMMEDIATE")
+        row = (number.to_bytes(32), _REPLY.text, 0.0)
+        connection.execute("INSERT OR REPLACE INTO replies (key, choice, created) VALUES (?, ?, ?)", row)
+        connection.execute("COMMIT")
+    seconds = time.perf_counter() - started
+    connection.close()
+    return seconds / replies
+
+
+def kept(path: Path, replies: int, in_flight: int) -> float:
+    """Seconds per reply of workers that put one reply after the other, each on disk before the next."""
+    store, numbers = SqliteStore(path), itertools.count()
+    store.put({f"{replies:064x}": _REPLY}, _USAGE)  # opens the file
+    store.flush()
+
+    async def worker() -> None:
+        while (number := next(numbers)) < replies:
+            store.put({f"{number:064x}": _REPLY}, _USAGE)
+            await store.settled()
+
+    async def run() -> float:
+        started = time.perf_counter()
+        await asyncio.gather(*(worker() for _ in range(in_flight)))
+        return time.perf_counter() - started
+
+    seconds = asyncio.run(run())
+    store.close()
+    return seconds / replies
+
+
+def commits(path: Path, replies: int, in_flight: int) -> int:
+    """How many commits that took; counted in a run of its own, because counting takes time."""
+    begun = 0
+    connect = store_file.connect
+
+    def saw(statement: str) -> None:
+        nonlocal begun
+        begun += statement.startswith("BEGIN")
+
+    def counting(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.set_trace_callback(saw)
+        return connection
+
+    store_file.connect = counting
+    try:
+        kept(path, replies, in_flight)
+    finally:
+        store_file.connect = connect
+    return begun - 1  # the one that opened the file
+
+
+def commit_row(folder: Path, replies: int, in_flight: int, repeats: int) -> str:
+    """The store against a bare loop of commits."""
+    files = (folder / f"{in_flight}-{number}.sqlite" for number in itertools.count())
+    alone = min(bare(next(files), replies) for _ in range(repeats))
+    each = min(kept(next(files), replies, in_flight) for _ in range(repeats))
+    group = replies / commits(next(files), replies, in_flight)
+    return (
+        f"store: {in_flight} in flight: {each * 1000:.3f} ms per reply, {each / alone:.2f} × a bare loop of single "
+        f"commits ({alone * 1000:.3f} ms); {group:.1f} replies per commit, {each * group * 1000:.3f} ms per commit"
+    )
+
+
+def run_row(folder: Path, samples: int, in_flight: int, repeats: int) -> str:
+    """A run with a file against one without."""
+    pairs = []
+    with endpoint(LATENCY) as server:
+        model = OpenAICompatibleModel(server.base_url, "test", capabilities=_CAN)
+        for number in range(repeats):
+            without, _ = ours(model, samples, in_flight)
+            seconds, calls = ours(model, samples, in_flight, store=str(folder / f"run-{number}.sqlite"))
+            assert calls == samples * 5
+            pairs.append((seconds, without))
+    ratio = min(seconds for seconds, _ in pairs) / min(without for _, without in pairs)
+    return f"store: {in_flight} in flight, {LATENCY * 1000:.0f} ms latency: a run with a file {ratio:.3f} × one without"
+
+
+def main() -> None:
+    """Print one row per figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replies", type=int, default=20_000)
+    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        for in_flight in (1, 32, 256):
+            print(commit_row(Path(name), options.replies, in_flight, options.repeats), flush=True)
+        print(run_row(Path(name), options.samples, 256, options.repeats), flush=True)
+
+
+if __name__ == "__main__":
+    main()
