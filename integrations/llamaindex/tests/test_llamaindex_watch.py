@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from llama_index.core import get_response_synthesizer
+from llama_index.core.base.response.schema import Response
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
 from llama_index.evaluation.ragmetrics import capture, evaluate_query_engine, load_rag_dataset, watch
@@ -185,3 +186,22 @@ def test_an_interrupt_of_an_engine_ends_the_run(kit: ModuleType) -> None:
     )
     with pytest.raises(KeyboardInterrupt):
         evaluate_query_engine(engine, ["q"], [], progress=False)
+
+
+def test_an_engine_without_spans_is_judged_by_what_it_returns(kit: ModuleType) -> None:
+    class Unseen(RetrieverQueryEngine):
+        def query(self, question: str) -> object:  # type: ignore[override]
+            if question == "broken":
+                raise LookupError("the shelf is empty")
+            if question == "odd":
+                return 7
+            return Response("Ada.", source_nodes=[kit.node("a", "Ada lit the lamp.")])
+
+    engine = Unseen(kit.FixedRetriever([]), response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()))
+    report = evaluate_query_engine(engine, ["Who?", "broken", "odd"], "adherence", progress=False)
+    answered, broken, odd = [result.sample for result in report.results]
+    assert (answered.question, answered.answer) == ("Who?", "Ada.")
+    assert [context.text for context in answered.contexts] == ["Ada lit the lamp."]
+    assert broken.error == "LookupError: the shelf is empty"
+    assert "cannot be read" in odd.error
+    assert report.results[0].results["context_adherence"].status == "scored"

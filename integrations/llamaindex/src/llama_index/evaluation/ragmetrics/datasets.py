@@ -11,13 +11,14 @@ from typing import Any
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.evaluation.ragmetrics.capture.captured import capture
+from llama_index.evaluation.ragmetrics.capture.samples import samples_from
 from llama_index.evaluation.ragmetrics.capture.scopes import paused
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
 from ragmetrics_core import InputError, Report, Sample, evaluate
 from ragmetrics_core.engine.progress import Display
 from ragmetrics_core.engine.tables import each_sample
-from ragmetrics_core.model.errors import RowError
+from ragmetrics_core.model.errors import RowError, SettingError
 from ragmetrics_core.model.results import SampleResult
 
 _FIELDS = ("query", "reference_answer", "reference_contexts", "query_by", "reference_answer_by")
@@ -77,7 +78,8 @@ def evaluate_query_engine(
     """Run a query engine once per question, capture what it does, and score it.
 
     Args:
-        query_engine: The engine. A question that it fails on is reported with its error; the rest goes on.
+        query_engine: The engine. A question that it fails on is reported with its error; the rest goes on. Of an
+            engine that LlamaIndex's spans do not show, what it returns is judged.
         questions: Texts, samples or rows with references, or a ``LabelledRagDataset``.
         metrics: Metrics or their names; None for all that apply.
         judge: A LlamaIndex LLM, a judge, a chat model or a model's name.
@@ -116,17 +118,29 @@ def _run(query_engine: BaseQueryEngine, wanted: Sample) -> Sample:
     """One run of the engine, as one sample."""
     question = wanted.question or ""
     with capture(question=question, reference=wanted.reference, id=wanted.id, metadata=wanted.metadata) as captured:
-        _ask(query_engine, question)
-    if not captured.samples:
-        return wanted.model_copy(update={"error": "the engine ran no query that LlamaIndex's spans show"})
-    return captured.samples[0].model_copy(update={"facts": wanted.facts})
+        told = _ask(query_engine, question)
+    if captured.samples:
+        return captured.samples[0].model_copy(update={"facts": wanted.facts})
+    return wanted.model_copy(update=_of_unseen(told))
 
 
-def _ask(query_engine: BaseQueryEngine, question: str) -> None:
-    """Ask, and read a streamed answer to its end."""
+def _ask(query_engine: BaseQueryEngine, question: str) -> object:
+    """What the engine returns, a streamed answer read to its end; or what it raises."""
     try:
         response = query_engine.query(question)
         if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
             str(response)
-    except Exception:  # noqa: BLE001  # a failure boundary: the sample says what went wrong, the next question is asked
-        return
+    except Exception as error:  # noqa: BLE001  # a failure boundary: the sample says so, the next question is asked
+        return error
+    return response
+
+
+def _of_unseen(told: object) -> dict[str, object]:
+    """Fields of a run without spans, from what the engine returned or raised."""
+    if isinstance(told, Exception):
+        return {"error": f"{type(told).__name__}: {told}"}
+    try:
+        (sample,) = samples_from(told)  # type: ignore[arg-type]  # it says itself what it cannot read
+    except SettingError as error:
+        return {"error": f"LlamaIndex's spans show no query, and the engine's result cannot be read: {error}"}
+    return {name: getattr(sample, name) for name in ("contexts", "retrieved", "answer", "capture")}
