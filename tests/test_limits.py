@@ -70,6 +70,7 @@ def test_max_calls_is_kept_to_the_call_and_what_is_done_is_reported(limit: int) 
     assert sum(map(len, statuses)) == (limit // 3 if limit != 7 else len([s for s in statuses if s]))
     assert all(outcome.status == "scored" for row in statuses for outcome in row)
     assert report.summary().not_judged == statuses.count([])
+    assert report.usage.calls == report.summary().usage.calls == limit, "what was paid for nothing is told too"
     assert len(report.results) < len(ROWS)
 
 

@@ -29,7 +29,7 @@ from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.reporting.gates import Decision, decide, parse_gate
 from ragmetrics_core.reporting.page.render import check_page
 from ragmetrics_core.reporting.report import JsonlWriter
-from ragmetrics_core.reporting.summary import Summary, Tally
+from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
 from ragmetrics_core.reporting.tables import text_table
 
 _EXIT_CODES = (
@@ -165,7 +165,7 @@ def _lines(
     lines += [f"! {sign}" for sign in shown.all_signs]
     lines += [f"{name} failed, e.g.: {reason}" for name, reason in source.failed.items()]
     lines += [
-        f"{metric.metric} left out: undefined on every row ({source.undefined.get(metric.metric, 'no samples')})"
+        f"{metric.metric} left out: {_why_nothing(metric, source)}"
         for metric in summary.metrics
         if metric not in shown.metrics and shown.metrics
     ]
@@ -182,6 +182,13 @@ def _lines(
     if this.audit is not None:
         lines.append(this.audit.sentence)
     return lines + [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
+
+
+def _why_nothing(metric: MetricSummary, source: Source) -> str:
+    """Why a metric has no result of any row."""
+    if metric.not_judged and not metric.undefined:
+        return "judged on no row before the run ended"
+    return f"undefined on every row ({source.undefined.get(metric.metric, 'no samples')})"
 
 
 def _applicable(summary: Summary) -> Summary:

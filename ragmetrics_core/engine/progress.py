@@ -41,9 +41,9 @@ class Progress:
         self.done += 1
         for outcome in result.results.values():
             self.failed += outcome.status == "failed"
-            self.calls += outcome.usage.calls
-            known = self.cost is not None and outcome.usage.cost is not None
-            self.cost = (self.cost or 0.0) + (outcome.usage.cost or 0.0) if known else None
+        usage = result.usage
+        self.calls += usage.calls
+        self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost
 
     def line(self) -> str:
         """One line for people: done, failed, calls, cost, time left."""

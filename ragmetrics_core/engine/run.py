@@ -26,6 +26,7 @@ from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.model.errors import JudgeUnavailable, LimitReached, RowError, SettingError
 from ragmetrics_core.model.results import SampleResult
 from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
 
 Metrics = Iterable[Metric | str] | Metric | str | None
@@ -119,10 +120,14 @@ class Run:
         outcomes = await self._room.enter(
             lambda: (carry_out(metric, item, self._seats[metric.name]) for metric in self.metrics)
         )
-        results = {
-            metric.name: outcome for metric, outcome in zip(self.metrics, outcomes, strict=True) if not _cut(outcome)
-        }
-        return SampleResult(index=index, sample=item, results=results)
+        named = {metric.name: outcome for metric, outcome in zip(self.metrics, outcomes, strict=True)}
+        spent = sum((outcome.usage for outcome in outcomes if _cut(outcome)), Usage())
+        return SampleResult(
+            index=index,
+            sample=item,
+            results={name: outcome for name, outcome in named.items() if not _cut(outcome)},
+            unfinished=spent if spent != Usage() else None,
+        )
 
     def check(self) -> None:
         """End the run if a judge has never answered and says that it never will.

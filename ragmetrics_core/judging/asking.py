@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Generic, TypeVar
@@ -12,7 +13,7 @@ from ragmetrics_core.judging.conversation import Conversation, Outcome, split
 from ragmetrics_core.judging.parsing import value_offsets
 from ragmetrics_core.judging.probabilities import LabelProbability, label_probabilities
 from ragmetrics_core.judging.rendering import fact_labels, labels
-from ragmetrics_core.model.errors import JudgeError, TooFewPolls
+from ragmetrics_core.model.errors import JudgeError, LimitReached, TooFewPolls
 from ragmetrics_core.model.questions import (
     Adherent,
     ChunkVerdict,
@@ -68,6 +69,7 @@ class Asking(Generic[T]):
         """
         rest = replace(self.request, temperature=1.0, n=count - len(given), first_poll=len(given))
         answers, errors = split(await self.conversation.ask(rest)) if rest.n > 0 else ([], [])
+        _check_limit(errors)
         values = [outcome.value for outcome in (*given, *answers)]
         if errors and not values:
             raise errors[0]
@@ -90,8 +92,20 @@ async def adherent(asking: Asking[Poll], question: Adherent) -> Polls:
         asking.request, n=question.polls, first_poll=question.first_poll, temperature=question.temperature
     )
     answers, errors = split(await asking.conversation.ask(request))
+    _check_limit(errors)
     batched = any(outcome.choice.origin.together > 1 for outcome in answers)
     return Polls(question.polls, tuple(outcome.value for outcome in answers), tuple(errors), batched=batched)
+
+
+def _check_limit(errors: Sequence[JudgeError]) -> None:
+    """A score from the polls before a limit of the run would be another one than the next run gives.
+
+    Raises:
+        LimitReached: If a poll was not asked for a limit.
+    """
+    for error in errors:
+        if isinstance(error, LimitReached):
+            raise error
 
 
 async def useful(asking: Asking[tuple[ChunkVerdict, ...]], question: Useful) -> tuple[ChunkVerdict, ...]:

@@ -18,7 +18,7 @@ from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.judging.stored import Stored
 from ragmetrics_core.judging.wrappers import Retrying
-from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, QuestionNotSupported
+from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, LimitReached, QuestionNotSupported
 from ragmetrics_core.model.questions import (
     Adherent,
     Answer,
@@ -152,9 +152,9 @@ class _Session(Judge):
         asked = Asking(conversation, request, self._judge.top_logprobs if weighable else 0)
         try:
             reply = await kind.ask(asked, question)
-        except JudgeUnavailable:
-            raise
         except JudgeError as error:
+            if isinstance(error, JudgeUnavailable) and not isinstance(error, LimitReached):
+                raise
             reply = NotAnswered(error)
         return Answer(reply, conversation.usage)
 

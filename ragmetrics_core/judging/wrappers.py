@@ -20,6 +20,7 @@ from ragmetrics_core.model.errors import (
     EmptyReply,
     JudgeError,
     JudgeUnavailable,
+    LimitReached,
     TransientJudgeError,
 )
 from ragmetrics_core.model.usage import Usage
@@ -95,6 +96,8 @@ class Retrying(Wrapper):
         for attempt in range(1, self._attempts + 1):
             try:
                 reply = _cleaned(await self.inner.complete(request))
+            except LimitReached as error:  # this attempt was not made, those before it were
+                return ChatReply((), Usage(calls=attempt - 1), (error,) * request.n)
             except JudgeUnavailable:
                 raise
             except JudgeError as error:

@@ -88,9 +88,16 @@ class SampleResult(Frozen):
         sample: The sample; None for a row that is no sample.
         results: One result per metric, by name.
         problem: Why the row is no sample; "" if it is one.
+        unfinished: What was paid for metrics that a limit of the run kept from their end; None if nothing was.
     """
 
     index: int
     sample: Sample | None
     results: dict[str, MetricResult] = Field(default_factory=dict)
     problem: str = ""
+    unfinished: Usage | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """What everything cost, unfinished metrics included; the cost is None if any part of it is unknown."""
+        return sum((result.usage for result in self.results.values()), self.unfinished or Usage())

@@ -99,7 +99,7 @@ class Summary(Frozen):
         without_context: Answers given without any context.
         application_errors: Samples whose application run went wrong.
         metrics: One summary per metric.
-        usage: What all results cost together.
+        usage: What everything cost together, metrics that a limit of the run kept from their end included.
         signs: Signs of high risk that concern the run as a whole; each metric has its own beside them.
         caption: What the intervals mean.
     """
@@ -178,10 +178,12 @@ class Tally:
         self._keys: dict[Hashable, int] = {}
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
+        self._usage = Usage()
 
     def add(self, result: SampleResult) -> None:
         """Count one row."""
         self._rows["rows"] += 1
+        self._usage += result.usage
         sample = result.sample
         if sample is None or result.problem:
             self._rows["bad_rows"] += 1
@@ -200,7 +202,7 @@ class Tally:
         facts = Summary(
             **{name: self._rows[name] for name in counted},
             metrics=tuple(metric.summary(name, thresholds) for name, metric in self._metrics.items()),
-            usage=sum((metric.usage for metric in self._metrics.values()), Usage()),
+            usage=self._usage,
         )
         return facts.model_copy(update={"signs": run_signs(facts)})
 
@@ -263,8 +265,8 @@ class _MetricTally:
 
 
 def total_usage(results: Iterable[SampleResult]) -> Usage:
-    """What the results of these rows cost together; the cost is None if any part of it is unknown."""
-    return sum((result.usage for row in results for result in row.results.values()), Usage())
+    """What these rows cost together; the cost is None if any part of it is unknown."""
+    return sum((row.usage for row in results), Usage())
 
 
 def _counts(counter: Counter[str]) -> dict[str, int]:
