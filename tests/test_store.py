@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -515,6 +516,21 @@ def test_what_is_no_store_is_explained(tmp_path: Path) -> None:
 
 
 # The command
+
+
+def test_the_command_says_where_prices_are_unknown(
+    opened: Callable[[], SqliteStore], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = opened()
+    store.put({KEY: FULL}, replace(USAGE, cost=None))
+    store.flush()
+    assert store.get(KEY)
+    store.flush()
+    assert main(["store", "--store", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "gpt: 1 replies (price unknown)" in shown
+    assert "reused 1 times (1 of them without known price): 100 tokens saved" in shown
+    assert "$" not in shown
 
 
 def test_the_command_shows_prunes_and_clears(

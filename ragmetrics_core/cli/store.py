@@ -50,11 +50,13 @@ def _table(path: Path, contents: Any) -> str:
         return f"{path}: no replies are stored yet"
     lines = [f"{path}: {contents.size / 1e6:.1f} MB"]
     for held in contents.holdings:
-        without = f" ({held.unpriced} more without known price)" if held.unpriced else ""
+        spent = "price unknown" if held.spent is None else f"${held.spent:.4f}"
+        saved = f" and ${held.saved:.4f}" if held.unpriced < held.reused or not held.reused else ""
+        without = f" ({held.unpriced} of them without known price)" if held.unpriced else ""
         lines += [
-            f"{held.model or 'unnamed model'}: {held.replies} replies (${held.spent:.4f}), "
+            f"{held.model or 'unnamed model'}: {held.replies} replies ({spent}), "
             f"{held.rejected} unusable ones kept for inspection",
-            f"  reused {held.reused} times: {held.tokens:.0f} tokens and ${held.saved:.4f} saved{without}",
+            f"  reused {held.reused} times{without}: {held.tokens:.0f} tokens{saved} saved",
         ]
     return "\n".join(lines)
 

@@ -22,7 +22,7 @@ class Holding(Frozen):
         model: Name of the model as its endpoint returned it; "" if it did not.
         replies: Replies that can be used again.
         rejected: Replies kept for inspection only: refused, cut off or malformed.
-        spent: US dollars paid for the replies, as far as prices are known.
+        spent: US dollars paid for the replies, as far as prices are known; None if no price is.
         reused: How often a reply was taken from the store instead of a call.
         tokens: Tokens that this saved.
         saved: US dollars that this saved, as far as prices are known.
@@ -32,7 +32,7 @@ class Holding(Frozen):
     model: str
     replies: int = 0
     rejected: int = 0
-    spent: float = 0.0
+    spent: float | None = 0.0
     reused: int = 0
     tokens: float = 0.0
     saved: float = 0.0
@@ -52,7 +52,7 @@ class Contents(Frozen):
 
 
 _PER_MODEL = {
-    ("replies", "spent"): "SELECT model, count(*), coalesce(sum(cost), 0) FROM replies GROUP BY model",
+    ("replies", "spent"): "SELECT model, count(*), sum(cost) FROM replies GROUP BY model",
     ("rejected",): "SELECT model, count(*) FROM rejected GROUP BY model",
     ("reused", "tokens", "saved", "unpriced"): "SELECT model, replies, tokens, cost, unpriced FROM saved",
 }
@@ -66,7 +66,7 @@ def contents(path: Path) -> Contents:
     """
     if not path.exists():
         return Contents()
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, float | None]] = {}
     with _connected(path) as connection:
         for names, query in _PER_MODEL.items():
             for model, *values in connection.execute(query):
