@@ -172,6 +172,7 @@ def test_own_facts_skip_extraction_and_weigh():
     result = RetrievalAccuracy().score(Sample(facts=facts, contexts=["c0"]), judge=judge)
     assert result.value == 0.75
     assert result.evidence.facts_from == "sample"
+    assert [fact.text for fact in result.evidence.facts] == ["f0", "f1"]
     assert [type(question) for question in judge.asked] == [FactInContext] * 2
 
 

@@ -154,7 +154,10 @@ class RetrievalAccuracy(Metric):
     def _facts(self, sample: Sample) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | NotAnswered]:
         """The sample's own facts, or those of each distinct reference."""
         if sample.facts:
-            return [tuple({_plain(fact.text): fact for fact in reversed(sample.facts)}.values())[::-1]]
+            own: dict[str, Fact] = {}
+            for fact in sample.facts:
+                own.setdefault(_plain(fact.text), fact)
+            return [tuple(own.values())]
         replies = yield from ask(
             [
                 ExtractFacts(
