@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import combinations
+from math import prod
+from operator import mul
 
 import pytest
 from hypothesis import given
@@ -20,6 +23,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
+from ragmetrics_core.model.evidence import AccuracyEvidence
 
 matrices = st.integers(1, 4).flatmap(
     lambda columns: st.lists(st.lists(st.floats(0, 1), min_size=columns, max_size=columns), min_size=1, max_size=5)
@@ -91,6 +95,71 @@ def test_laws_of_subsets(matrix):
     assert len(judge.asked) == asked
 
 
+@given(matrices, st.data())
+def test_laws_of_subsets_hold_for_noisy_or(matrix, data):
+    weights = data.draw(st.lists(st.floats(0.1, 9), min_size=len(matrix), max_size=len(matrix)))
+    facts = [Fact(text=f"f{row}", weight=weight) for row, weight in enumerate(weights)]
+
+    def noisy(columns):
+        sample = Sample(facts=facts, contexts=[f"c{column}" for column in columns])
+        return RetrievalAccuracy(combination="noisy_or").score(sample, judge=matrix_judge(matrix))
+
+    columns = range(len(matrix[0]))
+    result = noisy(columns)
+    evidence = result.evidence
+    assert evidence.combine(columns) == result.value
+    assert evidence.combine([]) == 0
+    for size in range(1, len(columns) + 1):
+        for subset in combinations(columns, size):
+            value = evidence.combine(subset)
+            # 1 − Π(1 − p) is the probability that not all of these contexts miss the fact.
+            found = [1 - prod(1 - Fraction(row[column]) for column in subset) for row in matrix]
+            expected = sum(map(mul, map(Fraction, weights), found)) / sum(map(Fraction, weights))
+            assert value == pytest.approx(float(expected), abs=1e-12)
+            assert 0 <= value <= 1
+            assert all(evidence.combine({*subset, more}) >= value for more in columns)
+    for column in columns:
+        assert evidence.combine([column]) == noisy([column]).value
+
+
+def test_noisy_or_is_told_by_result_and_signature_and_not_by_default():
+    result, _ = score([[0.5, 0.5]], combination="noisy_or")
+    assert (result.value, result.evidence.combination) == (0.75, "noisy_or")
+    assert result.evidence.soft == 0.5
+    assert "taken as independent" in result.reason
+    assert "combination:noisy_or" in result.signature
+    default, _ = score([[0.5, 0.5]])
+    assert (default.value, default.evidence.combination) == (0.0, "or")
+    assert "combination" not in default.signature
+
+
+def test_the_methods_paragraph_says_how_contexts_are_combined():
+    sample = Sample(facts=["f0"], contexts=["c0"])
+    for metric, words in (
+        (RetrievalAccuracy(), "at least one context fully discusses"),
+        (RetrievalAccuracy(combination="noisy_or"), "1 − Π(1 − p) over the contexts"),
+    ):
+        assert words in evaluate([sample], metric, judge=matrix_judge([[0.5]]), progress=False).methods()
+
+
+def test_copies_of_a_context_add_nothing_to_noisy_or():
+    judge = matrix_judge([[0.5, 0.5]])
+    sample = Sample(facts=["f0"], contexts=["c0", " ", "c0", "c1", "c0"])
+    result = RetrievalAccuracy(combination="noisy_or").score(sample, judge=judge)
+    assert result.value == 0.75
+    assert result.evidence.duplicate_of == (None, None, 0, None, 0)
+    assert result.evidence.combine([2, 4]) == 0.5
+
+
+def test_unanswered_cells_fail_with_noisy_or_too():
+    judge = ScriptedJudge({FactInContext: lambda q: JudgeError("no") if q.context == "c1" else (FactVerdict(0.5),)})
+    metric = RetrievalAccuracy(combination="noisy_or")
+    result = metric.score(facts=["f"], contexts=["c0", "c1"], judge=judge)
+    assert result.status == "failed"
+    assert result.evidence.combine([0]) == 0.5
+    assert AccuracyEvidence.model_validate_json(result.evidence.model_dump_json()) == result.evidence
+
+
 def test_unknown_subset_is_an_error():
     result, _ = score([[0.9, 0.1]])
     with pytest.raises(IndexError, match="0 to 1"):
@@ -103,6 +172,7 @@ def test_own_facts_skip_extraction_and_weigh():
     result = RetrievalAccuracy().score(Sample(facts=facts, contexts=["c0"]), judge=judge)
     assert result.value == 0.75
     assert result.evidence.facts_from == "sample"
+    assert [fact.text for fact in result.evidence.facts] == ["f0", "f1"]
     assert [type(question) for question in judge.asked] == [FactInContext] * 2
 
 

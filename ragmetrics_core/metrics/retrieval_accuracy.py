@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
 from ragmetrics_core.model.errors import JudgeError
-from ragmetrics_core.model.evidence import AccuracyEvidence, Cell
+from ragmetrics_core.model.evidence import AccuracyEvidence, Cell, Combination
 from ragmetrics_core.model.questions import (
     Batch,
     ExtractFacts,
@@ -42,6 +42,8 @@ class RetrievalAccuracy(Metric):
         extraction: Prompt that extracts facts: direct (``io``) or with a chain of thought (``cot``).
         calls: ``per_fact``: one question per fact × context, as published; ``per_context``: one per context, in
             which cells depend on earlier cells.
+        combination: ``or``: covered iff some context has p > 0.5; ``noisy_or``: 1 − Π(1 − p) over contexts with
+            different texts, which takes the judge's errors as independent and grows with the number of contexts.
         polls: Judgements per cell where the judge has no usable log-probabilities.
         controls: 1 judges the facts in a context of another question too: the judge's false-positive floor.
         control_contexts: Contexts to take it from; by default those of the run's other samples.
@@ -60,7 +62,8 @@ class RetrievalAccuracy(Metric):
 
     Source:
         The published retrieval accuracy evaluation: fact extraction, score 0·p(0) + 1·p(1) from the answer
-        token's log-probabilities, logical OR. Departure: p is normalised by p(0) + p(1).
+        token's log-probabilities, logical OR. Departure: p is normalised by p(0) + p(1). ``noisy_or`` departs from
+        the OR: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, section 4.3.
 
     Example:
         >>> from ragmetrics_core import FactInContext, FactVerdict, ScriptedJudge
@@ -74,6 +77,7 @@ class RetrievalAccuracy(Metric):
     name: str = Field(default="retrieval_accuracy", min_length=1)
     extraction: Literal["io", "cot"] = "io"
     calls: Literal["per_fact", "per_context"] = "per_fact"
+    combination: Combination = "or"
     polls: int = Field(default=3, ge=1)
     controls: Literal[0, 1] = 0
     control_contexts: tuple[str, ...] = ()
@@ -99,7 +103,8 @@ class RetrievalAccuracy(Metric):
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
-        return {"extraction": self.extraction, "calls": self.calls, "fallback": str(self.polls)}
+        settings = {"extraction": self.extraction, "calls": self.calls, "fallback": str(self.polls)}
+        return settings if self.combination == "or" else {**settings, "combination": self.combination}
 
     def prompts(self) -> tuple[str, ...]:
         """Templates and examples."""
@@ -119,7 +124,7 @@ class RetrievalAccuracy(Metric):
         return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
 
     def plan(self, sample: Sample) -> Plan:
-        """Extract facts where the sample brings none, judge every fact in every context, combine by OR."""
+        """Extract facts where the sample brings none, judge every fact in every context, combine by fact."""
         options = yield from self._facts(sample)
         if isinstance(options, NotAnswered):
             return self.failed(options.error)
@@ -149,7 +154,10 @@ class RetrievalAccuracy(Metric):
     def _facts(self, sample: Sample) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | NotAnswered]:
         """The sample's own facts, or those of each distinct reference."""
         if sample.facts:
-            return [tuple({_plain(fact.text): fact for fact in reversed(sample.facts)}.values())[::-1]]
+            own: dict[str, Fact] = {}
+            for fact in sample.facts:
+                own.setdefault(_plain(fact.text), fact)
+            return [tuple(own.values())]
         replies = yield from ask(
             [
                 ExtractFacts(
@@ -210,6 +218,8 @@ class RetrievalAccuracy(Metric):
             cells=rows,
             soft=_soft(option, rows),
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
+            combination=self.combination,
+            duplicate_of=_duplicates(contexts) if self.combination == "noisy_or" else (),
         )
         places = {context.text: column for column, context in enumerate(contexts)}
         shown = [places.get(context.text) for context in sample.contexts if not context.blank]
@@ -221,9 +231,18 @@ class RetrievalAccuracy(Metric):
     def _concluded(self, evidence: AccuracyEvidence) -> Outcome:
         covered = sum(any(cell.covered for cell in row) for row in evidence.cells)
         reason = f"{covered} of {len(evidence.facts)} facts are covered by at least one context."
+        if self.combination == "noisy_or":
+            reason += " The score is the mean of 1 − Π(1 − p): errors in different contexts are taken as independent."
         if evidence.control is not None:
             reason += f" In a foreign context the judge finds {evidence.control:.0%} of them."
         return self.scored(evidence.combine(range(len(evidence.context_ids))), reason, evidence)
+
+
+def _duplicates(contexts: Sequence[Context]) -> tuple[int | None, ...]:
+    """By column, that of the identical context before it."""
+    first: dict[str, int] = {}
+    originals = [first.setdefault(context.text, column) for column, context in enumerate(contexts)]
+    return tuple(None if original == column else original for column, original in enumerate(originals))
 
 
 def _plain(text: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import fsum, prod
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
@@ -98,6 +99,9 @@ class PollEvidence(Frozen):
     reason: str = ""
     unsupported: tuple[str, ...] = ()
 
+
+Combination = Literal["or", "noisy_or"]
+"""How a fact's cells become one number: 1 if any is above one half, or 1 − Π(1 − p)."""
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
@@ -211,6 +215,8 @@ class AccuracyEvidence(Frozen):
         control: Share of facts "found" in a foreign context: the judge's false-positive floor.
         matrix_calls: Questions asked for the matrix, as published: facts × contexts (or contexts).
         extraction_calls: Questions asked to extract facts.
+        combination: How the cells of a fact are combined over contexts.
+        duplicate_of: For ``noisy_or``, by column, that of the identical context before it; None for all others.
     """
 
     kind: Literal["retrieval_accuracy"] = "retrieval_accuracy"
@@ -224,6 +230,8 @@ class AccuracyEvidence(Frozen):
     control: Share | None = None
     matrix_calls: int = 0
     extraction_calls: int = 0
+    combination: Combination = "or"
+    duplicate_of: tuple[int | None, ...] = ()
 
     def combine(self, subset: Iterable[int]) -> float:
         """Value that the metric takes on some of the contexts; no call is made.
@@ -232,7 +240,8 @@ class AccuracyEvidence(Frozen):
             subset: Indices of contexts, from 0.
 
         Returns:
-            Weighted mean over the facts of the logical OR over these contexts, in [0, 1].
+            Weighted mean over the facts, in [0, 1], of the logical OR over these contexts, or of 1 − Π(1 − p) over
+            those with different texts; as ``combination`` says.
 
         Raises:
             IndexError: If an index is not that of a context.
@@ -240,12 +249,19 @@ class AccuracyEvidence(Frozen):
         columns = sorted(set(subset))
         if any(not 0 <= column < len(self.context_ids) for column in columns):
             raise IndexError(f"contexts are numbered 0 to {len(self.context_ids) - 1}, got {columns}")
-        covered = (
-            fact.weight
+        if self.duplicate_of:  # a copy shares its original's verdict, errors included
+            originals = {column: self.duplicate_of[column] for column in columns}
+            columns = sorted({column if original is None else original for column, original in originals.items()})
+        found = (
+            fact.weight * self._found([row[column] for column in columns])
             for fact, row in zip(self.facts, self.cells, strict=True)
-            if any(row[column].covered for column in columns)
         )
-        return sum(covered) / sum(fact.weight for fact in self.facts)
+        return fsum(found) / fsum(fact.weight for fact in self.facts)
+
+    def _found(self, cells: Sequence[Cell]) -> float:
+        if self.combination == "noisy_or":
+            return 1.0 - prod(1.0 - (cell.probability or 0.0) for cell in cells)
+        return float(any(cell.covered for cell in cells))
 
 
 class OtherEvidence(Frozen):

@@ -18,6 +18,11 @@ _METRICS: Mapping[str, str] = {
     "fully discusses (probability above one half)",
 }
 
+_NOISY_OR = (
+    "Retrieval Accuracy is the mean over the facts of the reference of 1 − Π(1 − p) over the contexts, with p the "
+    "probability that a context fully discusses the fact and the judge's errors taken as independent"
+)
+
 _REFERENCES: Mapping[str, str] = {
     "Buckley & Voorhees 2000": "Buckley, C. & Voorhees, E. M. (2000). Evaluating evaluation measure stability. SIGIR.",
     "Friel & Sanyal 2023": "Friel, R. & Sanyal, A. (2023). Chainpoll: a high efficacy method for LLM hallucination "
@@ -70,7 +75,8 @@ def _definition(kind: str, run: RunFacts) -> str:
     signature = run.metrics.get(kind, "")
     polls = next((part[6:] for part in signature.split("|") if part.startswith("polls:")), "")
     known = f", {polls} polls at most" if polls else ""
-    return _METRICS[kind] + known
+    definition = _NOISY_OR if "combination:noisy_or" in signature.split("|") else _METRICS[kind]
+    return definition + known
 
 
 def _intervals(summary: Summary) -> str:

@@ -1,0 +1,241 @@
+"""Every case of ``conformance/`` holds, and its values follow from the definitions."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import permutations, product
+from math import prod
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import average_precision_score
+
+from ragmetrics_core import (
+    METRICS,
+    Adherent,
+    ChunkVerdict,
+    ExtractFacts,
+    FactInContext,
+    FactVerdict,
+    JudgeError,
+    Poll,
+    Polls,
+    RateRecall,
+    RecallRating,
+    Sample,
+    ScriptedJudge,
+    Sufficiency,
+    Sufficient,
+    Useful,
+)
+from ragmetrics_core.model import errors
+
+FOLDER = Path(__file__).parents[1] / "conformance"
+CASES = [(path.stem, case) for path in sorted(FOLDER.glob("*.json")) for case in json.loads(path.read_text("utf-8"))]
+all_cases = pytest.mark.parametrize(("metric", "case"), CASES, ids=[f"{metric}: {c['name']}" for metric, c in CASES])
+
+
+def useful(question, reply):
+    by_chunk = dict(zip(reply["about"]["chunks"], reply["says"], strict=True))
+    return tuple(ChunkVerdict(**by_chunk[chunk]) for chunk in question.chunks)
+
+
+def adherent(question, reply):
+    polls = [poll if isinstance(poll, dict) else {"verdict": poll} for poll in reply["says"] if poll is not None]
+    answers = tuple(Poll(**{**poll, "unsupported": tuple(poll.get("unsupported", ()))}) for poll in polls)
+    missing = len(reply["says"]) - len(polls)
+    failures = (errors.JudgeTimeout("no reply"),) * missing
+    return Polls(len(reply["says"]), answers, failures, batched=reply.get("batched", False))
+
+
+READERS = {
+    Useful: useful,
+    Adherent: adherent,
+    Sufficient: lambda question, reply: Sufficiency(**reply["says"]),
+    RateRecall: lambda question, reply: RecallRating(**reply["says"]),
+    ExtractFacts: lambda question, reply: tuple(reply["says"]),
+    FactInContext: lambda question, reply: tuple(map(FactVerdict, reply["says"])),
+}
+
+
+def judge_of(case):
+    """A judge that gives the replies of a case in their order."""
+    replies = iter(case["replies"])
+
+    def script(read):
+        def answer(question):
+            reply = next(replies, None)
+            if reply is None:
+                raise JudgeError("the case has no further reply")
+            if "error" in reply:
+                raise getattr(errors, reply["error"])("as the case says")
+            return read(question, reply)
+
+        return answer
+
+    return ScriptedJudge({question: script(read) for question, read in READERS.items()})
+
+
+def assert_equal(found, expected, place, *, exactly):
+    """Compare what the case names: fractions and numbers as numbers, everything else as it stands."""
+    if isinstance(expected, dict):
+        for key, value in expected.items():
+            assert_equal(found[key], value, f"{place}.{key}", exactly=exactly)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), place
+        for index, (one, other) in enumerate(zip(found, expected, strict=True)):
+            assert_equal(one, other, f"{place}[{index}]", exactly=exactly)
+    elif isinstance(found, float):
+        number = float(Fraction(expected))
+        assert found == (number if exactly else pytest.approx(number, rel=0, abs=1e-12)), place
+    else:
+        assert found == expected, place
+
+
+def exact(case):
+    """True where only whole numbers are counted: nothing is rounded before the last division."""
+    return case["settings"].get("relevance", "binary") == "binary" and "combination" not in case["settings"]
+
+
+@all_cases
+def test_the_metric_gives_what_the_case_expects(metric, case):
+    judge, expected = judge_of(case), dict(case["expected"])
+    result = METRICS[metric](**case["settings"]).score(Sample(**case["sample"]), judge=judge)
+    assert len(judge.asked) == len(case["replies"])
+    for question, reply in zip(judge.asked, case["replies"], strict=True):
+        assert question.kind == reply["asked"]
+        for name, value in reply["about"].items():
+            asked = getattr(question, name)
+            asked = list(asked) if isinstance(asked, tuple) else asked
+            assert (sorted(asked) if name == "chunks" else asked) == value
+    assert result.status == expected["status"]
+    if expected["status"] == "scored":
+        assert_equal(result.value, expected["value"], "value", exactly=exact(case))
+    elif expected["status"] == "undefined":
+        assert (result.code, result.reason) == (expected["code"], expected["reason"])
+    else:
+        assert result.error.type == expected["error"]
+    if "evidence" in expected:
+        assert_equal(result.evidence.model_dump(mode="json"), expected["evidence"], "evidence", exactly=False)
+    for entry in expected.get("combine", ()):
+        assert_equal(result.evidence.combine(entry["subset"]), entry["value"], str(entry["subset"]), exactly=False)
+
+
+def decimal(number):
+    return Fraction(str(number))
+
+
+def said(case, asked):
+    return [reply for reply in case["replies"] if reply["asked"] == asked]
+
+
+def average_precision(verdicts):
+    ranks = [rank for rank, verdict in enumerate(verdicts, start=1) if verdict]
+    return sum((Fraction(number, rank) for number, rank in enumerate(ranks, start=1)), Fraction(0)) / max(1, len(ranks))
+
+
+def over_ranks(case, field, replies):
+    """What the judge said of the chunk at each rank; 0 for blank chunks."""
+    by_text = {
+        chunk: verdict[field]
+        for reply in replies
+        for chunk, verdict in zip(reply["about"]["chunks"], reply["says"], strict=True)
+    }
+    return [decimal(by_text.get(text, 0) + 0) for text in case["sample"]["contexts"][: case["settings"].get("k")]]
+
+
+def utilization(case):
+    relevance, replies = case["settings"].get("relevance", "binary"), case["replies"]
+    if relevance == "probability":  # the mean over all outcomes, each with its probability
+        p = over_ranks(case, "probability", replies)
+        return sum(
+            average_precision(outcome) * prod(q if hit else 1 - q for q, hit in zip(p, outcome, strict=True))
+            for outcome in product((0, 1), repeat=len(p))
+        )
+    if relevance == "graded":
+        gains = [grade / 3 for grade in over_ranks(case, "grade", replies)]
+        return sum(g * sum(gains[:k]) / k for k, g in enumerate(gains, start=1)) / (sum(gains) or 1)
+    orders = [[reply] for reply in replies] if case["settings"].get("orders") == 2 else [replies]
+    return sum(average_precision(over_ranks(case, "useful", order)) for order in orders) / len(orders)
+
+
+def adherence(case):
+    replies = said(case, "adherent")
+    polls = [poll for reply in replies for poll in reply["says"] if poll is not None]
+    if isinstance(polls[0], dict) and "probability" in polls[0]:
+        return decimal(polls[0]["probability"])
+    verdicts = [poll["verdict"] if isinstance(poll, dict) else poll for poll in polls]
+    yes, no = verdicts.count("yes"), verdicts.count("no")
+    decided = max(yes, no) > case["settings"].get("polls", 5) // 2
+    if case["settings"].get("early_stop") and decided and not any(reply.get("batched") for reply in replies):
+        # Rao–Blackwell: of all ways to stop at these counts by this last poll, the share that begins with a yes.
+        paths = [(*path, verdicts[-1]) for path in set(permutations(verdicts[:-1]))]
+        return Fraction(sum(path[0] == "yes" for path in paths), len(paths))
+    return Fraction(yes, yes + no)
+
+
+def recall(case):
+    return max(decimal(reply["says"]["score"]) for reply in case["replies"])
+
+
+def accuracy(case, subset=None):
+    """By hand for several references; else the weighted mean over the facts."""
+    sample = case["sample"]
+    given = {fact["text"].casefold().rstrip("."): fact for fact in reversed(sample.get("facts", ()))}
+    facts = [given[key] for key in sorted(given)] or [{"text": text} for text in said(case, "extract_facts")[0]["says"]]
+    weights = [decimal(fact.get("weight", 1)) for fact in facts]
+    texts = sample.get("retrieved", sample["contexts"])
+    texts = {text for index, text in enumerate(texts) if subset is None or index in subset}
+    cells = {fact["text"]: [] for fact in facts}
+    for reply in said(case, "fact_in_context"):
+        for fact, p in zip(reply["about"].get("facts", cells), reply["says"], strict=True):
+            cells[fact] += [decimal(p)] if reply["about"]["context"] in texts else []
+    noisy = case["settings"].get("combination") == "noisy_or"
+    found = [1 - prod(1 - p for p in row) if noisy else any(p > Fraction(1, 2) for p in row) for row in cells.values()]
+    return sum(weight * share for weight, share in zip(weights, found, strict=True)) / sum(weights)
+
+
+DEFINITIONS = {
+    "context_utilization": utilization,
+    "context_adherence": adherence,
+    "context_recall": recall,
+    "retrieval_accuracy": accuracy,
+}
+
+
+@all_cases
+def test_values_follow_from_the_definitions(metric, case):
+    expected = case["expected"]
+    if expected["status"] != "scored":
+        assert expected["value"] is None
+        return
+    value = Fraction(expected["value"])
+    assert (float(value), str(value)) == (expected["float"], expected["value"])
+    if len(said(case, "extract_facts")) <= 1:
+        assert DEFINITIONS[metric](case) == value
+        for entry in expected.get("combine", ()):
+            assert accuracy(case, entry["subset"]) == Fraction(entry["value"])
+
+
+BINARY = [
+    c for metric, c in CASES if metric == "context_utilization" and "random_order" in c["expected"].get("evidence", ())
+]
+
+
+@pytest.mark.parametrize("case", BINARY, ids=lambda case: case["name"])
+def test_average_precision_and_random_order_agree_with_scikit_learn(case):
+    verdicts = [int(verdict) for verdict in over_ranks(case, "useful", case["replies"])]
+    if not any(verdicts):  # scikit-learn warns that it is not defined; here it is 0
+        return
+    ranking = [-rank for rank in range(len(verdicts))]
+    value, evidence = case["expected"]["float"], case["expected"]["evidence"]
+    assert average_precision_score(verdicts, ranking) == pytest.approx(value)
+    orders = [average_precision_score(order, ranking) for order in set(permutations(verdicts))]
+    assert sum(orders) / len(orders) == pytest.approx(float(Fraction(evidence["random_order"])))
+    assert Fraction(evidence["lift"]) == Fraction(case["expected"]["value"]) - Fraction(evidence["random_order"])
+
+
+def test_every_metric_has_a_file_and_every_case_a_name_of_its_own():
+    assert {path.stem for path in FOLDER.glob("*.json")} == set(METRICS)
+    assert len({(metric, case["name"]) for metric, case in CASES}) == len(CASES)
