@@ -375,12 +375,14 @@ class Slow(ChatModel):
         return ChatReply((Choice('{"reasoning": "r", "verdict": "yes", "unsupported_claims": []}'),) * request.n)
 
 parent = os.getpid()
-evaluator = BackgroundEvaluator(lambda run: [run], "adherence", Slow(), concurrency=2)
+metrics = (name for name in ["adherence"])  # gone after the first look
+evaluator = BackgroundEvaluator(lambda run: [run], metrics, Slow(), concurrency=2)
 for number in range(20):
     evaluator.record(Sample(contexts=["c"], answer=str(number)))
 asked.acquire()
 child = os.fork()
 if not child:
+    assert evaluator.flush(timeout=1), "what the parent has not judged is the parent's"
     evaluator.record(Sample(contexts=["c"], answer="child"))
     done = evaluator.flush(timeout=30)
     os._exit(0 if done and evaluator.aggregates["context_adherence"].scored == 1 else 1)

@@ -137,6 +137,56 @@ def test_a_sample_with_many_questions_opens_no_more_of_them():
     assert 4 < judge.most <= 4 + 32
 
 
+def test_one_slow_question_of_many_keeps_no_other_sample_out():
+    class Holding(Judge):
+        name = "holding"
+
+        def __init__(self):
+            self.released = asyncio.Event()
+
+        async def answer(self, question: Question):
+            if question.facts == ("last",):
+                self.released.set()
+            elif question.facts == ("0",):
+                await asyncio.wait_for(self.released.wait(), 20)
+            return Answer((FactVerdict(1.0),), Usage(calls=1))
+
+    rows = [{"facts": [str(n) for n in range(60)], "contexts": ["c"]}, {"facts": ["last"], "contexts": ["c"]}]
+    report = evaluate(rows, "accuracy", judge=Holding(), progress=False, concurrency=1)
+    assert [row.results["retrieval_accuracy"].status for row in report.results] == ["scored", "scored"]
+
+
+def test_answers_beside_one_that_raised_are_counted():
+    class Refusing(Judge):
+        name = "refusing"
+
+        async def answer(self, question: Question):
+            await asyncio.sleep(0)
+            if question.facts == ("7",):
+                raise AuthenticationFailed("blocked")
+            return Answer((FactVerdict(1.0),), Usage(calls=1, cost=0.5))
+
+    rows = [{"facts": ["a"], "contexts": ["c"]}, {"facts": [str(n) for n in range(20)], "contexts": ["c"]}]
+    report = evaluate(rows, "accuracy", judge=Refusing(), progress=False)
+    assert [row.results["retrieval_accuracy"].status for row in report.results] == ["scored", "failed"]
+    assert (report.usage.calls, report.usage.cost) == (20, 10.0)
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), KeyboardInterrupt()])
+def test_a_judge_that_wants_to_exit_ends_neither_the_run_nor_the_loop(error):
+    class Exiting(SlowJudge):
+        async def answer(self, question: Question):
+            if question.facts == ("exit",):
+                raise error
+            return Answer((FactVerdict(1.0),), Usage(calls=1))
+
+    rows = [{"facts": ["a"], "contexts": ["c"]}, {"facts": ["exit", "b"], "contexts": ["c"]}]
+    report = evaluate(rows, "accuracy", judge=Exiting(), progress=False)
+    fine, crashed = (row.results["retrieval_accuracy"] for row in report.results)
+    assert (fine.status, crashed.error.type) == ("scored", "MetricCrashed")
+    assert ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").status == "scored"
+
+
 def test_bad_rows_are_reported_and_the_rest_goes_on():
     report = evaluate(
         [ROWS[0], 7, {"contexts": [3], "answer": "a"}, ROWS[1]], "adherence", judge="lexical", progress=False

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import httpx
 import openai
 import pytest
-from pydantic import BaseModel, ConfigDict, PrivateAttr, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
 
 from ragmetrics_core import ChatModel, ChatReply, ChatRequest, Choice, ContextAdherence, LLMJudge, Sample, evaluate
 from ragmetrics_core.judging.identity import apart, identity
@@ -139,6 +139,30 @@ def itself(**held: Any) -> Custom:
     return made
 
 
+def described(text: str) -> type[BaseModel]:
+    class Reply(BaseModel):
+        score: int = Field(description=text)
+
+    return Reply
+
+
+def documented(text: str) -> type:
+    class Tool:
+        __doc__ = text
+
+    return Tool
+
+
+class Raising(dict[str, int]):
+    """Something that raises when it is looked at, as proxies of some frameworks do."""
+
+    def __init__(self) -> None:
+        super().__init__(a=1)
+
+    def items(self) -> Any:
+        raise RuntimeError("working outside of a request")
+
+
 DIFFERENT: tuple[tuple[Callable[[], object], Callable[[], object]], ...] = (
     (lambda: Settings(seed=1), lambda: Settings(seed=2)),
     (lambda: Settings(), lambda: Settings(seed=0)),
@@ -152,6 +176,9 @@ DIFFERENT: tuple[tuple[Callable[[], object], Callable[[], object]], ...] = (
     (lambda: Data(1), lambda: Data(2)),
     (lambda: Data(stop_token="a"), lambda: Data(stop_token="b")),
     (lambda: Data(Kind.ONE), lambda: Data(Kind.TWO)),
+    (lambda: Enum("Kind", {"ONE": "a"}).ONE, lambda: Enum("Kind", {"ONE": "b"}).ONE),
+    (lambda: described("a"), lambda: described("b")),
+    (lambda: documented("a"), lambda: documented("b")),
     (lambda: Data(b"a"), lambda: Data(b"b")),
     (lambda: Data(1.5), lambda: Data(2.5)),
     (lambda: Data({1, 2}), lambda: Data({1, 3})),
@@ -190,6 +217,10 @@ EQUAL: tuple[tuple[Callable[[], object], Callable[[], object]], ...] = (
     (lambda: Settings(arguments={"Authorization": "a"}), lambda: Settings(arguments={"Authorization": "b"})),
     (lambda: Settings(arguments={"x-api-key": "a"}), lambda: Settings(arguments={"x-api-key": "b"})),
     (lambda: Data(access_token="a"), lambda: Data(access_token="b")),
+    (
+        lambda: Settings(arguments={"aws_secret_access_key": "a", "hf_token": "b", "Cookie": "c", "passwd": "d"}),
+        lambda: Settings(arguments={"aws_secret_access_key": "e", "hf_token": "f", "Cookie": "g", "passwd": "h"}),
+    ),
     (lambda: Custom(token_provider=locked), lambda: Custom(token_provider=closing_over(1))),
     (lambda: Settings(client=client("http://a/v1", "k")), lambda: Settings(client=client("http://a/v1/", "l"))),
     (lambda: Settings(url="http://a/v1"), lambda: Settings(url="http://a/v1", client=client("http://a/v1"))),
@@ -230,6 +261,8 @@ def test_what_is_equal(pair: int) -> None:
         lambda: closing_over(threading.Lock()),
         lambda: locked,
         lambda: functools.partial(print, iter([1])),
+        Raising,
+        lambda: {number: number for number in range(60_000)},
         lambda: [[0] * 100_000],
         lambda: functools.reduce(lambda inner, _: [inner], range(3000), []),
     ],

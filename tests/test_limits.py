@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragmetrics_core import ContextUtilization, Limits, LLMJudge, SettingError, aevaluate, evaluate
+from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, SettingError, aevaluate, evaluate
 from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
 from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.limits import Allowance
@@ -254,6 +255,30 @@ def test_no_wait_goes_beyond_the_deadline(error: RateLimited) -> None:
     report = utilization(Busy(), Limits(deadline=1.0))
     assert time.monotonic() - started < 30
     assert "deadline of 1 s was reached" in report.run.stopped
+
+
+def test_calls_given_up_at_the_deadline_are_counted() -> None:
+    model = Priced(hang_from=8)
+    report = utilization(model, Limits(deadline=0.3))
+    assert report.usage.calls == model.calls == 12
+    assert "after 12 calls" in report.run.stopped
+
+
+def test_a_limit_amid_early_stopped_polls_leaves_no_score() -> None:
+    verdicts = iter(["yes", "no"])
+
+    class Polled(Priced):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            text = json.dumps({"reasoning": "r", "verdict": next(verdicts), "unsupported_claims": []})
+            return ChatReply((Choice(text),), Usage(calls=1))
+
+        def capabilities(self) -> Capabilities:
+            return Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
+
+    metric = ContextAdherence(polls=3, early_stop=True, cause=False)
+    report = evaluate(ROWS[:1], [metric], judge=LLMJudge(Polled()), limits=Limits(max_calls=2), progress=False)
+    assert report.results[0].results == {}
+    assert report.usage.calls == 2
 
 
 def overloaded(most: int) -> tuple[ChatModel, Callable[[], int]]:

@@ -23,7 +23,7 @@ def test_the_call_is_made_in_a_daemon_thread_and_in_the_given_context():
     assert PLACE.get() == "nowhere"
 
 
-@pytest.mark.parametrize("error", [ValueError("a fault"), SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [ValueError("a fault"), OSError(), TimeoutError()])
 def test_whatever_is_raised_is_handed_on_and_nothing_is_printed(error, capfd):
     def broken():
         raise error
@@ -40,12 +40,14 @@ def test_a_call_that_nobody_waits_for_any_more_ends_quietly():
     assert future.result(10) is True
 
 
-def test_stop_iteration_reaches_a_loop_that_waits():
-    def empty():
-        return next(iter(()))
+@pytest.mark.parametrize("error", [StopIteration(), SystemExit(3), KeyboardInterrupt()])
+def test_what_a_loop_cannot_be_handed_reaches_who_waits_as_another_error(error, capfd):
+    def broken():
+        raise error
 
     async def wait():
-        await asyncio.wait_for(asyncio.wrap_future(in_thread(empty, context=Context(), name="a-name")), 10)
+        await asyncio.wait_for(asyncio.wrap_future(in_thread(broken, context=Context(), name="a-name")), 10)
 
-    with pytest.raises(RuntimeError, match="StopIteration"):
+    with pytest.raises(RuntimeError, match=type(error).__name__):
         asyncio.run(wait())
+    assert capfd.readouterr() == ("", "")

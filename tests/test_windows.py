@@ -244,3 +244,42 @@ def test_a_long_context_through_a_chat_model() -> None:
     assert (outcome.status, outcome.value, outcome.evidence.yes) == ("scored", 1.0, 3), outcome.reason
     assert score(ContextAdherence(polls=3), LONG["nowhere"])[0].value == 0.0
     assert outcome.usage.calls == len(model.prompts)
+
+
+def by_verdicts(verdicts: dict[str, str], claims: tuple[str, ...], asked: dict[str, int] | None = None) -> Any:
+    def adherent(question: Adherent) -> Polls:
+        if len(question.contexts) > 1:
+            return Polls(3, (), (ContextWindowExceeded("too long"),) * 3)
+        count = (asked or {}).get(question.answer, 3)
+        return Polls(count, (Poll(verdicts[question.answer]),) * count)
+
+    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: claims})
+    return ContextAdherence(polls=3).score(contexts=["first", "second"], answer="All.", judge=judge), judge
+
+
+def test_claims_that_are_none_count_neither_for_nor_against() -> None:
+    outcome, _ = by_verdicts({"I do not know.": "abstains"}, ("I do not know.",))
+    assert (outcome.status, outcome.code) == ("undefined", "abstained")
+    verdicts = {"a": "yes", "b": "no", "Hello.": "abstains"}
+    assert by_verdicts(verdicts, ("a", "Hello."))[0].value == 1.0
+    outcome, _ = by_verdicts(verdicts, ("b", "Hello."))
+    assert (outcome.value, outcome.evidence.unsupported) == (0.0, ("b",))
+
+
+def test_equal_and_blank_claims_are_asked_once_and_never() -> None:
+    outcome, judge = by_verdicts({"a": "yes"}, ("a", "a", " ", ""))
+    assert outcome.value == 1.0
+    assert [question.answer for question in judge.asked if isinstance(question, Adherent)] == ["All.", "a"]
+
+
+def test_a_judge_that_polls_less_often_about_one_claim_leaves_polls_unknown() -> None:
+    outcome, _ = by_verdicts({"a": "yes", "b": "yes"}, ("a", "b"), {"b": 1})
+    assert (outcome.status, outcome.error.type) == ("failed", "TooFewPolls")
+
+
+def test_an_answer_that_is_itself_too_long_is_no_reason_to_cut_chunks() -> None:
+    model = Small()
+    fields = {"question": "Who?", "contexts": ["far and wide " * 100] * 2, "answer": "Ada. " * 2000}
+    outcome = ContextUtilization().score(**fields, judge=LLMJudge(model))
+    assert (outcome.status, outcome.error.type) == ("failed", "ContextWindowExceeded")
+    assert len(model.prompts) == 1, "one distinct chunk, asked once"

@@ -499,6 +499,15 @@ def test_ignored_n_is_topped_up_and_remembered() -> None:
     assert model.capabilities().n is False
 
 
+@pytest.mark.parametrize(("given", "sent"), [(1, [2, 1]), (2, [3, 1]), (2, [5, 1, 1, 1])])
+def test_replies_left_out_are_asked_once_each(given: int, sent: list[int]) -> None:
+    toy = Toy(lambda request, _: ChatReply((Choice("x"),) * min(given, request.n)))
+    model = Stored(adapting(toy), MemoryStore())
+    reply = asyncio.run(model.complete(ChatRequest(REQUEST.messages, n=sent[0])))
+    assert len(reply.choices) == sent[0]
+    assert [request.n for request in toy.asked] == sent
+
+
 def test_ignored_log_probabilities_are_remembered() -> None:
     toy = Toy(endpoint(ignored=("logprobs",)))
     model = adapting(toy)

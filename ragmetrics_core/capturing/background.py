@@ -112,8 +112,8 @@ class BackgroundEvaluator(Generic[Run]):
         self.problems = Problems()
         self.dropped = 0
         self._build = build
-        self._new_run = partial(EvaluationRun, metrics, judge, concurrency, None)
-        self._run = self._new_run()
+        self._run = EvaluationRun(metrics, judge, concurrency, None)
+        self._new_run = partial(EvaluationRun, tuple(self._run.metrics), judge, concurrency, None)
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
         self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
         self._random = random.Random(seed)  # noqa: S311  # a sampling decision, no secret
@@ -160,6 +160,8 @@ class BackgroundEvaluator(Generic[Run]):
         Returns:
             True if nothing is left, False at the timeout.
         """
+        if os.getpid() != self._pid:
+            self._after_fork()
         with self._changed:
             return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
 

@@ -57,13 +57,20 @@ class Room:
         return await running
 
     @contextmanager
-    def asking(self, count: int) -> Iterator[None]:
-        """Count open questions."""
+    def asking(self, count: int) -> Iterator[Callable[[], None]]:
+        """Count open questions; gives what is called as each of them is answered."""
+        still_open = count
+
+        def answered() -> None:
+            nonlocal still_open
+            still_open -= 1
+            self._change(-1)
+
         self._change(count)
         try:
-            yield
+            yield answered
         finally:
-            self._change(-count)
+            self._change(-still_open)
 
     def _change(self, count: int) -> None:
         self._open += count
@@ -134,9 +141,7 @@ async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usag
     try:
         batch = next(plan)
         while True:
-            with seat.room.asking(len(batch)):
-                answers = await _answers(seat, batch)
-            usage += [answer.usage for answer in answers]
+            answers = await _answers(seat, batch, usage)
             batch = plan.send(tuple(answer.reply for answer in answers))
     except StopIteration as stop:
         if not isinstance(stop.value, (Scored, Undefined, Failed)):
@@ -148,26 +153,33 @@ async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usag
         plan.close()
 
 
-async def _answers(seat: Seat, batch: Batch) -> list[Answer[object]]:
-    """Ask all questions of a batch, as many at the same time as there is room for."""
-    if len(batch) == 1:
-        return [await _answer(seat, batch[0])]
+async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[object]]:
+    """Ask all questions of a batch, as many at the same time as there is room for; note what each answer cost."""
     answers: dict[int, Answer[object]] = {}
     waiting = enumerate(batch)
+    with seat.room.asking(len(batch)) as answered:
 
-    async def work() -> None:
-        for number, question in waiting:
-            answers[number] = await _answer(seat, question)
+        async def work() -> None:
+            for number, question in waiting:
+                answers[number] = await _answer(seat, question)
+                usage.append(answers[number].usage)
+                answered()
 
-    workers = (work() for _ in range(min(len(batch), seat.room.places)))
-    for error in await asyncio.gather(*workers, return_exceptions=True):
-        if error is not None:
-            raise error
+        if len(batch) == 1:  # the usual case needs no task of its own
+            await work()
+        else:
+            workers = (work() for _ in range(min(len(batch), seat.room.places)))
+            for raised in await asyncio.gather(*workers, return_exceptions=True):
+                if raised is not None:
+                    raise raised
     return [answers[number] for number in range(len(batch))]
 
 
 async def _answer(seat: Seat, question: Question[object]) -> Answer[object]:
-    answer = await seat.judge.answer(question)
+    try:
+        answer = await seat.judge.answer(question)
+    except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
+        raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
     error = _unanswered(answer.reply)
     if error is None:
         seat.answered += 1

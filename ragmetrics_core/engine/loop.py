@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
 
 
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -38,18 +39,19 @@ _THREAD = "ragmetrics-judges"
 
 
 def _running() -> asyncio.AbstractEventLoop:
-    global _loop  # one loop per process is the point
+    global _loop, _thread  # one loop per process is the point
     with _lock:
-        if _loop is None or _loop.is_closed():
+        if _loop is None or _thread is None or not _thread.is_alive():
             _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name=_THREAD, daemon=True).start()
+            _thread = threading.Thread(target=_loop.run_forever, name=_THREAD, daemon=True)
+            _thread.start()
         return _loop
 
 
 def _forget() -> None:
     """In a forked child the thread is gone: the next call makes a new loop."""
-    global _loop, _lock  # as above
-    _loop, _lock = None, threading.Lock()
+    global _loop, _thread, _lock  # as above
+    _loop, _thread, _lock = None, None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

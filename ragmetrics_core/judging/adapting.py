@@ -116,7 +116,10 @@ class Adapting(Wrapper):
     async def _send(self, request: ChatRequest, missing: set[Feature]) -> ChatReply:
         request = self._fitted(request, missing)
         if request.n == 1:
-            return await self.inner.complete(request)
+            reply = await self.inner.complete(request)
+            if request.arrived is not None and reply.choices:
+                request.arrived(0, reply)
+            return reply
         arrived, request = request.arrived, replace(request, arrived=None)
         if "n" in missing:
             return await self._singly(request, range(request.n), arrived)

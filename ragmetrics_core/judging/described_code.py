@@ -14,6 +14,8 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from pydantic import BaseModel
+
 _CODE = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type, types.CodeType, types.ModuleType)
 _BUILTIN = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
@@ -113,6 +115,10 @@ def _class(cls: type) -> list[object]:
 def _written(cls: type) -> Iterator[tuple[str, object]]:
     if is_library(cls.__module__):
         return
+    yield "__doc__", cls.__doc__
+    yield "__annotations__", {name: str(kind) for name, kind in vars(cls).get("__annotations__", {}).items()}
+    if issubclass(cls, BaseModel):
+        yield "schema", cls.model_json_schema()
     for name, value in vars(cls).items():
         code = isinstance(value, _METHODS) or _wraps(value)
         made_by_python = name.startswith("__") or name == "_abc_impl" or isinstance(value, _SKIPPED)

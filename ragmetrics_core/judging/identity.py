@@ -33,7 +33,8 @@ Parts = Callable[[object], Mapping[str, object] | None]
 _MOST = 50_000  # values of one object; a larger one is not described
 _DEEPEST = 60
 _SECRET = re.compile(
-    r"(?:.*[_-])?(?:api[_-]?key|secret|password|authorization|credentials?)"
+    r"(?:.*[_-])?(?:api[_-]?keys?|secret|passw(?:or)?d|authorization|credentials?|cookie|connection[_-]string)"
+    r"|(?:.*[_-])?(?:access|private|subscription)[_-]key(?:[_-]id)?|(?:.*[_-])?(?:hf|huggingface)[_-]token"
     r"|(?:.*[_-])?(?:access|auth|api|bearer|session|security|ad|id)[_-]?token|token|secret[_-]?key|.*token[_-]?provider",
     re.IGNORECASE,
 )
@@ -65,10 +66,9 @@ def identity(thing: object, parts: Parts = lambda _: None) -> str | None:
         (True, False)
     """
     try:
-        described = _Description(parts).of(thing)
-    except (Undescribable, RecursionError):
+        text = json.dumps(_Description(parts).of(thing), sort_keys=True)
+    except Exception:  # noqa: BLE001  # a part of the user's raised something when it was looked at: not described
         return None
-    text = json.dumps(described, sort_keys=True)
     return f"{type(thing).__qualname__}#{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
@@ -120,7 +120,7 @@ class _Description:
         if self._count > _MOST or len(self._path) > _DEEPEST:
             raise Undescribable(type(thing).__name__)
         if isinstance(thing, Enum):
-            return [_name(type(thing)), thing.name]
+            return [_name(type(thing)), thing.name, self.of(thing.value)]
         if thing is None or isinstance(thing, (bool, int, str)):
             return thing if type(thing) in (type(None), bool, int, str) else [_name(type(thing)), str(thing)]
         if thing is ... or thing is NotImplemented:
@@ -168,6 +168,8 @@ class _Description:
         return [self.of(kind), self._named(attributes_of(thing))]
 
     def _mapping(self, thing: Mapping[object, object]) -> object:
+        if len(thing) > _MOST:
+            raise Undescribable(type(thing).__name__)
         if all(isinstance(key, str) for key in thing):
             return self._named({str(key): value for key, value in thing.items()})
         return sorted(json.dumps([self.of(key), self.of(value)], sort_keys=True) for key, value in thing.items())

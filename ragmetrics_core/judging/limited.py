@@ -15,6 +15,7 @@ from ragmetrics_core.model.errors import (
     JudgeError,
     JudgeTimeout,
     JudgeUnavailable,
+    LimitReached,
     RateLimited,
     TransientJudgeError,
 )
@@ -109,7 +110,7 @@ class Limited(Wrapper):
             async with asyncio.timeout(left):
                 await self._slots.take()
         except TimeoutError:
-            self._out_of_time()
+            raise self._out_of_time() from None
 
     async def _admitted(self, request: ChatRequest) -> ChatReply:
         """Call when the pace allows it, and note what it cost."""
@@ -140,7 +141,7 @@ class Limited(Wrapper):
         except TimeoutError as error:
             self._gate.opened = True
             if timer.expired() and left is not None and left == min(limits):
-                self._out_of_time()
+                raise self._out_of_time(in_flight=True) from None
             within = f"within {self._timeout:g} s" if timer.expired() else "in time"
             raise JudgeTimeout(f"{self.name} sent no reply {within}") from (None if timer.expired() else error)
         except JudgeUnavailable as error:
@@ -159,14 +160,12 @@ class Limited(Wrapper):
         self._refusals = 0
         return reply
 
-    def _out_of_time(self) -> None:
-        """End the run at its deadline.
-
-        Raises:
-            LimitReached: Always.
-        """
+    def _out_of_time(self, *, in_flight: bool = False) -> LimitReached:
+        """End the run at its deadline."""
         self._allowance.expire()
-        self._allowance.check()
+        error = LimitReached(str(self._allowance.reached))
+        error.in_flight = in_flight
+        return error
 
     async def _keep_pace(self, request: ChatRequest) -> float:
         """Wait for a place in the schedule; returns the tokens reserved."""

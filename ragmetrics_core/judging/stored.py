@@ -54,7 +54,7 @@ class Stored(Wrapper):
                 usage += await self._fetch(request, own, outcomes)
             for key, flight in awaited:
                 outcomes[key] = await flight  # None if its owner gave up: ask again
-                usage += Usage(stored=outcomes[key] is not None)
+                usage += Usage(stored=isinstance(outcomes[key], Choice))
         return _reply(outcomes, usage)
 
     def reject(self, request: ChatRequest) -> None:

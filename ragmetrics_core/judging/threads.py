@@ -22,8 +22,9 @@ class _Handover(Generic[T]):
         return self.future
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, StopIteration):  # asyncio refuses to hand it on, and whoever waits would wait for ever
-            stopped = RuntimeError("the call raised StopIteration")
+        if isinstance(error, StopIteration) or (error is not None and not isinstance(error, Exception)):
+            # asyncio hands on neither; who waits would wait for ever, or the loop that all judges share would end
+            stopped = RuntimeError(f"the call raised {type(error).__name__}")
             stopped.__cause__ = error
             error = stopped
         if error is not None:

@@ -23,6 +23,8 @@ MARK = "windows"
 def parts(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], ...]:
     """The questions about each half of the text or of the list, if an answer failed for its length; else none.
 
+    None either if the text is shorter than what it is judged against, which is then what is too long.
+
     Args:
         question: The question.
         answer: What came of it.
@@ -30,9 +32,9 @@ def parts(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], 
     failed = isinstance(answer.reply, NotAnswered) and isinstance(answer.reply.error, ContextWindowExceeded)
     if not failed:
         return ()
-    if isinstance(question, Useful):
+    if isinstance(question, Useful) and len(question.answer) < sum(map(len, question.chunks)):
         return tuple(replace(question, chunks=chunks) for chunks in divided(question.chunks))
-    if isinstance(question, FactInContext):
+    if isinstance(question, FactInContext) and sum(map(len, question.facts)) < len(question.context):
         return tuple(replace(question, context=half) for half in halves(question.context))
     return ()
 

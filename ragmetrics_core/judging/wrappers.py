@@ -96,8 +96,8 @@ class Retrying(Wrapper):
         for attempt in range(1, self._attempts + 1):
             try:
                 reply = _cleaned(await self.inner.complete(request))
-            except LimitReached as error:  # this attempt was not made, those before it were
-                return ChatReply((), Usage(calls=attempt - 1), (error,) * request.n)
+            except LimitReached as error:
+                return ChatReply((), Usage(calls=attempt - (not error.in_flight)), (error,) * request.n)
             except JudgeUnavailable:
                 raise
             except JudgeError as error:

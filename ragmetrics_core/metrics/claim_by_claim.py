@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from ragmetrics_core.model.errors import ContextWindowExceeded
 from ragmetrics_core.model.questions import (
@@ -47,6 +48,7 @@ def by_claims(whole: Adherent, extraction: Instructions) -> Generator[Batch, Rep
     (claims,) = yield from ask([ExtractFacts(instructions=extraction, question=whole.question, reference=whole.answer)])
     if isinstance(claims, NotAnswered):
         return claims
+    claims = tuple(dict.fromkeys(claim for claim in claims if claim.strip()))
     if not claims:
         return Polls(1, (Poll("abstains", "The answer makes no claim."),))
     found: Found = {claim: [] for claim in claims}
@@ -84,13 +86,13 @@ def _polled(
 
 
 def _settled(polls: Sequence[Polls]) -> bool:
-    """True if each poll found the claim supported by a window asked so far."""
+    """True if each poll found the claim supported by a window asked so far, or to be none."""
     verdicts = _over_windows(polls)
-    return bool(verdicts) and all(verdict is not None and verdict.verdict == "yes" for verdict in verdicts)
+    return bool(verdicts) and all(verdict is not None and verdict.verdict != "no" for verdict in verdicts)
 
 
 def _over_windows(polls: Sequence[Polls]) -> list[Poll | None]:
-    """Per poll, what it says of a claim: yes if it says so in any window; None if that is not known."""
+    """Per poll, what it says of a claim: yes if it says so in any window, else no; None if that is not known."""
     count = max((reply.asked for reply in polls), default=0)
     return [_any([reply.answers[number : number + 1] for reply in polls]) for number in range(count)]
 
@@ -101,12 +103,12 @@ def _any(windows: Sequence[Sequence[Poll]]) -> Poll | None:
     if supported is not None:
         return supported
     complete = given and len(given) == len(windows)
-    return max(given, key=lambda poll: len(poll.reason)) if complete else None
+    return max(given, key=lambda poll: (poll.verdict == "no", len(poll.reason))) if complete else None
 
 
 def _combined(found: Found, windows: int) -> Polls:
     """Polls about the whole answer, each from its verdicts on the claims."""
-    columns = [dict(zip(found, row, strict=True)) for row in zip(*map(_over_windows, found.values()), strict=True)]
+    columns = [dict(zip(found, row, strict=True)) for row in zip_longest(*map(_over_windows, found.values()))]
     answers = [poll for poll in map(_all, columns) if poll is not None]
     failures = [error for polls in found.values() for reply in polls for error in reply.failures]
     missing = len(columns) - len(answers)
@@ -115,9 +117,12 @@ def _combined(found: Found, windows: int) -> Polls:
 
 def _all(verdicts: dict[str, Poll | None]) -> Poll | None:
     """One poll's verdict on the answer: yes if each claim is supported; None if that is not known."""
-    against = {claim: poll for claim, poll in verdicts.items() if poll is not None and poll.verdict != "yes"}
+    against = {claim: poll for claim, poll in verdicts.items() if poll is not None and poll.verdict == "no"}
     if against:
         return Poll("no", max((poll.reason for poll in against.values()), key=len), tuple(against))
     if None in verdicts.values():
         return None
-    return Poll("yes", f"Each of the {len(verdicts)} claims is supported by some part of the contexts.")
+    claims = sum(poll is not None and poll.verdict == "yes" for poll in verdicts.values())
+    if not claims:
+        return Poll("abstains", "The answer makes no claim.")
+    return Poll("yes", f"Each of the {claims} claims is supported by some part of the contexts.")

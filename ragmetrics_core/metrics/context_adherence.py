@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from ragmetrics_core.metrics.claim_by_claim import by_claims, too_long
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
-from ragmetrics_core.model.errors import QuestionNotSupported, SettingError, TooFewPolls
+from ragmetrics_core.model.errors import LimitReached, QuestionNotSupported, SettingError, TooFewPolls
 from ragmetrics_core.model.evidence import AdherenceEvidence, Cause, PollEvidence, SentenceEvidence
 from ragmetrics_core.model.intervals import wilson
 from ragmetrics_core.model.questions import (
@@ -166,7 +166,7 @@ class ContextAdherence(Metric):
                 unknown = isinstance(found, NotAnswered) and isinstance(found.error, QuestionNotSupported)
                 return reply if unknown else found  # a judge that lists no claims failed for the length
             if isinstance(reply, NotAnswered):
-                if not total.answers:
+                if not total.answers or isinstance(reply.error, LimitReached):
                     return reply
                 reply = Polls(count, (), (reply.error,) * count)
             total = Polls(

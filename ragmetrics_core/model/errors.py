@@ -81,7 +81,13 @@ class QuotaExhausted(JudgeUnavailable):
 
 
 class LimitReached(JudgeUnavailable):
-    """A cap of the run was reached: calls, money or time."""
+    """A cap of the run was reached: calls, money or time.
+
+    Attributes:
+        in_flight: True if the call had been sent and was given up.
+    """
+
+    in_flight: bool = False
 
 
 class TransientJudgeError(JudgeError):
