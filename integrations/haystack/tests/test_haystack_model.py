@@ -214,6 +214,18 @@ def test_a_call_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
     assert done.stdout == "given up\n"
 
 
-def test_an_interrupt_passes() -> None:
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(2)])
+def test_a_generator_that_cancels_or_exits_fails_its_own_call_only(error: BaseException) -> None:
+    with pytest.raises(errors.JudgeError, match="Raising"):
+        complete(HaystackModel(Raising(error)))
+
+
+def test_a_cancelled_call_is_cancelled() -> None:
+    async def work() -> None:
+        call = asyncio.ensure_future(HaystackModel(Raising(ValueError())).complete(REQUEST))
+        await asyncio.sleep(0)
+        call.cancel()
+        await call
+
     with pytest.raises(asyncio.CancelledError):
-        complete(HaystackModel(Raising(asyncio.CancelledError())))
+        asyncio.run(work())
