@@ -17,7 +17,7 @@ from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, Cha
 from ragmetrics_core.judging.limited import Limited
 from ragmetrics_core.judging.limits import Allowance
 from ragmetrics_core.judging.pacing import Pace, Slots
-from ragmetrics_core.model.errors import JudgeServerError, LimitReached, RateLimited
+from ragmetrics_core.model.errors import AuthenticationFailed, JudgeServerError, LimitReached, RateLimited
 from ragmetrics_core.model.usage import Usage
 
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
@@ -255,6 +255,23 @@ def test_no_wait_goes_beyond_the_deadline(error: RateLimited) -> None:
     report = utilization(Busy(), Limits(deadline=1.0))
     assert time.monotonic() - started < 30
     assert "deadline of 1 s was reached" in report.run.stopped
+
+
+def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
+    class Refusing(Priced):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            self.calls += 1
+            if self.calls == 5:
+                raise AuthenticationFailed("blocked by a firewall")
+            text = json.dumps({"reasoning": "r", "verdict": "yes", "unsupported_claims": []})
+            return ChatReply((Choice(text),), Usage(calls=1))
+
+        def capabilities(self) -> Capabilities:
+            return Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
+
+    report = evaluate(ROWS[:3], "adherence", judge=LLMJudge(Refusing()), concurrency=1, progress=False)
+    outcomes = [row.results["context_adherence"] for row in report.results]
+    assert sorted(outcome.status for outcome in outcomes) == ["failed", "scored", "scored"]
 
 
 def test_calls_given_up_at_the_deadline_are_counted() -> None:

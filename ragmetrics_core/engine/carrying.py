@@ -115,7 +115,8 @@ async def carry_out(metric: Metric, sample: Sample, seat: Seat) -> Outcome:
     try:
         outcome = await _conclude(metric, sample, seat, usage)
     except JudgeUnavailable as error:
-        seat.unavailable = error
+        if not error.single:
+            seat.unavailable = error
         outcome = metric.failed(error)
     except JudgeError as error:
         outcome = metric.failed(error)

@@ -147,7 +147,8 @@ class Limited(Wrapper):
         except JudgeUnavailable as error:
             self._gate.opened = True
             self._refusals += 1
-            if not self._answered or self._refusals >= _ENOUGH:
+            error.single = self._answered and self._refusals < _ENOUGH
+            if not error.single:
                 self._unavailable = error
             raise
         except ContextWindowExceeded as error:

@@ -65,7 +65,13 @@ class JudgeError(RagMetricsError):
 
 
 class JudgeUnavailable(JudgeError):
-    """No question will be answered by this judge as it is configured."""
+    """No question will be answered by this judge as it is configured.
+
+    Attributes:
+        single: True if the judge has answered others, so that only this one was refused, as far as is known.
+    """
+
+    single: bool = False
 
 
 class AuthenticationFailed(JudgeUnavailable):
