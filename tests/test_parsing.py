@@ -1,11 +1,13 @@
 """Reading JSON objects from replies: tolerant of form, never guessing."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core.judging import formats
-from ragmetrics_core.judging.chat import Choice
+from ragmetrics_core.judging.chat import ChatRequest, Choice
 from ragmetrics_core.judging.formats import Format
 from ragmetrics_core.judging.parsing import read, spans, value_offsets
 from ragmetrics_core.model.errors import ConflictingVerdicts, CutOffReply, MalformedReply
@@ -253,3 +255,11 @@ def test_offsets_of_values() -> None:
     text = '{"reason": "\\"useful\\": 0", "useful" :  "1", \'useful\': 0}'
     offsets = value_offsets(text, "useful", 0, len(text))
     assert [text[offset] for offset in offsets] == ["1", "0"]
+
+
+def test_a_client_that_changes_its_schema_changes_no_other_request() -> None:
+    request = ChatRequest((), BINARY.schema)
+    before = json.dumps(BINARY.schema)
+    request.own_schema()["properties"]["useful"]["title"] = "changed"
+    assert json.dumps(BINARY.schema) == before
+    assert ChatRequest(()).own_schema() == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -51,6 +52,10 @@ class ChatRequest:
     first_poll: int = 0
     replicate: int = 0
     arrived: Arrived | None = field(default=None, repr=False, compare=False)
+
+    def own_schema(self) -> dict[str, Any]:
+        """A copy of the schema for clients that may change it in place: thousands of requests share the original."""
+        return copy.deepcopy(dict(self.schema or {}))
 
 
 @dataclass(frozen=True, slots=True)

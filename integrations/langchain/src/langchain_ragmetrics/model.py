@@ -160,7 +160,7 @@ class LangChainModel(ChatModel):
         unable = request.schema is None or request.top_logprobs or self._capabilities.json_schema is False
         if unable or not isinstance(model, BaseChatModel):
             return None
-        schema = {"title": "reply", "description": "The reply.", **(request.schema or {})}
+        schema = {"title": "reply", "description": "The reply.", **request.own_schema()}
         try:
             return model.with_structured_output(schema, include_raw=True)
         except (NotImplementedError, TypeError, ValueError) as error:

@@ -80,7 +80,7 @@ class LlamaIndexModel(ChatModel):
             JudgeError: For faults of the endpoint. Exceptions of the LLM's own code are not translated.
         """
         llm, messages = self._fitted(request), _messages(request)
-        tools = [_reply_tool(request.schema)] if request.schema is not None and not request.top_logprobs else []
+        tools = [_reply_tool(request.own_schema())] if request.schema is not None and not request.top_logprobs else []
         call: asyncio.Future[ChatResponse]
         if self._async:
             call = asyncio.create_task(_asked(llm, messages, tools), context=_unseen())

@@ -153,7 +153,7 @@ class HaystackModel(ChatModel):
         if request.top_logprobs and known.logprobs is not False:
             settings |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         if request.schema is not None and known.json_schema is not False:
-            schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
+            schema = {"name": "reply", "schema": request.own_schema(), "strict": True}
             settings["response_format"] = {"type": "json_schema", "json_schema": schema}
         return settings
 
