@@ -44,6 +44,13 @@ class Priced(ChatModel):
         return ChatReply((Choice('{"useful": 1, "reason": "r"}'),), Usage(calls=1, prompt_tokens=10, cost=self._cost))
 
 
+class Singly(Priced):
+    """One that gives a single reply per call."""
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
+
+
 class Clock:
     """A clock that moves only when somebody waits."""
 
@@ -258,16 +265,13 @@ def test_no_wait_goes_beyond_the_deadline(error: RateLimited) -> None:
 
 
 def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
-    class Refusing(Priced):
+    class Refusing(Singly):
         async def complete(self, request: ChatRequest) -> ChatReply:
             self.calls += 1
             if self.calls == 5:
                 raise AuthenticationFailed("blocked by a firewall")
             text = json.dumps({"reasoning": "r", "verdict": "yes", "unsupported_claims": []})
             return ChatReply((Choice(text),), Usage(calls=1))
-
-        def capabilities(self) -> Capabilities:
-            return Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
 
     report = evaluate(ROWS[:1], "adherence", judge=LLMJudge(Refusing()), concurrency=1, progress=False)
     outcome = report.results[0].results["context_adherence"]
@@ -284,13 +288,10 @@ def test_calls_given_up_at_the_deadline_are_counted() -> None:
 def test_a_limit_amid_early_stopped_polls_leaves_no_score() -> None:
     verdicts = iter(["yes", "no"])
 
-    class Polled(Priced):
+    class Polled(Singly):
         async def complete(self, request: ChatRequest) -> ChatReply:
             text = json.dumps({"reasoning": "r", "verdict": next(verdicts), "unsupported_claims": []})
             return ChatReply((Choice(text),), Usage(calls=1))
-
-        def capabilities(self) -> Capabilities:
-            return Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
 
     metric = ContextAdherence(polls=3, early_stop=True, cause=False)
     report = evaluate(ROWS[:1], [metric], judge=LLMJudge(Polled()), limits=Limits(max_calls=2), progress=False)

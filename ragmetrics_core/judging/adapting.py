@@ -115,13 +115,10 @@ class Adapting(Wrapper):
 
     async def _send(self, request: ChatRequest, missing: set[Feature]) -> ChatReply:
         request = self._fitted(request, missing)
-        if request.n == 1:
-            reply = await self.inner.complete(request)
-            if request.arrived is not None and reply.choices:
-                request.arrived(0, reply)
-            return reply
+        if request.n == 1 and request.arrived is None:
+            return await self.inner.complete(request)
         arrived, request = request.arrived, replace(request, arrived=None)
-        if "n" in missing:
+        if request.n == 1 or "n" in missing:
             return await self._singly(request, range(request.n), arrived)
         reply = await self.inner.complete(request)
         if not reply.choices:

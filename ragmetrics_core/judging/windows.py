@@ -17,7 +17,7 @@ from ragmetrics_core.model.questions import Answer, FactInContext, NotAnswered, 
 from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.model.windows import divided, halves
 
-MARK = "windows"
+_MARK = "windows"
 
 
 def parts(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], ...]:
@@ -47,7 +47,7 @@ def joined(question: Question[Any], failed: Answer[Any], answers: Sequence[Answe
         failed: The answer to it, which was too long.
         answers: The answers to its parts.
     """
-    usage = sum((answer.usage for answer in answers), failed.usage) + Usage(fallbacks=(MARK,))
+    usage = sum((answer.usage for answer in answers), failed.usage) + Usage(fallbacks=(_MARK,))
     replies = [answer.reply for answer in answers if not isinstance(answer.reply, NotAnswered)]
     missing = next((answer.reply for answer in answers if isinstance(answer.reply, NotAnswered)), None)
     if isinstance(question, Useful) and len(question.chunks) > 1:  # each chunk is in one part
