@@ -20,12 +20,12 @@ from statistics import fmean
 from labelled import rows_by_source, shown
 from perturbations import perturbed
 
-from ragmetrics_core.judging.lexical import constants, features
-from ragmetrics_core.judging.lexical.constants import VETO, Weights
-from ragmetrics_core.judging.lexical.features import Features
-from ragmetrics_core.judging.lexical.numerals import long_numbers
-from ragmetrics_core.judging.lexical.text import Passage, read
-from ragmetrics_core.reporting.agreement import auroc, average_precision, balanced_accuracy, mean_error
+from ragmetrics_core.lexical import constants, features
+from ragmetrics_core.lexical.constants import VETO, Weights
+from ragmetrics_core.lexical.features import Features
+from ragmetrics_core.lexical.numerals import long_numbers
+from ragmetrics_core.lexical.text import Passage, read
+from ragmetrics_core.statistics.agreement import auroc, average_precision, balanced_accuracy, mean_error
 
 PENALTY = 1e-3
 PRIORS = {"ADHERENT": 0.5, "USEFUL": 0.5, "FACT": 0.4}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from labelled import Row, sample_of
 
+from ragmetrics_core.data.sample import Context
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
-from ragmetrics_core.model.sample import Context
 
 if TYPE_CHECKING:
     from judge_quality import Bench

@@ -19,6 +19,9 @@ from injections import flip_rates
 from labelled import Row, rows_by_source, sample_of, shown
 from perturbations import KINDS, perturbed
 
+from ragmetrics_core.data.evidence import AccuracyEvidence, AdherenceEvidence, UtilizationEvidence
+from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
@@ -26,10 +29,7 @@ from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.model.evidence import AccuracyEvidence, AdherenceEvidence, UtilizationEvidence
-from ragmetrics_core.model.results import MetricResult
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.reporting.agreement import (
+from ragmetrics_core.statistics.agreement import (
     auroc,
     average_precision,
     balanced_accuracy,
@@ -213,10 +213,10 @@ def recall(bench: Bench) -> None:
 def judge_named(name: str | None) -> Judge:
     """The judge to test: the embedded one, or a model's name."""
     if name in (None, "lexical"):
-        from ragmetrics_core.judging.lexical import LexicalJudge
+        from ragmetrics_core.lexical import LexicalJudge
 
         return LexicalJudge()
-    from ragmetrics_core.judging.resolve import resolve_judge
+    from ragmetrics_core.engine.resolve import resolve_judge
 
     return resolve_judge(name)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.model.sample import Fact, Sample, Turn
+from ragmetrics_core.data.sample import Fact, Sample, Turn
 
 Row = dict[str, Any]
 

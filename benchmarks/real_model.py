@@ -34,7 +34,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     evaluate,
 )
-from ragmetrics_core.model.evidence import AccuracyEvidence, UtilizationEvidence
+from ragmetrics_core.data.evidence import AccuracyEvidence, UtilizationEvidence
 from ragmetrics_core.testing.golden import GOLDEN_TURNS
 
 METRICS: tuple[Metric, ...] = (

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
 
-from ragmetrics_core.reporting.calibrated import Scores, calibrated_mean
 from ragmetrics_core.reporting.certified import certify
-from ragmetrics_core.reporting.rogan_gladen import NotCorrectable, corrected_mean
+from ragmetrics_core.statistics.calibrated import Scores, calibrated_mean
+from ragmetrics_core.statistics.rogan_gladen import NotCorrectable, corrected_mean
 
 
 def calibrated(runs: int, counts: Sequence[int] = (30, 50, 100, 200)) -> Iterator[Measured]:

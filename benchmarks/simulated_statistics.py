@@ -18,9 +18,9 @@ from math import sqrt
 from simulated_labels import calibrated, certified, corrected
 from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
 
-from ragmetrics_core.reporting.clusters import cluster_interval
-from ragmetrics_core.reporting.paired import detectable, difference_interval, permutation
-from ragmetrics_core.reporting.statistics import mean_interval
+from ragmetrics_core.statistics.clusters import cluster_interval
+from ragmetrics_core.statistics.paired import detectable, difference_interval, permutation
+from ragmetrics_core.statistics.statistics import mean_interval
 
 Score = Callable[[random.Random, float], float]
 

@@ -22,10 +22,10 @@ from endpoint import endpoint
 from throughput import LATENCY, ours
 
 from ragmetrics_core import OpenAICompatibleModel
-from ragmetrics_core.judging import store_file
-from ragmetrics_core.judging.chat import Capabilities, Choice, Origin
-from ragmetrics_core.judging.sqlite_store import SqliteStore
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.data.questions import Usage
+from ragmetrics_core.endpoints import store_file
+from ragmetrics_core.endpoints.chat import Capabilities, Choice, Origin
+from ragmetrics_core.endpoints.sqlite_store import SqliteStore
 
 _CAN = Capabilities(n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False)
 _REPLY = Choice(

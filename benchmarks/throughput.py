@@ -23,11 +23,11 @@ from goals import Goal, Rows, at_most
 from killed import rows
 
 from ragmetrics_core import ChatModel, ContextUtilization, LiteLLMModel, LLMJudge, OpenAICompatibleModel, evaluate
+from ragmetrics_core.data.questions import Useful
+from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest
+from ragmetrics_core.endpoints.openai_form import request_body
 from ragmetrics_core.engine.loop import submit
-from ragmetrics_core.judging.chat import Capabilities, ChatRequest
-from ragmetrics_core.judging.openai_form import request_body
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.model.questions import Useful
 
 LATENCY = 0.2
 FULL = 1000
@@ -51,7 +51,7 @@ def ours(model: ChatModel, samples: int, concurrency: int, store: str | None = N
 
 def prompts(samples: int) -> list[ChatRequest]:
     """The requests that a run would send."""
-    from ragmetrics_core.model.sample import Sample
+    from ragmetrics_core.data.sample import Sample
 
     requests = []
     for row in rows(samples + 1, 5)[1:]:

@@ -9,27 +9,62 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ragmetrics_core.data.errors import InputError as InputError
+    from ragmetrics_core.data.errors import JudgeError as JudgeError
+    from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
+    from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
+    from ragmetrics_core.data.errors import RowError as RowError
+    from ragmetrics_core.data.errors import SettingError as SettingError
+    from ragmetrics_core.data.questions import Adherent as Adherent
+    from ragmetrics_core.data.questions import Answer as Answer
+    from ragmetrics_core.data.questions import ChunkVerdict as ChunkVerdict
+    from ragmetrics_core.data.questions import ExtractFacts as ExtractFacts
+    from ragmetrics_core.data.questions import FactInContext as FactInContext
+    from ragmetrics_core.data.questions import FactVerdict as FactVerdict
+    from ragmetrics_core.data.questions import Instructions as Instructions
+    from ragmetrics_core.data.questions import NotAnswered as NotAnswered
+    from ragmetrics_core.data.questions import Poll as Poll
+    from ragmetrics_core.data.questions import Polls as Polls
+    from ragmetrics_core.data.questions import Question as Question
+    from ragmetrics_core.data.questions import RateRecall as RateRecall
+    from ragmetrics_core.data.questions import RecallRating as RecallRating
+    from ragmetrics_core.data.questions import Sufficiency as Sufficiency
+    from ragmetrics_core.data.questions import Sufficient as Sufficient
+    from ragmetrics_core.data.questions import Useful as Useful
+    from ragmetrics_core.data.questions import ask as ask
+    from ragmetrics_core.data.results import ErrorInfo as ErrorInfo
+    from ragmetrics_core.data.results import Failed as Failed
+    from ragmetrics_core.data.results import MetricResult as MetricResult
+    from ragmetrics_core.data.results import SampleResult as SampleResult
+    from ragmetrics_core.data.results import Scored as Scored
+    from ragmetrics_core.data.results import Undefined as Undefined
+    from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
+    from ragmetrics_core.data.sample import Context as Context
+    from ragmetrics_core.data.sample import Fact as Fact
+    from ragmetrics_core.data.sample import Sample as Sample
+    from ragmetrics_core.data.sample import Turn as Turn
+    from ragmetrics_core.data.usage import Usage as Usage
+    from ragmetrics_core.endpoints.chat import Capabilities as Capabilities
+    from ragmetrics_core.endpoints.chat import ChatModel as ChatModel
+    from ragmetrics_core.endpoints.chat import ChatReply as ChatReply
+    from ragmetrics_core.endpoints.chat import ChatRequest as ChatRequest
+    from ragmetrics_core.endpoints.chat import Choice as Choice
+    from ragmetrics_core.endpoints.chat import Message as Message
+    from ragmetrics_core.endpoints.chat import TokenAlternatives as TokenAlternatives
+    from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel as OpenAICompatibleModel
+    from ragmetrics_core.endpoints.limits import Limits as Limits
+    from ragmetrics_core.endpoints.litellm_model import LiteLLMModel as LiteLLMModel
+    from ragmetrics_core.endpoints.sqlite_store import SqliteStore as SqliteStore
+    from ragmetrics_core.endpoints.store import FreshStore as FreshStore
+    from ragmetrics_core.endpoints.store import MemoryStore as MemoryStore
+    from ragmetrics_core.endpoints.store import ReplyStore as ReplyStore
     from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
     from ragmetrics_core.engine.evaluation import evaluate as evaluate
     from ragmetrics_core.engine.evaluation import iter_results as iter_results
-    from ragmetrics_core.judging.chat import Capabilities as Capabilities
-    from ragmetrics_core.judging.chat import ChatModel as ChatModel
-    from ragmetrics_core.judging.chat import ChatReply as ChatReply
-    from ragmetrics_core.judging.chat import ChatRequest as ChatRequest
-    from ragmetrics_core.judging.chat import Choice as Choice
-    from ragmetrics_core.judging.chat import Message as Message
-    from ragmetrics_core.judging.chat import TokenAlternatives as TokenAlternatives
-    from ragmetrics_core.judging.compatible_model import OpenAICompatibleModel as OpenAICompatibleModel
     from ragmetrics_core.judging.judge import Judge as Judge
-    from ragmetrics_core.judging.lexical.judge import LexicalJudge as LexicalJudge
-    from ragmetrics_core.judging.limits import Limits as Limits
-    from ragmetrics_core.judging.litellm_model import LiteLLMModel as LiteLLMModel
     from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
     from ragmetrics_core.judging.scripted import ScriptedJudge as ScriptedJudge
-    from ragmetrics_core.judging.sqlite_store import SqliteStore as SqliteStore
-    from ragmetrics_core.judging.store import FreshStore as FreshStore
-    from ragmetrics_core.judging.store import MemoryStore as MemoryStore
-    from ragmetrics_core.judging.store import ReplyStore as ReplyStore
+    from ragmetrics_core.lexical.judge import LexicalJudge as LexicalJudge
     from ragmetrics_core.metrics.context_adherence import ContextAdherence as ContextAdherence
     from ragmetrics_core.metrics.context_recall import ContextRecall as ContextRecall
     from ragmetrics_core.metrics.context_recall import RecallExample as RecallExample
@@ -38,73 +73,38 @@ if TYPE_CHECKING:
     from ragmetrics_core.metrics.registry import METRICS as METRICS
     from ragmetrics_core.metrics.registry import metric_named as metric_named
     from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy as RetrievalAccuracy
-    from ragmetrics_core.model.errors import InputError as InputError
-    from ragmetrics_core.model.errors import JudgeError as JudgeError
-    from ragmetrics_core.model.errors import JudgeUnavailable as JudgeUnavailable
-    from ragmetrics_core.model.errors import RagMetricsError as RagMetricsError
-    from ragmetrics_core.model.errors import RowError as RowError
-    from ragmetrics_core.model.errors import SettingError as SettingError
-    from ragmetrics_core.model.questions import Adherent as Adherent
-    from ragmetrics_core.model.questions import Answer as Answer
-    from ragmetrics_core.model.questions import ChunkVerdict as ChunkVerdict
-    from ragmetrics_core.model.questions import ExtractFacts as ExtractFacts
-    from ragmetrics_core.model.questions import FactInContext as FactInContext
-    from ragmetrics_core.model.questions import FactVerdict as FactVerdict
-    from ragmetrics_core.model.questions import Instructions as Instructions
-    from ragmetrics_core.model.questions import NotAnswered as NotAnswered
-    from ragmetrics_core.model.questions import Poll as Poll
-    from ragmetrics_core.model.questions import Polls as Polls
-    from ragmetrics_core.model.questions import Question as Question
-    from ragmetrics_core.model.questions import RateRecall as RateRecall
-    from ragmetrics_core.model.questions import RecallRating as RecallRating
-    from ragmetrics_core.model.questions import Sufficiency as Sufficiency
-    from ragmetrics_core.model.questions import Sufficient as Sufficient
-    from ragmetrics_core.model.questions import Useful as Useful
-    from ragmetrics_core.model.questions import ask as ask
-    from ragmetrics_core.model.results import ErrorInfo as ErrorInfo
-    from ragmetrics_core.model.results import Failed as Failed
-    from ragmetrics_core.model.results import MetricResult as MetricResult
-    from ragmetrics_core.model.results import SampleResult as SampleResult
-    from ragmetrics_core.model.results import Scored as Scored
-    from ragmetrics_core.model.results import Undefined as Undefined
-    from ragmetrics_core.model.sample import CaptureNotes as CaptureNotes
-    from ragmetrics_core.model.sample import Context as Context
-    from ragmetrics_core.model.sample import Fact as Fact
-    from ragmetrics_core.model.sample import Sample as Sample
-    from ragmetrics_core.model.sample import Turn as Turn
-    from ragmetrics_core.model.usage import Usage as Usage
     from ragmetrics_core.reporting.report import Report as Report
     from ragmetrics_core.reporting.run_facts import RunFacts as RunFacts
 
 _HOMES = {
     "engine.evaluation": ("aevaluate", "evaluate", "iter_results"),
-    "judging.chat": (
+    "endpoints.chat": (
         *("Capabilities", "ChatModel", "ChatReply", "ChatRequest", "Choice", "Message", "TokenAlternatives"),
     ),
-    "judging.compatible_model": ("OpenAICompatibleModel",),
+    "endpoints.compatible_model": ("OpenAICompatibleModel",),
     "judging.judge": ("Judge",),
-    "judging.lexical.judge": ("LexicalJudge",),
-    "judging.limits": ("Limits",),
-    "judging.litellm_model": ("LiteLLMModel",),
+    "lexical.judge": ("LexicalJudge",),
+    "endpoints.limits": ("Limits",),
+    "endpoints.litellm_model": ("LiteLLMModel",),
     "judging.llm": ("LLMJudge",),
     "judging.scripted": ("ScriptedJudge",),
-    "judging.sqlite_store": ("SqliteStore",),
-    "judging.store": ("FreshStore", "MemoryStore", "ReplyStore"),
+    "endpoints.sqlite_store": ("SqliteStore",),
+    "endpoints.store": ("FreshStore", "MemoryStore", "ReplyStore"),
     "metrics.context_adherence": ("ContextAdherence",),
     "metrics.context_recall": ("ContextRecall", "RecallExample"),
     "metrics.context_utilization": ("ContextUtilization",),
     "metrics.metric": ("Metric",),
     "metrics.registry": ("METRICS", "metric_named"),
     "metrics.retrieval_accuracy": ("RetrievalAccuracy",),
-    "model.errors": ("InputError", "JudgeError", "JudgeUnavailable", "RagMetricsError", "RowError", "SettingError"),
-    "model.questions": (
+    "data.errors": ("InputError", "JudgeError", "JudgeUnavailable", "RagMetricsError", "RowError", "SettingError"),
+    "data.questions": (
         *("Adherent", "Answer", "ChunkVerdict", "ExtractFacts", "FactInContext", "FactVerdict", "Instructions"),
         *("NotAnswered", "Poll", "Polls", "Question", "RateRecall", "RecallRating", "Sufficiency", "Sufficient"),
         *("Useful", "ask"),
     ),
-    "model.results": ("ErrorInfo", "Failed", "MetricResult", "SampleResult", "Scored", "Undefined"),
-    "model.sample": ("CaptureNotes", "Context", "Fact", "Sample", "Turn"),
-    "model.usage": ("Usage",),
+    "data.results": ("ErrorInfo", "Failed", "MetricResult", "SampleResult", "Scored", "Undefined"),
+    "data.sample": ("CaptureNotes", "Context", "Fact", "Sample", "Turn"),
+    "data.usage": ("Usage",),
     "reporting.report": ("Report",),
     "reporting.run_facts": ("RunFacts",),
 }

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets import Document
-from ragmetrics_core.judging.chat import (
+from ragmetrics_core.endpoints.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -17,7 +18,6 @@ from ragmetrics_core.judging.chat import (
     TokenAlternatives,
 )
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.testing.replies import quoting_reply, tokens
 
 SIZE = 100

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core.reporting.agreement import accuracy, auroc, calibration, correlation, f1, kappa, spearman
+from ragmetrics_core.statistics.agreement import accuracy, auroc, calibration, correlation, f1, kappa, spearman
 
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20)
 

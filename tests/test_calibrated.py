@@ -12,12 +12,12 @@ from scipy import stats
 
 from ragmetrics_core import Report, Sample, SampleResult, Scored
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.intervals import wilson
-from ragmetrics_core.reporting.calibrated import Scores, calibrated_mean
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.reporting.drawing import calibrate, draw
 from ragmetrics_core.reporting.labels import Label
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.statistics.calibrated import Scores, calibrated_mean
 
 
 def alone(*values: float) -> Scores:

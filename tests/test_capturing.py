@@ -361,7 +361,7 @@ import asyncio, os, sys, threading, warnings
 warnings.simplefilter("ignore")
 from ragmetrics_core import Sample
 from ragmetrics_core.capturing import BackgroundEvaluator
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, Choice
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 
 asked = threading.Semaphore(0)
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from ragmetrics_core import Report, Sample, SampleResult, Scored
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.model.errors import InputError, SettingError
+from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.reporting.certified import certify, fewest, lower_bound
 from ragmetrics_core.reporting.run_facts import RunFacts
 

@@ -13,10 +13,10 @@ import aiohttp
 import pytest
 
 from ragmetrics_core import ContextAdherence, LiteLLMModel, LLMJudge, OpenAICompatibleModel, SettingError
-from ragmetrics_core.judging.compatible_model import EXCEPTIONS
-from ragmetrics_core.judging.overflow import token_counts, too_long
-from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.model.errors import AuthenticationFailed, ContextWindowExceeded, JudgeServerError
+from ragmetrics_core.data.errors import AuthenticationFailed, ContextWindowExceeded, JudgeServerError
+from ragmetrics_core.endpoints.compatible_model import EXCEPTIONS
+from ragmetrics_core.endpoints.overflow import token_counts, too_long
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
@@ -180,8 +180,8 @@ def test_what_endpoints_say_of_too_long_requests(text: str, tokens: int | None, 
 
 
 def test_a_length_that_the_endpoint_does_not_say_is_estimated() -> None:
-    from ragmetrics_core.judging.chat import ChatRequest, Message
-    from ragmetrics_core.judging.limited import _counted
+    from ragmetrics_core.endpoints.chat import ChatRequest, Message
+    from ragmetrics_core.endpoints.limited import _counted
 
     error = ContextWindowExceeded.counted("m", None, 4096)
     said = str(_counted(error, ChatRequest((Message("user", "x" * 40_000),))))

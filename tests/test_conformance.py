@@ -29,7 +29,7 @@ from ragmetrics_core import (
     Sufficient,
     Useful,
 )
-from ragmetrics_core.model import errors
+from ragmetrics_core.data import errors
 
 FOLDER = Path(__file__).parents[1] / "conformance"
 CASES = [(path.stem, case) for path in sorted(FOLDER.glob("*.json")) for case in json.loads(path.read_text("utf-8"))]

@@ -22,8 +22,8 @@ from ragmetrics_core import (
     Sufficiency,
     Sufficient,
 )
+from ragmetrics_core.data.errors import RateLimited
 from ragmetrics_core.metrics.context_adherence import stopped_estimate
-from ragmetrics_core.model.errors import RateLimited
 
 
 def polls(*verdicts, asked=None, failures=()):

@@ -20,6 +20,15 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import LexicalJudge, LLMJudge, MemoryStore
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import (
+    AuthenticationFailed,
+    InputError,
+    MissingDependency,
+    QuestionNotSupported,
+    SettingError,
+)
+from ragmetrics_core.data.evidence import AccuracyEvidence, Cell
+from ragmetrics_core.data.sample import Context, Fact
 from ragmetrics_core.datasets import (
     ContinuousSettings,
     Desk,
@@ -34,15 +43,6 @@ from ragmetrics_core.datasets import (
 from ragmetrics_core.datasets.continuous import document_points, point_of
 from ragmetrics_core.datasets.set_files import to_jsonl
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, Sentence
-from ragmetrics_core.model.errors import (
-    AuthenticationFailed,
-    InputError,
-    MissingDependency,
-    QuestionNotSupported,
-    SettingError,
-)
-from ragmetrics_core.model.evidence import AccuracyEvidence, Cell
-from ragmetrics_core.model.sample import Context, Fact
 from ragmetrics_core.testing.replies import quoting_reply
 from ragmetrics_core.testing.server import LoopbackServer
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.datasets import Document, chunked, load_documents, load_pairs
-from ragmetrics_core.model.errors import InputError, SettingError
 
 TEXTS = st.text(alphabet=st.sampled_from("ab .!?\n\t。é"), max_size=400)
 

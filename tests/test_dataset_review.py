@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from dataset_toys import SIZE, corpus, judge
 
+from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.datasets import (
     ContinuousSettings,
     Desk,
@@ -32,7 +33,6 @@ from ragmetrics_core.datasets import (
 from ragmetrics_core.datasets.reviews import Review, labelled_combinations, labelled_points, review_items
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet
 from ragmetrics_core.datasets.walking import items_to_walk, review_summary, walk
-from ragmetrics_core.model.errors import InputError, SettingError
 
 SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
 # Makes the pseudo-terminal the controlling one, so that Ctrl-C in it is an interrupt.

@@ -10,6 +10,8 @@ from dataset_toys import SIZE, corpus, judge
 
 from ragmetrics_core import ContextAdherence, LexicalJudge, RetrievalAccuracy, ScriptedJudge
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import EmptyReply
+from ragmetrics_core.data.questions import ExtractFacts, FactInContext, FactVerdict
 from ragmetrics_core.datasets import (
     ContinuousSettings,
     Desk,
@@ -25,8 +27,6 @@ from ragmetrics_core.datasets import (
 from ragmetrics_core.datasets.reviews import Review, review_items
 from ragmetrics_core.datasets.scoring import variants
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet
-from ragmetrics_core.model.errors import EmptyReply
-from ragmetrics_core.model.questions import ExtractFacts, FactInContext, FactVerdict
 from ragmetrics_core.testing.replies import quoting_reply
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core.model.evidence import (
+from ragmetrics_core.data.evidence import (
     AccuracyEvidence,
     AdherenceEvidence,
     Cell,
@@ -15,9 +15,9 @@ from ragmetrics_core.model.evidence import (
     ReferenceRating,
     UtilizationEvidence,
 )
-from ragmetrics_core.model.intervals import wilson
-from ragmetrics_core.model.results import MetricResult, SampleResult, Scored, Undefined
-from ragmetrics_core.model.sample import Fact, Sample
+from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.data.sample import Fact, Sample
 from ragmetrics_core.reporting.diagnosis import RULES, diagnose
 
 

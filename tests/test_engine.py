@@ -34,8 +34,8 @@ from ragmetrics_core import (
     evaluate,
     iter_results,
 )
+from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.model.errors import AuthenticationFailed, ConnectionFailed
 
 ROWS = [
     {

@@ -12,6 +12,7 @@ from dataset_toys import Model, judge
 
 from ragmetrics_core import LexicalJudge, LLMJudge, MemoryStore, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import AuthenticationFailed, InputError
 from ragmetrics_core.datasets.facts import (
     FactsFile,
     as_text,
@@ -20,7 +21,6 @@ from ragmetrics_core.datasets.facts import (
     read_facts,
     write_facts,
 )
-from ragmetrics_core.model.errors import AuthenticationFailed, InputError
 
 ROWS = [
     {"question": "Who?", "contexts": ["Anna lit it."], "reference": "Anna lit it. It was built in 1856."},

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ragmetrics_core import ContextUtilization, LLMJudge, OpenAICompatibleModel, evaluate
-from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 SHARES: Mapping[str, float] = {"429": 0.10, "500": 0.05, "reset": 0.03, "malformed": 0.02, "hang": 0.01}

@@ -13,12 +13,12 @@ from scipy.stats import spearmanr
 
 from ragmetrics_core import ContextUtilization, LexicalJudge, Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.engine.audit import audit
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.reporting.agreement import spearman
 from ragmetrics_core.reporting.fooled import correlations, family, shared_families, usefulness_by_rank
 from ragmetrics_core.reporting.run_facts import Audit
+from ragmetrics_core.statistics.agreement import spearman
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.5, 1.0]), st.integers(0, 5).map(float)), min_size=3))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.results import SampleResult, Scored, Undefined
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.results import SampleResult, Scored, Undefined
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.reporting.gates import Gate, decide, parse_gate
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts

@@ -22,7 +22,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
 
 from ragmetrics_core import ChatModel, ChatReply, ChatRequest, Choice, ContextAdherence, LLMJudge, Sample, evaluate
-from ragmetrics_core.judging.identity import apart, identity
+from ragmetrics_core.endpoints.identity import apart, identity
 
 LIMIT = 3
 NOISE = threading.Lock()
@@ -285,7 +285,7 @@ def test_no_secret_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     digested: list[str] = []
     real = json.dumps
     monkeypatch.setattr(
-        "ragmetrics_core.judging.identity.json.dumps",
+        "ragmetrics_core.endpoints.identity.json.dumps",
         lambda value, **options: digested.append(real(value, **options)) or digested[-1],
     )
     settings = Settings(
@@ -299,7 +299,7 @@ def test_no_secret_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
 OTHER_PROCESS = """
 import re
 from dataclasses import dataclass
-from ragmetrics_core.judging.identity import identity
+from ragmetrics_core.endpoints.identity import identity
 
 SYSTEM = "Judge."
 

@@ -16,12 +16,12 @@ from sklearn import metrics as reference
 
 from ragmetrics_core import Report, Sample, SampleResult, Scored, Undefined
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.model.errors import InputError, RowError, SettingError
-from ragmetrics_core.reporting.agreement import auroc, balanced_accuracy, kappa
-from ragmetrics_core.reporting.calibration import calibration_error, curve, slope_and_intercept
+from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.reporting.labels import Label, Labelled, human_kappa, matched, measure_all, measures, read_labels
-from ragmetrics_core.reporting.raters import brier, gwet, krippendorff, matthews
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy, kappa
+from ragmetrics_core.statistics.calibration import calibration_error, curve, slope_and_intercept
+from ragmetrics_core.statistics.raters import brier, gwet, krippendorff, matthews
 from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score
 
 PAIRS = st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.5, 0.5, 0.8, 1.0]), st.booleans()), min_size=4, max_size=30)

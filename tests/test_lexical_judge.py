@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core.judging.lexical import LexicalJudge
-from ragmetrics_core.judging.lexical.numerals import number, numbers
-from ragmetrics_core.model.errors import QuestionNotSupported
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.errors import QuestionNotSupported
+from ragmetrics_core.data.questions import (
     Adherent,
     ChunkVerdict,
     ExtractFacts,
@@ -25,6 +23,8 @@ from ragmetrics_core.model.questions import (
     Sufficient,
     Useful,
 )
+from ragmetrics_core.lexical import LexicalJudge
+from ragmetrics_core.lexical.numerals import number, numbers
 
 NONE = Instructions(template="")
 FRANCE_QUESTION = "Where is France and what is it's capital?"

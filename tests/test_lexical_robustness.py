@@ -10,10 +10,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from ragmetrics_core.judging.lexical import LexicalJudge
-from ragmetrics_core.judging.lexical.sentences import split_sentences
-from ragmetrics_core.judging.lexical.text import content
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.questions import (
     Adherent,
     ChunkVerdict,
     ExtractFacts,
@@ -27,6 +24,9 @@ from ragmetrics_core.model.questions import (
     RecallRating,
     Useful,
 )
+from ragmetrics_core.lexical import LexicalJudge
+from ragmetrics_core.lexical.sentences import split_sentences
+from ragmetrics_core.lexical.text import content
 
 NONE = Instructions(template="")
 

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, SettingError, aevaluate, evaluate
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
-from ragmetrics_core.judging.limited import Limited
-from ragmetrics_core.judging.limits import Allowance
-from ragmetrics_core.judging.pacing import Pace, Slots
-from ragmetrics_core.model.errors import AuthenticationFailed, JudgeServerError, LimitReached, RateLimited
-from ragmetrics_core.model.usage import Usage
+from ragmetrics_core.data.errors import AuthenticationFailed, JudgeServerError, LimitReached, RateLimited
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
+from ragmetrics_core.endpoints.limited import Limited
+from ragmetrics_core.endpoints.limits import Allowance
+from ragmetrics_core.endpoints.pacing import Pace, Slots
 
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core.judging import resolve
-from ragmetrics_core.judging.chat import Capabilities, ChatRequest, Message
-from ragmetrics_core.judging.endpoint_errors import Fault as EndpointFault
-from ragmetrics_core.judging.endpoint_errors import judge_error, seconds
-from ragmetrics_core.judging.litellm_model import EXCEPTIONS, LiteLLMModel
+from ragmetrics_core.data import errors
+from ragmetrics_core.data.questions import Adherent, Answer, FactInContext, Instructions, NotAnswered, Polls, Useful
+from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
+from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
+from ragmetrics_core.endpoints.endpoint_errors import judge_error, seconds
+from ragmetrics_core.endpoints.litellm_model import EXCEPTIONS, LiteLLMModel
+from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Adherent, Answer, FactInContext, Instructions, NotAnswered, Polls, Useful
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
@@ -311,8 +311,8 @@ socket.getaddrinfo = resolve
 sys.addaudithook(lambda event, args: asked.add(args[1][:2]) if event == "socket.connect" else None)
 
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.judging.litellm_model import LiteLLMModel
-from ragmetrics_core.model.questions import Instructions, NotAnswered, Useful
+from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
+from ragmetrics_core.data.questions import Instructions, NotAnswered, Useful
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 assert "litellm" not in sys.modules

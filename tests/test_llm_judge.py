@@ -8,18 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core.judging.chat import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Choice,
-    TokenAlternatives,
-)
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.judging.store import MemoryStore
-from ragmetrics_core.model.errors import (
+from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ConflictingVerdicts,
     ConnectionFailed,
@@ -31,7 +20,7 @@ from ragmetrics_core.model.errors import (
     QuestionNotSupported,
     TooFewPolls,
 )
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.questions import (
     Adherent,
     Answer,
     ExtractFacts,
@@ -44,7 +33,18 @@ from ragmetrics_core.model.questions import (
     Sufficient,
     Useful,
 )
-from ragmetrics_core.model.usage import Usage
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    TokenAlternatives,
+)
+from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.testing.replies import plausible_reply, tokens
 
 Reply = str | Choice | JudgeError

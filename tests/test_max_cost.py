@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
-from ragmetrics_core.judging.limited import Gate, Limited
-from ragmetrics_core.judging.limits import Allowance
-from ragmetrics_core.model.errors import JudgeServerError, LimitReached
-from ragmetrics_core.model.usage import Usage
+from ragmetrics_core.data.errors import JudgeServerError, LimitReached
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.limited import Gate, Limited
+from ragmetrics_core.endpoints.limits import Allowance
 
 ROUNDING = 1e-9
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]

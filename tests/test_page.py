@@ -16,8 +16,8 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from ragmetrics_core.model.errors import InputError, MissingDependency
-from ragmetrics_core.model.evidence import (
+from ragmetrics_core.data.errors import InputError, MissingDependency
+from ragmetrics_core.data.evidence import (
     AccuracyEvidence,
     AdherenceEvidence,
     Cell,
@@ -28,10 +28,10 @@ from ragmetrics_core.model.evidence import (
     SentenceEvidence,
     UtilizationEvidence,
 )
-from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
-from ragmetrics_core.model.sample import CaptureNotes, Context, Fact, Sample, Turn
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.reporting.page.rows import LONGEST, cut, detail_lines, index_json
+from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.data.sample import CaptureNotes, Context, Fact, Sample, Turn
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, index_json
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
 

@@ -15,10 +15,10 @@ from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.reporting.clusters import cluster_interval, key_of
-from ragmetrics_core.reporting.paired import (
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.statistics.clusters import cluster_interval, key_of
+from ragmetrics_core.statistics.paired import (
     detectable,
     difference_interval,
     holm,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core.judging.chat import Choice, TokenAlternatives
+from ragmetrics_core.endpoints.chat import Choice, TokenAlternatives
 from ragmetrics_core.judging.probabilities import label_probabilities, settle
 from ragmetrics_core.testing.replies import tokens as split
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.questions import Adherent, FactInContext, Instructions, RateRecall, Useful
+from ragmetrics_core.data.sample import Turn
 from ragmetrics_core.judging.rendering import fact_labels, fenced, labels, render
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.questions import Adherent, FactInContext, Instructions, RateRecall, Useful
-from ragmetrics_core.model.sample import Turn
 
 FENCE = re.compile(r"(?P<label>[\w ]+) <(?P<digest>\d{39})>\n(?P<text>.*?)\n</(?P<end>\d+)>", re.DOTALL)
 

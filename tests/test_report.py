@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragmetrics_core.model.errors import InputError, MissingDependency, SettingError
-from ragmetrics_core.model.evidence import OtherEvidence, UtilizationEvidence
-from ragmetrics_core.model.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
-from ragmetrics_core.model.sample import Context, Sample
-from ragmetrics_core.model.usage import Usage
+from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
+from ragmetrics_core.data.evidence import OtherEvidence, UtilizationEvidence
+from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
+from ragmetrics_core.data.sample import Context, Sample
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
 
 SECRET = "Zanzibar"

@@ -23,7 +23,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
-from ragmetrics_core.model.evidence import AccuracyEvidence
+from ragmetrics_core.data.evidence import AccuracyEvidence
 
 matrices = st.integers(1, 4).flatmap(
     lambda columns: st.lists(st.lists(st.floats(0, 1), min_size=columns, max_size=columns), min_size=1, max_size=5)

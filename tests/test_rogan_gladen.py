@@ -10,10 +10,10 @@ import pytest
 
 from ragmetrics_core import Report, Sample, SampleResult, Scored
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.model.errors import InputError
-from ragmetrics_core.reporting.calibrated import Scores
-from ragmetrics_core.reporting.rogan_gladen import NotCorrectable, corrected_mean
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.statistics.calibrated import Scores
+from ragmetrics_core.statistics.rogan_gladen import NotCorrectable, corrected_mean
 
 
 def scores_of(*groups: tuple[int, float], keys: list[int] | None = None) -> Scores:

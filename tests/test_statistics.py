@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.reporting.statistics import Interval, mean, mean_interval, median, sd, t_quantile
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.statistics.statistics import Interval, mean, mean_interval, median, sd, t_quantile
 
 SCORES = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=40)
 

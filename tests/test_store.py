@@ -18,8 +18,11 @@ import pytest
 
 from ragmetrics_core import ContextUtilization, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.judging import sqlite_store, store_care, store_file, store_writer
-from ragmetrics_core.judging.chat import (
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.questions import ExtractFacts, Instructions
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints import sqlite_store, store_care, store_file, store_writer
+from ragmetrics_core.endpoints.chat import (
     Capabilities,
     ChatModel,
     ChatReply,
@@ -29,15 +32,12 @@ from ragmetrics_core.judging.chat import (
     Origin,
     TokenAlternatives,
 )
-from ragmetrics_core.judging.limited import Limited
+from ragmetrics_core.endpoints.limited import Limited
+from ragmetrics_core.endpoints.sqlite_store import SqliteStore
+from ragmetrics_core.endpoints.store import FreshStore, MemoryStore, ReplyStore
+from ragmetrics_core.endpoints.store_place import default_path, resolve_store
+from ragmetrics_core.endpoints.stored import Stored
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.judging.sqlite_store import SqliteStore
-from ragmetrics_core.judging.store import FreshStore, MemoryStore, ReplyStore
-from ragmetrics_core.judging.store_place import default_path, resolve_store
-from ragmetrics_core.judging.stored import Stored
-from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.questions import ExtractFacts, Instructions
-from ragmetrics_core.model.usage import Usage
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 USAGE = Usage(calls=1, prompt_tokens=90, completion_tokens=10, cost=0.5)
@@ -442,9 +442,9 @@ def test_a_newer_version_is_left_alone(
 
 SEVERAL = """
 import sys
-from ragmetrics_core.judging.sqlite_store import SqliteStore
-from ragmetrics_core.judging.chat import Choice
-from ragmetrics_core.model.usage import Usage
+from ragmetrics_core.endpoints.sqlite_store import SqliteStore
+from ragmetrics_core.endpoints.chat import Choice
+from ragmetrics_core.data.usage import Usage
 store = SqliteStore(sys.argv[1])
 for number in range(300):
     store.put({f"{number + 300 * int(sys.argv[2]):064x}": Choice("x")}, Usage(calls=1))
@@ -467,8 +467,8 @@ def test_several_processes_use_one_file(path: Path) -> None:
 def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
     code = (
         "import os, sys, warnings\nwarnings.simplefilter('ignore')\n"
-        "from ragmetrics_core.judging.sqlite_store import SqliteStore\n"
-        "from ragmetrics_core.judging.chat import Choice\nfrom ragmetrics_core.model.usage import Usage\n"
+        "from ragmetrics_core.endpoints.sqlite_store import SqliteStore\n"
+        "from ragmetrics_core.endpoints.chat import Choice\nfrom ragmetrics_core.data.usage import Usage\n"
         "store = SqliteStore(sys.argv[1])\nstore.put({'ab' * 32: Choice('x')}, Usage())\nstore.flush()\n"
         "child = os.fork()\n"
         "if not child:\n"

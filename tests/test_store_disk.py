@@ -20,8 +20,8 @@ RUN = (
     + """
 import os, resource, sys
 from ragmetrics_core import ContextUtilization, LLMJudge, evaluate
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, Choice
-from ragmetrics_core.model.questions import Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
+from ragmetrics_core.data.questions import Usage
 
 class Long(ChatModel):
     name = "toy"

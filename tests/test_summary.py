@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.evidence import ChunkEvidence, UtilizationEvidence
-from ragmetrics_core.model.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.reporting.statistics import mean_interval
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.evidence import ChunkEvidence, UtilizationEvidence
+from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, summarise
+from ragmetrics_core.statistics.statistics import mean_interval
 
 SAMPLE = Sample(question="q", contexts=["c"], answer="a")
 

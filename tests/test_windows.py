@@ -23,10 +23,10 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     ScriptedJudge,
 )
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
-from ragmetrics_core.model.errors import ContentRefused, ContextWindowExceeded, JudgeTimeout
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.model.windows import halves
+from ragmetrics_core.data.errors import ContentRefused, ContextWindowExceeded, JudgeTimeout
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.windows import halves
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 
 NEEDLE = "the lamp was lit by Ada"
 LONG = {

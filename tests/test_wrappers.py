@@ -6,21 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ragmetrics_core.judging.adapting import Adapting, Learned
-from ragmetrics_core.judging.chat import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Choice,
-    Message,
-    TokenAlternatives,
-)
-from ragmetrics_core.judging.limited import Limited
-from ragmetrics_core.judging.store import MemoryStore
-from ragmetrics_core.judging.stored import Stored
-from ragmetrics_core.judging.wrappers import Retrying
-from ragmetrics_core.model.errors import (
+from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ConnectionFailed,
     ContextWindowExceeded,
@@ -30,7 +16,21 @@ from ragmetrics_core.model.errors import (
     RequestRejected,
     UnsupportedParameter,
 )
-from ragmetrics_core.model.usage import Usage
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.adapting import Adapting, Learned
+from ragmetrics_core.endpoints.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+    Message,
+    TokenAlternatives,
+)
+from ragmetrics_core.endpoints.limited import Limited
+from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.endpoints.stored import Stored
+from ragmetrics_core.endpoints.wrappers import Retrying
 
 REQUEST = ChatRequest((Message("user", "hello"),))
 

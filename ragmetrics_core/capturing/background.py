@@ -18,11 +18,11 @@ from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.guarded import Problems, guarded
 from ragmetrics_core.capturing.judge_work import as_judge_work
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.report import Report
 
 logger = logging.getLogger("ragmetrics_core")

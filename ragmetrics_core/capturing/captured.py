@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.guarded import Problems, guarded
 from ragmetrics_core.capturing.judge_work import as_judge_work
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
 from ragmetrics_core.engine.run import JudgeLike, Metrics
-from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.report import Report
 
 Run = TypeVar("Run")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ragmetrics_core.model.cells import follow
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.cells import follow
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import Sample
 
 Source = str | Callable[[Any], Any]
 

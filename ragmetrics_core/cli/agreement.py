@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli.output import show
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.metrics.registry import full_name
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.reporting.calibration import curve
 from ragmetrics_core.reporting.certified import certify_precision
 from ragmetrics_core.reporting.drawing import calibrate
 from ragmetrics_core.reporting.labels import (
@@ -24,7 +23,8 @@ from ragmetrics_core.reporting.labels import (
     rival_measures,
 )
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.rogan_gladen import NotCorrectable
+from ragmetrics_core.statistics.calibration import curve
+from ragmetrics_core.statistics.rogan_gladen import NotCorrectable
 
 
 def add_to(commands: Any) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 from ragmetrics_core.cli import dataset_review, dataset_score, spending
 from ragmetrics_core.cli.options import judge_from, positive
 from ragmetrics_core.cli.output import show
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
 from ragmetrics_core.datasets.desk import Desk, Show
@@ -25,9 +27,7 @@ from ragmetrics_core.datasets.sets import AnySet, ContinuousSet
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.reporting.agreement import mean_error, spearman
+from ragmetrics_core.statistics.agreement import mean_error, spearman
 
 _LINE_SECONDS = 10.0
 

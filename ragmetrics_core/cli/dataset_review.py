@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli.output import show
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.datasets.reviews import Reviews
 from ragmetrics_core.datasets.set_files import read_set
 from ragmetrics_core.datasets.walking import items_to_walk, review_summary, walk
-from ragmetrics_core.model.errors import SettingError
 
 
 def add_to(kinds: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from ragmetrics_core.cli import spending
 from ragmetrics_core.cli.options import judge_from, positive
 from ragmetrics_core.cli.output import show
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.datasets.reviews import Reviews
 from ragmetrics_core.datasets.score_table import score_table
 from ragmetrics_core.datasets.scoring import DRAWS, Prompt, samples_of, score_set, variants
@@ -17,7 +18,6 @@ from ragmetrics_core.datasets.sets import AnySet
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import chosen
-from ragmetrics_core.model.errors import SettingError
 
 _PROMPTS: tuple[Prompt, ...] = ("io", "cot", "frozen")
 

@@ -15,19 +15,19 @@ from ragmetrics_core.cli import spending
 from ragmetrics_core.cli.options import positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
+from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.evaluation import report_of
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.judging.resolve import resolve_judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
-from ragmetrics_core.model.errors import JudgeUnavailable, SettingError
-from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import Decision, decide, parse_gate
-from ragmetrics_core.reporting.page.render import check_page
 from ragmetrics_core.reporting.report import JsonlWriter
 from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
 from ragmetrics_core.reporting.tables import text_table

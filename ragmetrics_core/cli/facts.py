@@ -16,9 +16,9 @@ from ragmetrics_core.cli.dataset import progress
 from ragmetrics_core.cli.options import judge_from, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.reading import read_rows
+from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.datasets.facts import as_text, extract_facts, from_text, read_facts, write_facts
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
-from ragmetrics_core.model.errors import InputError, RowError, SettingError
 
 
 def add_to(commands: Any) -> None:

@@ -14,7 +14,7 @@ from importlib.metadata import version
 
 from ragmetrics_core.cli import agreement, compare, dataset, demo, evaluate, facts, label, metrics, store
 from ragmetrics_core.cli.output import discard, tolerant
-from ragmetrics_core.model.errors import RagMetricsError
+from ragmetrics_core.data.errors import RagMetricsError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

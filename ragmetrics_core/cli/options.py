@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.model.errors import SettingError
 
 
 def positive(text: str) -> int:

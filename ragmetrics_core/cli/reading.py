@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
+from ragmetrics_core.data.rows import sample_from_row
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.facts import MAGIC, read_facts
 from ragmetrics_core.engine.tables import each_sample
-from ragmetrics_core.model.errors import InputError, MissingDependency, RowError
-from ragmetrics_core.model.rows import sample_from_row
-from ragmetrics_core.model.sample import Sample
 
 Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""

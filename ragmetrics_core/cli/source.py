@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli.reading import check_readable, read_samples
-from ragmetrics_core.model.errors import InputError, RowError
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
 
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
 _SHOWN_PROBLEMS = 5

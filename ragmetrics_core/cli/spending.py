@@ -7,10 +7,10 @@ import atexit
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.judging.limits import Limits
-from ragmetrics_core.judging.store import FreshStore, ReplyStore
-from ragmetrics_core.judging.store_place import resolve_store
-from ragmetrics_core.model.usage import Usage
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.limits import Limits
+from ragmetrics_core.endpoints.store import FreshStore, ReplyStore
+from ragmetrics_core.endpoints.store_place import resolve_store
 
 _LIMITS: tuple[tuple[str, type, str, str], ...] = (
     ("max_calls", int, "N", "most calls to models; then the run ends with what is done"),

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli.output import show
-from ragmetrics_core.judging.store_place import default_path
-from ragmetrics_core.model.errors import SettingError
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.endpoints.store_place import default_path
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _AGE = re.compile(r"(\d+)\s*([hdw])")
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     if (options.action == "prune") != (options.older_than is not None):
         raise SettingError("prune needs --older-than, e.g. ragmetrics store prune --older-than 30d; nothing else does")
     path = options.store or default_path()
-    from ragmetrics_core.judging import store_care  # sqlite3 is not needed for other commands
+    from ragmetrics_core.endpoints import store_care  # sqlite3 is not needed for other commands
 
     if options.action == "show":
         show(_table(path, store_care.contents(path)))

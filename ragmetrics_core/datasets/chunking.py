@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.frozen import Frozen, Text
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.frozen import Frozen, Text
 
 CHUNK_SIZE = 2000
 

@@ -10,6 +10,10 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Literal
 
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.evidence import AccuracyEvidence
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, chunked
 from ragmetrics_core.datasets.desk import Desk, LeftOut, plain, template
 from ragmetrics_core.datasets.sets import (
@@ -23,10 +27,6 @@ from ragmetrics_core.datasets.sets import (
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.metrics.templates import digest
-from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.evidence import AccuracyEvidence
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.sample import Context
 
 
 class ContinuousSettings(Frozen):

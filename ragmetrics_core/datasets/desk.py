@@ -9,16 +9,16 @@ from importlib.resources import files
 from itertools import islice
 from typing import TypeVar
 
+from ragmetrics_core.data.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
+from ragmetrics_core.data.questions import Instructions, NotAnswered
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.writing import WriteQuestion, Written
+from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.engine.carrying import Seat, carry_out
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
-from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.metrics.metric import Metric, Outcome
-from ragmetrics_core.model.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
-from ragmetrics_core.model.questions import Instructions, NotAnswered
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.model.writing import WriteQuestion, Written
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

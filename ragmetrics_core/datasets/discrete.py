@@ -8,6 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, all_chunks
 from ragmetrics_core.datasets.desk import Desk, plain, template
 from ragmetrics_core.datasets.loading import Pair, check_pairs
@@ -15,9 +18,6 @@ from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
 from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Header, Label, corpus_digest, digest_of
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.metrics.templates import digest
-from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.sample import Context
 
 
 class DiscreteSettings(Frozen):

@@ -13,19 +13,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from ragmetrics_core.data.errors import InputError, JudgeUnavailable, RowError
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.questions import Answer, ExtractFacts, Instructions, NotAnswered
+from ragmetrics_core.data.rows import sample_from_row
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.desk import Show
 from ragmetrics_core.datasets.sets import digest_of
+from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
-from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.judging.store import MemoryStore, ReplyStore
 from ragmetrics_core.metrics.templates import digest, shipped
-from ragmetrics_core.model.errors import InputError, JudgeUnavailable, RowError
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.questions import Answer, ExtractFacts, Instructions, NotAnswered
-from ragmetrics_core.model.rows import sample_from_row
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.model.usage import Usage
 
 MAGIC = "ragmetrics_facts"
 FORMAT = 1

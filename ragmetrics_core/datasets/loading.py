@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.frozen import Frozen, Text
+from ragmetrics_core.data.rows import sample_from_row
+from ragmetrics_core.data.shapes import context
 from ragmetrics_core.datasets.chunking import Document
-from ragmetrics_core.model.errors import InputError, RowError
-from ragmetrics_core.model.frozen import Frozen, Text
-from ragmetrics_core.model.rows import sample_from_row
-from ragmetrics_core.model.shapes import context
 
 _TEXTS = (".txt", ".text", ".md", ".markdown")
 _ROWS = (".jsonl", ".ndjson", ".json")

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
+from ragmetrics_core.data.errors import InputError, MissingDependency, RowError, SettingError
+from ragmetrics_core.data.sample import Context
+from ragmetrics_core.data.shapes import context
 from ragmetrics_core.datasets.chunking import Chunk
-from ragmetrics_core.judging.lexical.text import content
-from ragmetrics_core.model.errors import InputError, MissingDependency, RowError, SettingError
-from ragmetrics_core.model.sample import Context
-from ragmetrics_core.model.shapes import context
+from ragmetrics_core.lexical.text import content
 
 Retriever = Callable[[str, int], Iterable[Any]]
 """From a question and the number wanted to documents in the order of their rank: texts, ``Context``, mappings, or

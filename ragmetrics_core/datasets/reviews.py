@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.datasets.set_files import to_jsonl
 from ragmetrics_core.datasets.sets import (
     AnySet,
@@ -21,9 +23,7 @@ from ragmetrics_core.datasets.sets import (
     LabelledDocument,
     digest_of,
 )
-from ragmetrics_core.model.errors import InputError
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.reporting.agreement import kappa
+from ragmetrics_core.statistics.agreement import kappa
 
 _MAGIC = "ragmetrics_reviews"
 Verdict = Literal["positive", "negative", "ambiguous"]

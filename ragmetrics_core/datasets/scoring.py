@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ragmetrics_core.data.evidence import AccuracyEvidence
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.reviews import Reviews, labelled_combinations, labelled_points
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, DiscreteSet
+from ragmetrics_core.endpoints.store import ReplyStore
 from ragmetrics_core.engine.evaluation import iter_results
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.judging.store import ReplyStore
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.model.evidence import AccuracyEvidence
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.reporting.agreement import (
+from ragmetrics_core.statistics.agreement import (
     accuracy,
     auroc,
     bootstrap,

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.datasets.sets import (
     AnySet,
     CombinationPoint,
@@ -21,8 +23,6 @@ from ragmetrics_core.datasets.sets import (
     Header,
     LabelledDocument,
 )
-from ragmetrics_core.model.errors import InputError
-from ragmetrics_core.model.frozen import Frozen
 
 FORMAT = 1
 _MAGIC = "ragmetrics_dataset"

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from ragmetrics_core.data.evidence import Cell, Share
+from ragmetrics_core.data.frozen import Frozen, Text
+from ragmetrics_core.data.sample import Context, Fact, Sample
 from ragmetrics_core.datasets.chunking import Document
-from ragmetrics_core.model.evidence import Cell, Share
-from ragmetrics_core.model.frozen import Frozen, Text
-from ragmetrics_core.model.sample import Context, Fact, Sample
 
 Label = Literal["positive", "negative"]
 

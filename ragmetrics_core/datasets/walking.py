@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.datasets.reviews import Item, Review, Reviews, Verdict, review_items
 from ragmetrics_core.datasets.sets import AnySet, DiscreteSet
-from ragmetrics_core.model.errors import SettingError
 
 _KEYS: dict[str, Verdict] = {"p": "positive", "n": "negative", "a": "ambiguous"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a document must not steer the terminal

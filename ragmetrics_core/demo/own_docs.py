@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.sample import Context, Sample
 from ragmetrics_core.engine.evaluation import evaluate
-from ragmetrics_core.judging.lexical.judge import LexicalJudge
-from ragmetrics_core.judging.lexical.sentences import split_sentences
-from ragmetrics_core.judging.lexical.text import content
-from ragmetrics_core.model.errors import InputError
-from ragmetrics_core.model.sample import Context, Sample
+from ragmetrics_core.lexical.judge import LexicalJudge
+from ragmetrics_core.lexical.sentences import split_sentences
+from ragmetrics_core.lexical.text import content
 from ragmetrics_core.reporting.report import Report
 
 _PAGES = ("how_it_works.md", "metrics.md")

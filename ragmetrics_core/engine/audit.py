@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from ragmetrics_core.data.evidence import ChunkEvidence, UtilizationEvidence
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.run import JudgeLike, Run, stream
-from ragmetrics_core.judging.store import MemoryStore
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.model.evidence import ChunkEvidence, UtilizationEvidence
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.run_facts import Audit
 
 SAMPLES = 50

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ragmetrics_core.data.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed
+from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Polls, Question
+from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
-from ragmetrics_core.model.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed
-from ragmetrics_core.model.questions import Answer, Batch, NotAnswered, Polls, Question
-from ragmetrics_core.model.results import ErrorInfo, Failed, Scored, Undefined
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.model.usage import Usage
 
 T = TypeVar("T")
 

@@ -8,17 +8,8 @@ from hashlib import sha256
 from itertools import chain, islice
 from typing import Any
 
-from ragmetrics_core.engine.carrying import Seat, carry_out
-from ragmetrics_core.engine.loop import submit
-from ragmetrics_core.judging.chat import Capabilities
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.metrics.context_adherence import ContextAdherence
-from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.model.errors import RowError
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.questions import (
     Adherent,
     Answer,
     ChunkVerdict,
@@ -35,9 +26,18 @@ from ragmetrics_core.model.questions import (
     Sufficient,
     Useful,
 )
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.model.writing import TaggedSentence, WriteQuestion, Written
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.writing import TaggedSentence, WriteQuestion, Written
+from ragmetrics_core.endpoints.chat import Capabilities
+from ragmetrics_core.engine.carrying import Seat, carry_out
+from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.metrics.context_adherence import ContextAdherence
+from ragmetrics_core.metrics.metric import Metric
 
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.data.results import SampleResult
 
 logger = logging.getLogger("ragmetrics_core")
 

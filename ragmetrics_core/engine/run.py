@@ -11,22 +11,22 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 
+from ragmetrics_core.data.errors import JudgeUnavailable, LimitReached, RowError, SettingError
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import ChatModel
+from ragmetrics_core.endpoints.limits import Allowance, Limits
+from ragmetrics_core.endpoints.store import ReplyStore
+from ragmetrics_core.endpoints.store_place import StoreLike, resolve_store
 from ragmetrics_core.engine.carrying import Room, Seat, carry_out
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.tables import Samples, each_sample
-from ragmetrics_core.judging.chat import ChatModel
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.limits import Allowance, Limits
-from ragmetrics_core.judging.resolve import resolve_judge
-from ragmetrics_core.judging.store import ReplyStore
-from ragmetrics_core.judging.store_place import StoreLike, resolve_store
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
-from ragmetrics_core.model.errors import JudgeUnavailable, LimitReached, RowError, SettingError
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.model.usage import Usage
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
 
 Metrics = Iterable[Metric | str] | Metric | str | None

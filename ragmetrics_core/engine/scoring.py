@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.carrying import Seat, carry_out
 from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.resolve import resolve_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.sample import Sample
 
 _CONCURRENCY = 32
 

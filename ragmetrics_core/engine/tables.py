@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ragmetrics_core.model.errors import RowError, SettingError
-from ragmetrics_core.model.rows import samples_from_row
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.errors import RowError, SettingError
+from ragmetrics_core.data.rows import samples_from_row
+from ragmetrics_core.data.sample import Sample
 
 Samples = Iterable[Sample | Mapping[str, Any]] | Any
 """Samples, mappings, a pandas-like data frame, or a dataset that iterates over mappings."""

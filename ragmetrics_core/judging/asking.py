@@ -8,13 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Generic, TypeVar
 
-from ragmetrics_core.judging.chat import ChatRequest
-from ragmetrics_core.judging.conversation import Conversation, Outcome, split
-from ragmetrics_core.judging.parsing import value_offsets
-from ragmetrics_core.judging.probabilities import LabelProbability, label_probabilities
-from ragmetrics_core.judging.rendering import fact_labels, labels
-from ragmetrics_core.model.errors import JudgeError, LimitReached, TooFewPolls
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.errors import JudgeError, LimitReached, TooFewPolls
+from ragmetrics_core.data.questions import (
     Adherent,
     ChunkVerdict,
     FactInContext,
@@ -24,6 +19,11 @@ from ragmetrics_core.model.questions import (
     Polls,
     Useful,
 )
+from ragmetrics_core.endpoints.chat import ChatRequest
+from ragmetrics_core.judging.conversation import Conversation, Outcome, split
+from ragmetrics_core.judging.parsing import value_offsets
+from ragmetrics_core.judging.probabilities import LabelProbability, label_probabilities
+from ragmetrics_core.judging.rendering import fact_labels, labels
 
 T = TypeVar("T")
 

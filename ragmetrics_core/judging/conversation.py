@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from ragmetrics_core.judging.adapting import gathered
-from ragmetrics_core.judging.chat import ChatRequest, Choice, Message
+from ragmetrics_core.data.errors import ContentRefused, CutOffReply, EmptyReply, JudgeError, UnusableReply
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.adapting import gathered
+from ragmetrics_core.endpoints.chat import ChatRequest, Choice, Message
+from ragmetrics_core.endpoints.stored import Stored
 from ragmetrics_core.judging.formats import Format
 from ragmetrics_core.judging.parsing import Found, read
-from ragmetrics_core.judging.stored import Stored
-from ragmetrics_core.model.errors import ContentRefused, CutOffReply, EmptyReply, JudgeError, UnusableReply
-from ragmetrics_core.model.usage import Usage
 
 T = TypeVar("T")
 

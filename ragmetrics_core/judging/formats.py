@@ -8,9 +8,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
-from ragmetrics_core.judging.rendering import fact_labels, labels
-from ragmetrics_core.model.errors import MalformedReply
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.errors import MalformedReply
+from ragmetrics_core.data.questions import (
     ChunkVerdict,
     ExtractFacts,
     FactInContext,
@@ -21,7 +20,8 @@ from ragmetrics_core.model.questions import (
     Sufficiency,
     Useful,
 )
-from ragmetrics_core.model.writing import TaggedSentence, WriteQuestion, Written
+from ragmetrics_core.data.writing import TaggedSentence, WriteQuestion, Written
+from ragmetrics_core.judging.rendering import fact_labels, labels
 
 T = TypeVar("T")
 Object = dict[str, Any]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from ragmetrics_core.model.questions import Answer, Question, R
+from ragmetrics_core.data.questions import Answer, Question, R
 
 if TYPE_CHECKING:
-    from ragmetrics_core.judging.limits import Allowance
-    from ragmetrics_core.judging.store import ReplyStore
+    from ragmetrics_core.endpoints.limits import Allowance
+    from ragmetrics_core.endpoints.store import ReplyStore
 
 
 class Judge(ABC):
@@ -32,7 +32,7 @@ class Judge(ABC):
         """Answer one question.
 
         Args:
-            question: Any question of ``ragmetrics_core.model.questions``.
+            question: Any question of ``ragmetrics_core.data.questions``.
 
         Returns:
             The reply, or ``NotAnswered`` with a typed error, and what it cost. Never raises for a reply that

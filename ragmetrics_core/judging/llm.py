@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from ragmetrics_core.judging import asking, formats, windows
-from ragmetrics_core.judging.adapting import Adapting, Learned, gathered
-from ragmetrics_core.judging.asking import Asking
-from ragmetrics_core.judging.chat import ChatModel, ChatRequest
-from ragmetrics_core.judging.conversation import Conversation
-from ragmetrics_core.judging.formats import Format
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.limited import Gate, Limited
-from ragmetrics_core.judging.limits import Allowance
-from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.store import MemoryStore, ReplyStore
-from ragmetrics_core.judging.stored import Stored
-from ragmetrics_core.judging.wrappers import Retrying
-from ragmetrics_core.model.errors import JudgeError, JudgeUnavailable, LimitReached, QuestionNotSupported
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.errors import JudgeError, JudgeUnavailable, LimitReached, QuestionNotSupported
+from ragmetrics_core.data.questions import (
     Adherent,
     Answer,
     ExtractFacts,
@@ -31,7 +18,20 @@ from ragmetrics_core.model.questions import (
     Sufficient,
     Useful,
 )
-from ragmetrics_core.model.writing import WriteQuestion
+from ragmetrics_core.data.writing import WriteQuestion
+from ragmetrics_core.endpoints.adapting import Adapting, Learned, gathered
+from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest
+from ragmetrics_core.endpoints.limited import Gate, Limited
+from ragmetrics_core.endpoints.limits import Allowance
+from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
+from ragmetrics_core.endpoints.stored import Stored
+from ragmetrics_core.endpoints.wrappers import Retrying
+from ragmetrics_core.judging import asking, formats, windows
+from ragmetrics_core.judging.asking import Asking
+from ragmetrics_core.judging.conversation import Conversation
+from ragmetrics_core.judging.formats import Format
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.rendering import render
 
 
 class _Kind(NamedTuple):

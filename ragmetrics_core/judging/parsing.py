@@ -16,8 +16,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import json5
 
-from ragmetrics_core.judging.chat import Choice
-from ragmetrics_core.model.errors import ConflictingVerdicts, CutOffReply, MalformedReply
+from ragmetrics_core.data.errors import ConflictingVerdicts, CutOffReply, MalformedReply
+from ragmetrics_core.endpoints.chat import Choice
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from ragmetrics_core.judging.chat import Choice, TokenAlternatives
+from ragmetrics_core.endpoints.chat import Choice, TokenAlternatives
 from ragmetrics_core.judging.parsing import value_offsets
 
 MASS_FLOOR = 0.9

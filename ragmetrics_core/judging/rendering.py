@@ -13,10 +13,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ragmetrics_core.judging.chat import Message
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.frozen import clean
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.frozen import safe
+from ragmetrics_core.data.questions import (
     Adherent,
     ExtractFacts,
     FactInContext,
@@ -26,7 +25,8 @@ from ragmetrics_core.model.questions import (
     Sufficient,
     Useful,
 )
-from ragmetrics_core.model.writing import WriteQuestion
+from ragmetrics_core.data.writing import WriteQuestion
+from ragmetrics_core.endpoints.chat import Message
 
 _NAMES = "question|answer|contexts|chunk|chunks|context|reference|fact|facts|examples|language"
 _PLACEHOLDER = re.compile(
@@ -36,12 +36,6 @@ _BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
 _DIGITS = 39  # 128 bits in decimal, which most tokenizers write three digits to a token; hexadecimal costs half more
 _SHORTEST = 6
-
-
-def safe(text: str) -> str:
-    """Replace what no endpoint accepts: NUL and lone surrogates."""
-    cleaned = clean(text)
-    return (cleaned if isinstance(cleaned, str) else text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def fenced(label: str, text: str) -> str:

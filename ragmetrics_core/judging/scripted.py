@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported
+from ragmetrics_core.data.questions import Answer, NotAnswered, Question, R
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.model.errors import JudgeError, QuestionNotSupported
-from ragmetrics_core.model.questions import Answer, NotAnswered, Question, R
-from ragmetrics_core.model.usage import Usage
 
 
 class ScriptedJudge(Judge):

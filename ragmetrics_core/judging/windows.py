@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ragmetrics_core.model.errors import ContextWindowExceeded
-from ragmetrics_core.model.questions import Answer, FactInContext, NotAnswered, Question, Useful
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.model.windows import divided, halves
+from ragmetrics_core.data.errors import ContextWindowExceeded
+from ragmetrics_core.data.questions import Answer, FactInContext, NotAnswered, Question, Useful
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.windows import divided, halves
 
 _MARK = "windows"
 

@@ -10,8 +10,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from ragmetrics_core.model.errors import ContextWindowExceeded
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.errors import ContextWindowExceeded
+from ragmetrics_core.data.questions import (
     Adherent,
     Batch,
     ExtractFacts,
@@ -22,7 +22,7 @@ from ragmetrics_core.model.questions import (
     Replies,
     ask,
 )
-from ragmetrics_core.model.windows import divided
+from ragmetrics_core.data.windows import divided
 
 Found = dict[str, list[Polls]]
 """By claim, the polls of each window that was asked about it."""

@@ -8,13 +8,10 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from ragmetrics_core.metrics.claim_by_claim import by_claims, too_long
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
-from ragmetrics_core.metrics.templates import checked, shipped
-from ragmetrics_core.model.errors import LimitReached, QuestionNotSupported, SettingError, TooFewPolls
-from ragmetrics_core.model.evidence import AdherenceEvidence, Cause, PollEvidence, SentenceEvidence
-from ragmetrics_core.model.intervals import wilson
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.errors import LimitReached, QuestionNotSupported, SettingError, TooFewPolls
+from ragmetrics_core.data.evidence import AdherenceEvidence, Cause, PollEvidence, SentenceEvidence
+from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.questions import (
     Adherent,
     Batch,
     Instructions,
@@ -26,7 +23,10 @@ from ragmetrics_core.model.questions import (
     Sufficient,
     ask,
 )
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.metrics.claim_by_claim import by_claims, too_long
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.templates import checked, shipped
 
 _REMEDIES: dict[Cause, str] = {
     "insufficient_context": "Complete the context store, or retrieve more: the contexts do not hold what is asked.",

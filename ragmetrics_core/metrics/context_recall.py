@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from ragmetrics_core.data.evidence import RecallEvidence, ReferenceRating, Share
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.questions import Instructions, NotAnswered, RateRecall, ask
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.metric import Metric, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
-from ragmetrics_core.model.evidence import RecallEvidence, ReferenceRating, Share
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.questions import Instructions, NotAnswered, RateRecall, ask
-from ragmetrics_core.model.sample import Sample
 
 # Name, lowest and highest score of each band. The published bands leave gaps (0.35, 0.95, …); these are closed.
 BANDS: tuple[tuple[str, float, float], ...] = (

@@ -8,6 +8,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ragmetrics_core.data.errors import JudgeError, MalformedReply, SettingError
+from ragmetrics_core.data.evidence import ChunkEvidence, UtilizationEvidence
+from ragmetrics_core.data.questions import ChunkVerdict, Instructions, NotAnswered, Useful, ask
+from ragmetrics_core.data.sample import Context, Sample
 from ragmetrics_core.metrics.average_precision import (
     average_precision,
     expected_average_precision,
@@ -18,10 +22,6 @@ from ragmetrics_core.metrics.average_precision import (
 )
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
-from ragmetrics_core.model.errors import JudgeError, MalformedReply, SettingError
-from ragmetrics_core.model.evidence import ChunkEvidence, UtilizationEvidence
-from ragmetrics_core.model.questions import ChunkVerdict, Instructions, NotAnswered, Useful, ask
-from ragmetrics_core.model.sample import Context, Sample
 
 Verdicts = Mapping[str, ChunkVerdict]
 

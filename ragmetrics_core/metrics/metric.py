@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, ValidationError
 
+from ragmetrics_core.data.errors import RagMetricsError, SettingError
+from ragmetrics_core.data.evidence import Evidence
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.questions import Batch, Replies
+from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.templates import digest
-from ragmetrics_core.model.errors import RagMetricsError, SettingError
-from ragmetrics_core.model.evidence import Evidence
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.questions import Batch, Replies
-from ragmetrics_core.model.results import ErrorInfo, Failed, Scored, Undefined
-from ragmetrics_core.model.sample import Sample
 
 if TYPE_CHECKING:
     from ragmetrics_core.judging.judge import Judge

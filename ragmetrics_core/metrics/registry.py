@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.model.errors import SettingError
 
 METRICS: dict[str, type[Metric]] = {
     "context_utilization": ContextUtilization,

@@ -8,11 +8,9 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
-from ragmetrics_core.metrics.templates import checked, shipped
-from ragmetrics_core.model.errors import JudgeError
-from ragmetrics_core.model.evidence import AccuracyEvidence, Cell, Combination
-from ragmetrics_core.model.questions import (
+from ragmetrics_core.data.errors import JudgeError
+from ragmetrics_core.data.evidence import AccuracyEvidence, Cell, Combination
+from ragmetrics_core.data.questions import (
     Batch,
     ExtractFacts,
     FactInContext,
@@ -22,8 +20,10 @@ from ragmetrics_core.model.questions import (
     Replies,
     ask,
 )
-from ragmetrics_core.model.results import Undefined
-from ragmetrics_core.model.sample import Context, Fact, Sample
+from ragmetrics_core.data.results import Undefined
+from ragmetrics_core.data.sample import Context, Fact, Sample
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.templates import checked, shipped
 
 Grid = dict[str, tuple[Cell, ...]]
 """Cells of each distinct context, one per fact."""

@@ -7,7 +7,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
-from ragmetrics_core.model.errors import SettingError
+from ragmetrics_core.data.errors import SettingError
 
 PLACEHOLDERS = frozenset(
     {"question", "answer", "contexts", "chunk", "chunks", "context", "reference"}

@@ -8,11 +8,11 @@ from functools import lru_cache
 from math import ceil, sqrt
 from statistics import NormalDist
 
-from ragmetrics_core.model.errors import InputError, SettingError
+from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.reporting.drawing import check_random, scored_samples
 from ragmetrics_core.reporting.labels import Label
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.statistics import incomplete_beta
+from ragmetrics_core.statistics.statistics import incomplete_beta
 
 _ALPHA = 0.05
 _POWER = 0.8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ragmetrics_core.model.evidence import AccuracyEvidence, UtilizationEvidence
-from ragmetrics_core.model.results import MetricResult, SampleResult
+from ragmetrics_core.data.evidence import AccuracyEvidence, UtilizationEvidence
+from ragmetrics_core.data.results import MetricResult, SampleResult
 
 Pair = tuple[SampleResult, SampleResult]
 

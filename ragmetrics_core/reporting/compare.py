@@ -7,10 +7,9 @@ from collections.abc import Hashable, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.results import MetricResult, SampleResult, Undefined
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.reporting.clusters import ClusterBy, key_of
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.results import MetricResult, SampleResult, Undefined
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.reporting.comparability import Pair, differences
 from ragmetrics_core.reporting.comparison import (
     MARGIN,
@@ -22,7 +21,8 @@ from ragmetrics_core.reporting.comparison import (
     Verdict,
 )
 from ragmetrics_core.reporting.matching import match, sliced
-from ragmetrics_core.reporting.paired import (
+from ragmetrics_core.statistics.clusters import ClusterBy, key_of
+from ragmetrics_core.statistics.paired import (
     detectable,
     difference_interval,
     holm,
@@ -30,7 +30,7 @@ from ragmetrics_core.reporting.paired import (
     pairs_needed,
     permutation,
 )
-from ragmetrics_core.reporting.statistics import mean
+from ragmetrics_core.statistics.statistics import mean
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report

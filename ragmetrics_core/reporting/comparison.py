@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.reporting.statistics import Interval
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.statistics.statistics import Interval
 
 Verdict = Literal["better", "worse", "same", "undecided"]
 Outcome = Literal["passed", "failed", "undecided"]
@@ -146,7 +146,7 @@ class Comparison(Frozen):
             MissingDependency: If Jinja2 is not installed.
             InputError: If the file cannot be written.
         """
-        from ragmetrics_core.reporting.page.compared import write_comparison  # knows this module
+        from ragmetrics_core.page.compared import write_comparison  # knows this module
 
         write_comparison(path, self)
 

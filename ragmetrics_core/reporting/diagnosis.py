@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ragmetrics_core.model.evidence import AccuracyEvidence, AdherenceEvidence, RecallEvidence, UtilizationEvidence
-from ragmetrics_core.model.results import MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.data.evidence import AccuracyEvidence, AdherenceEvidence, RecallEvidence, UtilizationEvidence
+from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 
 Code = Literal["no_context", "outside_store", "retrieval", "ranking", "generation"]
 

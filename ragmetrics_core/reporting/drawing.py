@@ -6,13 +6,13 @@ import random
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
-from ragmetrics_core.model.errors import InputError, SettingError
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.reporting.calibrated import Calibrated, Scores, calibrated_mean
-from ragmetrics_core.reporting.clusters import ClusterBy, key_of
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.reporting.labels import Label
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.rogan_gladen import corrected_mean
+from ragmetrics_core.statistics.calibrated import Calibrated, Scores, calibrated_mean
+from ragmetrics_core.statistics.clusters import ClusterBy, key_of
+from ragmetrics_core.statistics.rogan_gladen import corrected_mean
 
 Correction = Literal["ppi", "rogan-gladen"]
 """How labels correct a mean: the scores themselves (PPI++), or verdicts from a threshold on (Rogan–Gladen)."""

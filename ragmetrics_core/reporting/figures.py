@@ -9,7 +9,7 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ragmetrics_core.model.errors import MissingDependency
+from ragmetrics_core.data.errors import MissingDependency
 from ragmetrics_core.reporting.fooled import RankShare
 
 if TYPE_CHECKING:

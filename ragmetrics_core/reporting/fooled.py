@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from math import atanh, sqrt, tanh
 from statistics import NormalDist
 
-from ragmetrics_core.model.evidence import UtilizationEvidence
-from ragmetrics_core.model.intervals import wilson
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.sample import Sample
-from ragmetrics_core.reporting.agreement import spearman
+from ragmetrics_core.data.evidence import UtilizationEvidence
+from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.statistics.agreement import spearman
 
 _FEWEST = 10
 _NOTABLE = 0.3

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from math import isnan
 from typing import Literal
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.evidence import Share
-from ragmetrics_core.model.frozen import Frozen
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.evidence import Share
+from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.statistics import Interval
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
+from ragmetrics_core.statistics.statistics import Interval
 
 SHORT_NAMES = {
     "utilization": "context_utilization",

@@ -16,9 +16,9 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ragmetrics_core.model.errors import InputError
-from ragmetrics_core.model.frozen import clean
-from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.frozen import clean
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 FORMAT = 1

@@ -10,8 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ragmetrics_core.model.errors import InputError, RowError
-from ragmetrics_core.reporting.agreement import (
+from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.statistics.agreement import (
     Interval,
     auroc,
     balanced_accuracy,
@@ -19,9 +20,8 @@ from ragmetrics_core.reporting.agreement import (
     kappa,
     macro_bootstrap,
 )
-from ragmetrics_core.reporting.calibration import calibration_error, slope_and_intercept
-from ragmetrics_core.reporting.raters import brier, gwet, krippendorff, matthews
-from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.statistics.calibration import calibration_error, slope_and_intercept
+from ragmetrics_core.statistics.raters import brier, gwet, krippendorff, matthews
 
 Statistic = Callable[[Sequence["Labelled"]], float | None]
 

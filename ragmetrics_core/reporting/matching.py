@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ragmetrics_core.model.errors import InputError
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.reporting.clusters import ClusterBy, key_of
+from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.comparability import Pair
+from ragmetrics_core.statistics.clusters import ClusterBy, key_of
 
 
 def match(

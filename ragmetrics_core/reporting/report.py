@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.reporting.clusters import ClusterBy
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.comparison import MARGIN, Comparison
 from ragmetrics_core.reporting.figures import box_plot, histogram
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report, write_report
@@ -17,6 +16,7 @@ from ragmetrics_core.reporting.methods import paragraphs
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import RiskThresholds, Summary, summarise, total_usage
 from ragmetrics_core.reporting.tables import data_frame, html_table, text_table, write_parquet
+from ragmetrics_core.statistics.clusters import ClusterBy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +33,8 @@ class Report:
         run: Facts of the run as a whole.
 
     Example:
-        >>> from ragmetrics_core.model.results import Scored
-        >>> from ragmetrics_core.model.sample import Sample
+        >>> from ragmetrics_core.data.results import Scored
+        >>> from ragmetrics_core.data.sample import Sample
         >>> scored = Scored(metric="context_recall", reason="", value=0.25)
         >>> Report([SampleResult(index=0, sample=Sample(), results={"context_recall": scored})])
         Report(1 row: 1 judged, 0 not judged, 0 bad; context_recall 0.250 [0.000, 1.000])
@@ -138,7 +138,7 @@ class Report:
             MissingDependency: If Jinja2 or matplotlib is not installed.
             InputError: If the file cannot be written.
         """
-        from ragmetrics_core.reporting.page.render import write_page  # only where a page is written
+        from ragmetrics_core.page.render import write_page  # only where a page is written
 
         write_page(path, self._results, self.summary(cluster=cluster), self._run)
 

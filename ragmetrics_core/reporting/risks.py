@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragmetrics_core.reporting.clusters import FEWEST
+from ragmetrics_core.statistics.clusters import FEWEST
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.summary import MetricSummary, RiskThresholds, Summary

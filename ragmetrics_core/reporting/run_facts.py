@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.intervals import wilson
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.intervals import wilson
 
 
 class Audit(Frozen):

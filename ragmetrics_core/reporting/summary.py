@@ -10,14 +10,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.evidence import Share, UtilizationEvidence
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.results import Failed, MetricResult, SampleResult, Undefined
-from ragmetrics_core.model.usage import Usage
-from ragmetrics_core.reporting.clusters import ClusterBy, cluster_interval, key_of
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.evidence import Share, UtilizationEvidence
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.risks import metric_signs, run_signs
-from ragmetrics_core.reporting.statistics import Interval, mean, mean_interval, median, sd
+from ragmetrics_core.statistics.clusters import ClusterBy, cluster_interval, key_of
+from ragmetrics_core.statistics.statistics import Interval, mean, mean_interval, median, sd
 
 CAPTION = "mean score of this judge on samples like these; poll noise included, judge bias not"
 """What an interval means; it stands beside every interval."""
@@ -148,8 +148,8 @@ def summarise(
         The summary.
 
     Example:
-        >>> from ragmetrics_core.model.results import Scored
-        >>> from ragmetrics_core.model.sample import Sample
+        >>> from ragmetrics_core.data.results import Scored
+        >>> from ragmetrics_core.data.sample import Sample
         >>> sample = Sample(question="Who?", answer="Ada")
         >>> scored = Scored(metric="context_recall", reason="", value=0.25)
         >>> summary = summarise([SampleResult(index=0, sample=sample, results={"context_recall": scored})],

@@ -8,8 +8,8 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragmetrics_core.model.errors import InputError, MissingDependency
-from ragmetrics_core.model.results import SampleResult
+from ragmetrics_core.data.errors import InputError, MissingDependency
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary, total_usage
 

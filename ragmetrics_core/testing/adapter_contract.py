@@ -7,9 +7,9 @@ import subprocess
 import sys
 from typing import Any, ClassVar
 
+from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import evaluate
-from ragmetrics_core.model.results import MetricResult
-from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.testing.golden import GOLDEN_TURNS, GoldenTurn
 
 _FRAMEWORKS = ("langchain_core", "llama_index", "haystack")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Literal
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.results import Failed, Scored, Undefined
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.results import Failed, Scored, Undefined
 from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.reporting.report import Report
 

@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import pytest
 
-from ragmetrics_core.judging.chat import ChatModel, ChatReply, ChatRequest, Message
+from ragmetrics_core.data import errors
+from ragmetrics_core.data.questions import Adherent, Instructions, Polls
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Message
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Adherent, Instructions, Polls
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 T = TypeVar("T")

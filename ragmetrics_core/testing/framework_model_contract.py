@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
-from ragmetrics_core.judging.chat import ChatModel
-from ragmetrics_core.judging.limits import Allowance
+from ragmetrics_core.data import errors
+from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Useful
+from ragmetrics_core.endpoints.chat import ChatModel
+from ragmetrics_core.endpoints.limits import Allowance
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.model import errors
-from ragmetrics_core.model.questions import Answer, Instructions, NotAnswered, Useful
 
 TEXT = "a secret text"
 REPLY = '{"useful": 1, "reason": "r"}'

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ragmetrics_core.model.frozen import Frozen
-from ragmetrics_core.model.sample import Context, Sample
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.sample import Context, Sample
 
 
 class GoldenTurn(Frozen):

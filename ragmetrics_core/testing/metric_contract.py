@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from pydantic import TypeAdapter
 
+from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.scripted import ScriptedJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome
-from ragmetrics_core.model.results import MetricResult
-from ragmetrics_core.model.sample import Sample
 
 _EMPTY = {"question": None, "contexts": (), "answer": None, "reference": (), "facts": None, "retrieved": None}
 

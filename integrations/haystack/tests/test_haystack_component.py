@@ -38,11 +38,11 @@ from ragmetrics_core import (
     Polls,
     ScriptedJudge,
 )
+from ragmetrics_core.data.errors import AuthenticationFailed, MalformedReply, SettingError
+from ragmetrics_core.data.evidence import OtherEvidence
+from ragmetrics_core.data.questions import Question, R
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.metric import Metric, Plan
-from ragmetrics_core.model.errors import AuthenticationFailed, MalformedReply, SettingError
-from ragmetrics_core.model.evidence import OtherEvidence
-from ragmetrics_core.model.questions import Question, R
-from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 QUESTION = "When was the lighthouse built?"

@@ -15,8 +15,8 @@ from haystack.dataclasses import ChatMessage
 from haystack.evaluation import EvaluationRunResult
 from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, capture
 
-from ragmetrics_core.model.results import MetricResult, SampleResult
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.results import MetricResult, SampleResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GoldenTurn
 

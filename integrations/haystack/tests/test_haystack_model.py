@@ -16,7 +16,7 @@ from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
 
 from ragmetrics_core import Capabilities, ChatRequest, ContextAdherence, ContextUtilization, LLMJudge, Message, Sample
-from ragmetrics_core.model import errors
+from ragmetrics_core.data import errors
 from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 

@@ -30,8 +30,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ragmetrics_core.capturing import Captured
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import Sample
 
 TEMPLATE = "{% for document in documents %}- {{ document.content }}\n{% endfor %}\nQuestion: {{ query }}"
 

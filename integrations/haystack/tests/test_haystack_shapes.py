@@ -23,7 +23,7 @@ from haystack_retrieval_rows import ROWS as RETRIEVAL
 from haystack_rows import DOCUMENTS, Build, Row
 from haystack_straight_rows import ROWS as STRAIGHT
 
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.sample import Sample
 
 TABLES = (STRAIGHT, RETRIEVAL, QUERIES, BRANCHES, NESTED, AGENTS, ENDINGS)
 ROWS: dict[str, Build] = {name: build for table in TABLES for name, build in table.items()}

@@ -10,8 +10,8 @@ from langchain_fakes import PROMPT, Shelf, Speaker, document, drained, rag
 from langchain_ragmetrics import RagMetricsCallback, capture
 from langchain_ragmetrics.evaluator import native
 
-from ragmetrics_core.model.results import MetricResult
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GoldenTurn
 

@@ -17,8 +17,8 @@ from langchain_ragmetrics import LangChainModel, RagMetricsCallback, capture, ob
 from langchain_ragmetrics.process import RECORDER
 
 from ragmetrics_core import Judge, ScriptedJudge
-from ragmetrics_core.model.questions import Answer, Question, R
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.questions import Answer, Question, R
+from ragmetrics_core.data.sample import Sample
 
 
 async def find(question: str) -> Any:

@@ -16,8 +16,8 @@ from langsmith import Client
 from langsmith.schemas import Example, Run
 
 from ragmetrics_core import ContextRecall, ScriptedJudge
-from ragmetrics_core.model.errors import JudgeServerError
-from ragmetrics_core.model.questions import RateRecall, RecallRating
+from ragmetrics_core.data.errors import JudgeServerError
+from ragmetrics_core.data.questions import RateRecall, RecallRating
 
 RATED = ScriptedJudge({RateRecall: RecallRating(0.8, "Says nearly all.", "mostly")})
 

@@ -18,7 +18,7 @@ from langsmith.run_helpers import get_tracing_context
 from pydantic import Field
 
 from ragmetrics_core import Capabilities, ChatReply, ChatRequest, ContextAdherence, Message, Sample, evaluate
-from ragmetrics_core.model import errors
+from ragmetrics_core.data import errors
 from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}

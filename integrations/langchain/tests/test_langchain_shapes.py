@@ -62,7 +62,7 @@ from langgraph.types import Command, Send, interrupt
 from langsmith import traceable, tracing_context
 from pydantic import BaseModel
 
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.sample import Sample
 
 # message_history and conversational_retrieval use what LangChain deprecates and applications still hold.
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")

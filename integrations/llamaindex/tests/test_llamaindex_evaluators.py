@@ -40,7 +40,7 @@ from ragmetrics_core import (
     SettingError,
     Useful,
 )
-from ragmetrics_core.model.errors import AuthenticationFailed
+from ragmetrics_core.data.errors import AuthenticationFailed
 
 QUESTION = "What is the capital of France?"
 YES = Polls(1, (Poll("yes", "It says so."),))

@@ -18,7 +18,7 @@ from llama_index.evaluation.ragmetrics.model import aligned, capabilities_of
 from pydantic import Field
 
 from ragmetrics_core import Capabilities, ChatReply, ChatRequest, Message
-from ragmetrics_core.model.errors import AuthenticationFailed, ConnectionFailed, JudgeTimeout, RateLimited
+from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeTimeout, RateLimited
 from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}

@@ -16,7 +16,7 @@ from llama_index.evaluation.ragmetrics import capture, evaluate_query_engine, lo
 from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
 
 from ragmetrics_core import Adherent, ContextAdherence, InputError, Judge, Poll, Polls, Sample, ScriptedJudge
-from ragmetrics_core.model.questions import Answer
+from ragmetrics_core.data.questions import Answer
 
 ADHERENT = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "It says so."),))})
 

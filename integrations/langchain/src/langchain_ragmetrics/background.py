@@ -12,10 +12,10 @@ from langchain_ragmetrics.capturing.assembling import Assembler
 from langchain_ragmetrics.capturing.finding import Finding
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from ragmetrics_core.capturing import BackgroundEvaluator
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.sample import Sample
 
 
 class Background(BackgroundEvaluator[Run | Sample]):

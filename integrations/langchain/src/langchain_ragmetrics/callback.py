@@ -13,9 +13,9 @@ from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.capturing.recorder import Recorder, Sink
 from langchain_ragmetrics.judges import LangChainJudge
 from ragmetrics_core.capturing import Aggregate, guarded
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.model.results import SampleResult
-from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.report import Report
 
 

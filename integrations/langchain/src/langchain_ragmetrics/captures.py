@@ -14,8 +14,8 @@ from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.process import Receiver, listen
 from ragmetrics_core.capturing import Captured, Given
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.model.sample import Sample
 from ragmetrics_core.reporting.report import Report
 
 

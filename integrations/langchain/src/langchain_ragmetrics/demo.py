@@ -16,8 +16,8 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
 
 from langchain_ragmetrics.captures import capture
+from ragmetrics_core.data.sample import Context
 from ragmetrics_core.demo import own_docs
-from ragmetrics_core.model.sample import Context
 from ragmetrics_core.reporting.report import Report
 
 _PROMPT = ChatPromptTemplate.from_template("Answer from these pages only.\n\n{context}\n\nQuestion: {question}")

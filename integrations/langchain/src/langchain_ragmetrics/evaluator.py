@@ -17,12 +17,12 @@ from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.values import said
 from ragmetrics_core.capturing import as_judge_work
 from ragmetrics_core.capturing.overrides import Overrides, Source
+from ragmetrics_core.data.columns import USUAL_NAMES
+from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.results import MetricResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
-from ragmetrics_core.model.columns import USUAL_NAMES
-from ragmetrics_core.model.errors import RowError
-from ragmetrics_core.model.results import MetricResult
-from ragmetrics_core.model.sample import Sample
 
 _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *rules.ANSWER_KEYS)
 

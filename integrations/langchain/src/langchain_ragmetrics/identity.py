@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
-from ragmetrics_core.judging.identity import attributes_of, fields_of
+from ragmetrics_core.endpoints.identity import attributes_of, fields_of
 
 # How a model is called, watched and kept, not what it replies.
 _OF_MODELS = frozenset(

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.runnables import Runnable
 
 from langchain_ragmetrics.model import LangChainModel
-from ragmetrics_core.judging.chat import ChatModel
+from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.judging.judge import Judge
 
 LangChainJudge = Judge | ChatModel | Runnable[Any, Any] | str | None

@@ -16,10 +16,10 @@ from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
 from langchain_ragmetrics.identity import parts
 from langchain_ragmetrics.replies import generated_reply, judge_error_of, reply_of, structured_reply
 from ragmetrics_core.capturing import as_judge_work
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest
-from ragmetrics_core.judging.identity import apart, identity
-from ragmetrics_core.judging.threads import in_thread
-from ragmetrics_core.model import errors
+from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.endpoints.identity import apart, identity
+from ragmetrics_core.endpoints.threads import in_thread
 
 T = TypeVar("T")
 _CONFIG: RunnableConfig = {"callbacks": [], "tags": [JUDGE_TAG]}

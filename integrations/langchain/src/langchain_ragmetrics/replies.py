@@ -9,10 +9,10 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_ragmetrics.values import compact, said
-from ragmetrics_core.judging.chat import ChatReply, Choice, TokenAlternatives
-from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
-from ragmetrics_core.model import errors
-from ragmetrics_core.model.usage import Usage
+from ragmetrics_core.data import errors
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import ChatReply, Choice, TokenAlternatives
+from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
 
 _FINISHES: dict[str, Literal["stop", "length", "refused", "other"]] = {
     **dict.fromkeys(("stop", "end_turn", "tool_calls", "tool_use", "stop_sequence", "eos", "completed"), "stop"),

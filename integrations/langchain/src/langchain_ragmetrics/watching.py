@@ -11,8 +11,8 @@ from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.judges import LangChainJudge
 from langchain_ragmetrics.process import Receiver, listen
 from ragmetrics_core.capturing import Aggregate, Problems
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.model.results import SampleResult
 
 
 class Watch:

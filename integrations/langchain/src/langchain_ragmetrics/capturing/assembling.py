@@ -14,7 +14,7 @@ from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.capturing.samples import sample_from
 from langchain_ragmetrics.capturing.tree import FLOW, WRAPPER
 from ragmetrics_core.capturing import Problems
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.sample import Sample
 
 _MOST_WAITING = 1000
 _HINT = (

@@ -12,8 +12,8 @@ from langchain_ragmetrics.capturing import rules
 from langchain_ragmetrics.capturing.documents import Retrieval, retrievals
 from ragmetrics_core.capturing import Overrides
 from ragmetrics_core.capturing.overrides import Source
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import Sample
 
 
 class FindingOptions(TypedDict, total=False):

@@ -12,7 +12,7 @@ from langchain_ragmetrics.capturing import documents, rules, tree
 from langchain_ragmetrics.capturing.documents import Call, Retrieval
 from langchain_ragmetrics.capturing.finding import Finding
 from langchain_ragmetrics.values import DISTANCE_KEYS, contexts_in, text_of
-from ragmetrics_core.model.sample import CaptureNotes, Context, Sample, Turn
+from ragmetrics_core.data.sample import CaptureNotes, Context, Sample, Turn
 
 
 def sample_from(parts: Sequence[RunBase], finding: Finding, before: Sequence[RunBase] = ()) -> Sample:

@@ -12,8 +12,8 @@ from haystack_integrations.tracing.ragmetrics.answers import Found, answers, by_
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, PIPELINE, Doc, Node, Reply, Run, copied
 
 from ragmetrics_core.capturing import Overrides, Problems
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.sample import CaptureNotes, Context, Sample, Turn
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import CaptureNotes, Context, Sample, Turn
 
 
 @dataclass(frozen=True)

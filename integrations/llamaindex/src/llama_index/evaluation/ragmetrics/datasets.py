@@ -16,10 +16,10 @@ from llama_index.evaluation.ragmetrics.capture.scopes import paused
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
 from ragmetrics_core import InputError, Report, Sample, evaluate
+from ragmetrics_core.data.errors import RowError, SettingError
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.progress import Display
 from ragmetrics_core.engine.tables import each_sample
-from ragmetrics_core.model.errors import RowError, SettingError
-from ragmetrics_core.model.results import SampleResult
 
 _FIELDS = ("query", "reference_answer", "reference_contexts", "query_by", "reference_answer_by")
 

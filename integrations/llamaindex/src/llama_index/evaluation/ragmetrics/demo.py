@@ -15,8 +15,8 @@ from llama_index.evaluation.ragmetrics.datasets import evaluate_query_engine
 
 from ragmetrics_core import LexicalJudge, Report, Sample
 from ragmetrics_core.demo.own_docs import QUESTIONS, corpus
-from ragmetrics_core.judging.lexical.sentences import split_sentences
-from ragmetrics_core.judging.lexical.text import content
+from ragmetrics_core.lexical.sentences import split_sentences
+from ragmetrics_core.lexical.text import content
 
 _DIMENSIONS = 512
 _RULE = "---------------------"  # around the contexts in the framework's prompts

@@ -29,8 +29,8 @@ from ragmetrics_core import (
     Sample,
     SettingError,
 )
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.judging.resolve import resolve_judge
 
 _logger = logging.getLogger("llama_index.evaluation.ragmetrics")
 _announced: set[str] = set()

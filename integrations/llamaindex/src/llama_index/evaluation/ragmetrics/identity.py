@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from llama_index.core.llms import LLM
 
-from ragmetrics_core.judging.identity import fields_of
+from ragmetrics_core.endpoints.identity import fields_of
 
 # How an LLM is called and watched, not what it replies.
 _IGNORED = frozenset({"callback_manager", "max_retries", "rate_limiter", "reuse_client", "timeout"})

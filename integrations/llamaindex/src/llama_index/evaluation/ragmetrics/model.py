@@ -20,11 +20,11 @@ from llama_index.evaluation.ragmetrics.identity import parts
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Judge, TokenAlternatives, Usage
-from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
-from ragmetrics_core.judging.identity import apart, identity
+from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
+from ragmetrics_core.endpoints.identity import apart, identity
+from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.judging.threads import in_thread
-from ragmetrics_core.model import errors
 
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 

@@ -12,7 +12,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import Run
 from haystack_integrations.tracing.ragmetrics.samples import Where, samples_from
 
 from ragmetrics_core.capturing import Captured, Given
-from ragmetrics_core.model.sample import Sample
+from ragmetrics_core.data.sample import Sample
 
 Place = str | Callable[[Run], Any]
 

@@ -10,8 +10,8 @@ from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack_integrations.components.evaluators.ragmetrics.pipelines import evaluate_pipeline
 
+from ragmetrics_core.data.sample import Context
 from ragmetrics_core.demo.own_docs import QUESTIONS, answer, corpus
-from ragmetrics_core.model.sample import Context
 from ragmetrics_core.reporting.report import Report
 
 _TEMPLATE = """Quote the best sentence.

@@ -9,7 +9,7 @@ from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.core.component import Component
 from haystack.utils import Secret
 
-from ragmetrics_core.judging.identity import attributes_of
+from ragmetrics_core.endpoints.identity import attributes_of
 
 _OPENAI = "https://api.openai.com/v1"
 # How a generator is called and watched, not what it replies.

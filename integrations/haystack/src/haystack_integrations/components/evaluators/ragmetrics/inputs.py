@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
 
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.sample import CaptureNotes, Context, Sample
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
 
 
 class Answers(NamedTuple):

@@ -15,13 +15,13 @@ from haystack.dataclasses import ChatMessage
 from haystack_integrations.components.evaluators.ragmetrics.identity import parts
 from haystack_integrations.tracing.ragmetrics.recorder import silent
 
+from ragmetrics_core.data import errors
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
+from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
+from ragmetrics_core.endpoints.identity import apart, identity
+from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.engine.loop import submit
-from ragmetrics_core.judging.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
-from ragmetrics_core.judging.endpoint_errors import Fault, judge_error
-from ragmetrics_core.judging.identity import apart, identity
-from ragmetrics_core.judging.threads import in_thread
-from ragmetrics_core.model import errors
-from ragmetrics_core.model.usage import Usage
 
 _CLOSE_SECONDS = 5.0
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}

@@ -11,10 +11,10 @@ from haystack_integrations.components.evaluators.ragmetrics.capturing import Pla
 from haystack_integrations.tracing.ragmetrics.nodes import Run
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import CaptureNotes, Sample
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.engine.run import JudgeLike, Metrics
-from ragmetrics_core.model.errors import SettingError
-from ragmetrics_core.model.sample import CaptureNotes, Sample
 from ragmetrics_core.reporting.report import Report
 
 

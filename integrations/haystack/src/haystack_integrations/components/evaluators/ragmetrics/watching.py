@@ -12,8 +12,8 @@ from haystack_integrations.tracing.ragmetrics.nodes import Run
 from haystack_integrations.tracing.ragmetrics.samples import Where, samples_from
 
 from ragmetrics_core.capturing import BackgroundEvaluator
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.run import JudgeLike, Metrics
-from ragmetrics_core.model.results import SampleResult
 
 
 class Watcher(BackgroundEvaluator[Run]):

@@ -1,0 +1,186 @@
+"""One turn of a RAG application: the question, what was retrieved, the answer, what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank_is_none
+
+
+class Context(Frozen):
+    """One retrieved chunk.
+
+    Args:
+        text: The text as the generator saw it.
+        id: The store's own id; None if it gave none. Never invented.
+        score: The retriever's or reranker's score, in its own unit; None if it gave none. No prompt shows it.
+        metadata: The chunk's metadata, untouched.
+    """
+
+    text: Text
+    id: str | None = None
+    score: float | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def blank(self) -> bool:
+        """True if the text is empty or only whitespace."""
+        return not self.text.strip()
+
+
+class Fact(Frozen):
+    """One atomic, self-contained statement of a golden response.
+
+    Args:
+        text: The statement.
+        weight: Its weight in the mean over facts, > 0.
+        vital: True for a fact that the answer must hold, False for one that is merely okay.
+    """
+
+    text: Annotated[Text, Field(pattern=r"\S")]
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    vital: bool = True
+
+
+class Turn(Frozen):
+    """An earlier turn of the conversation.
+
+    Args:
+        role: Who spoke, e.g. ``user`` or ``assistant``.
+        content: What was said.
+    """
+
+    role: str
+    content: Text
+
+
+class CaptureNotes(Frozen):
+    """What capturing knows about a sample, beyond the sample itself.
+
+    Args:
+        provenance: For each field, which run or key it came from.
+        warnings: What was ambiguous, in words.
+        intermediate: Answers of intermediate steps, which are not retrieved evidence.
+        other: Nodes seen in the run that are neither contexts nor retrieved.
+        complete: False if the run was abandoned, interrupted or still going on.
+    """
+
+    provenance: dict[str, str] = Field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    intermediate: tuple[Context, ...] = ()
+    other: tuple[Context, ...] = ()
+    complete: bool = True
+
+
+def _as_contexts(value: object) -> object:
+    """Accept plain strings as contexts."""
+    if isinstance(value, (str, Context)):
+        value = [value]
+    if isinstance(value, (list, tuple)):
+        return tuple({"text": item} if isinstance(item, str) else item for item in value)
+    return value
+
+
+def _as_texts(value: object) -> object:
+    """Accept one text for a tuple of texts; drop blank ones."""
+    if value is None or isinstance(value, str):
+        value = [value]
+    if isinstance(value, (list, tuple)):
+        return tuple(item for item in map(blank_is_none, value) if item is not None)
+    return value
+
+
+def _as_facts(value: object) -> object:
+    """Accept plain strings as facts."""
+    if isinstance(value, (list, tuple)):
+        return tuple({"text": item} if isinstance(item, str) else item for item in value) or None
+    return value
+
+
+Contexts = Annotated[tuple[Context, ...], BeforeValidator(_as_contexts)]
+
+
+class Sample(Frozen):
+    """One turn of a RAG application, independent of any framework. None and blank texts are the same.
+
+    Args:
+        question: What the user asked, in the user's words.
+        contexts: What reached the generator, in the order that ranking gave; plain strings are accepted.
+        answer: What the application answered.
+        reference: The expected answer, one or several; the best match counts.
+        retrieved: What the retriever returned before reranking, filtering or cutting. None = unknown,
+            () = nothing was found.
+        facts: Facts of the reference, if they were extracted before.
+        standalone_question: A rewrite of the question that the application made for retrieval.
+        history: Earlier turns of the conversation, oldest first.
+        generator: The model that wrote the answer.
+        error: What went wrong in the application's run: reported, never scored.
+        id: The caller's id of the sample.
+        metadata: The caller's own data, untouched.
+        capture: What capturing noted; None for samples that were not captured.
+
+    Raises:
+        pydantic.ValidationError: If a field has a wrong type or is unknown.
+
+    Example:
+        >>> sample = Sample(question="Capital of France?", contexts=["Paris is the capital."], answer="Paris")
+        >>> sample.contexts[0].text
+        'Paris is the capital.'
+    """
+
+    question: OptionalText = None
+    contexts: Contexts = ()
+    answer: OptionalText = None
+    reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = ()
+    retrieved: Annotated[Contexts | None, BeforeValidator(_as_contexts)] = None
+    facts: Annotated[tuple[Fact, ...] | None, BeforeValidator(_as_facts)] = None
+    standalone_question: OptionalText = None
+    history: tuple[Turn, ...] = ()
+    generator: str | None = None
+    error: str | None = None
+    id: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    capture: CaptureNotes | None = None
+
+    @field_validator("contexts", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: object) -> object:
+        return () if value is None else value
+
+    def missing(self, field: str) -> bool:
+        """True if a field holds nothing that a metric could read.
+
+        Args:
+            field: One of ``question``, ``contexts``, ``answer``, ``reference``, ``facts``, ``retrieved``.
+        """
+        value = getattr(self, field)
+        if field in ("contexts", "retrieved"):
+            return not value or all(context.blank for context in value)
+        return not value
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], **columns: Any) -> Sample:
+        """Make a sample of a table's row, finding the field's usual column names.
+
+        Args:
+            row: A mapping of column names to values.
+            **columns: For a field of the sample, where to find it: a column name (an exact name wins), a
+                dotted path through dicts and JSON strings (``"prediction.contexts"``), or a callable that
+                gets the row. Columns that no field uses go to ``metadata``.
+
+        Returns:
+            The sample. A missing field is not an error.
+
+        Raises:
+            RowError: If the row is no mapping, a value has a wrong type, or a named column is not there.
+
+        Example:
+            >>> Sample.from_row({"query": "Who?", "retrieved_contexts": ["a"], "response": "b"}).question
+            'Who?'
+        """
+        from ragmetrics_core.data.rows import sample_from_row  # rows knows Sample
+
+        return sample_from_row(row, columns)

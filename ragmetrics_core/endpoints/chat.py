@@ -1,0 +1,183 @@
+"""The one protocol behind the LLM judge: a chat request goes in, choices and usage come out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from ragmetrics_core.data.errors import JudgeError
+from ragmetrics_core.data.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message; its content never appears in the repr."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str = field(repr=False)
+
+
+Arrived = Callable[[int, "ChatReply"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request to a chat model.
+
+    Args:
+        messages: In order.
+        schema: JSON schema of the reply; None for free text. The prompt describes the form as well.
+        schema_in_object: Send the schema in the older form, beside ``"type": "json_object"``.
+        n: Number of independent replies.
+        temperature: None leaves it to the endpoint.
+        top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
+        max_tokens: Limit of the reply's length, in tokens.
+        newer_limit: Send the limit under its newer name, ``max_completion_tokens``.
+        first_poll: Index of the first of the ``n`` replies; not sent, distinguishes stored replies.
+        replicate: Number of an independent repetition of the whole run; not sent, distinguishes stored replies.
+        arrived: Told of replies as soon as a call gave them, where one request takes several calls, with the
+            position of the first among those asked for; not sent.
+    """
+
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Any] | None = field(default=None, repr=False)
+    schema_in_object: bool = False
+    n: int = 1
+    temperature: float | None = 0.0
+    top_logprobs: int = 0
+    max_tokens: int | None = None
+    newer_limit: bool = False
+    first_poll: int = 0
+    replicate: int = 0
+    arrived: Arrived | None = field(default=None, repr=False, compare=False)
+
+    def own_schema(self) -> dict[str, Any]:
+        """A copy of the schema for clients that may change it in place: thousands of requests share the original."""
+        return copy.deepcopy(dict(self.schema or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAlternatives:
+    """One token of a reply, and the probabilities listed at its position.
+
+    Args:
+        token: Its text.
+        logprob: Its natural log-probability.
+        alternatives: Text and log-probability of the listed alternatives, usually the token among them.
+    """
+
+    token: str = field(repr=False)
+    logprob: float
+    alternatives: tuple[tuple[str, float], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is known of the call that gave a reply; it is kept with the reply.
+
+    Args:
+        model: Name of the model as the endpoint returned it.
+        together: Number of replies that the call gave.
+    """
+
+    model: str = ""
+    together: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One reply.
+
+    Args:
+        text: Its text, without separate reasoning.
+        finish: ``stop``, ``length`` (cut off), ``refused``, or ``other``.
+        tokens: Log-probabilities, where asked for and given.
+        origin: The call that gave it; filled in by the wrappers around the model.
+    """
+
+    text: str = field(repr=False)
+    finish: Literal["stop", "length", "refused", "other"] = "stop"
+    tokens: tuple[TokenAlternatives, ...] = field(default=(), repr=False)
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a chat model returned.
+
+    Args:
+        choices: One per reply asked for.
+        usage: What it cost.
+        failures: Why replies are missing, one per missing reply; models raise instead, only the wrappers
+            around them return failures, so that what did succeed is kept and paid for once.
+        outcomes: Both together, in the order of the polls; filled in by the outermost wrapper.
+    """
+
+    choices: tuple[Choice, ...]
+    usage: Usage = field(default_factory=Usage)
+    failures: tuple[JudgeError, ...] = ()
+    outcomes: tuple[Choice | JudgeError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do. True, False, or None: unknown, to be tried once and remembered.
+
+    Args:
+        n: Several replies in one request.
+        logprobs: Log-probabilities of tokens and their alternatives.
+        json_schema: Replies bound to a JSON schema.
+        temperature: A sampling temperature; False for reasoning models.
+        reasoning: Hidden reasoning that counts against the limit of the reply's length.
+    """
+
+    n: bool | None = None
+    logprobs: bool | None = None
+    json_schema: bool | None = None
+    temperature: bool | None = None
+    reasoning: bool | None = None
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """A chat model: LiteLLM in the core, the frameworks' model objects in the adapters.
+
+    Implementations inherit from it, for its defaults.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the model, for results."""
+
+    @property
+    def endpoint(self) -> str:
+        """Where requests go, to keep stored replies apart; "" where the name says it all."""
+        return ""
+
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as known without a call."""
+
+    async def prepare(self) -> None:
+        """Load what ``capabilities`` and the first call need, e.g. a slow import, without blocking the loop."""
+        return
+
+    async def aclose(self) -> None:
+        """Close the connections that the running loop holds, where the model owns some."""
+        return
+
+    def prices(self) -> tuple[float, float] | None:
+        """US dollars per prompt token and per reply token; None if unknown. Known after ``prepare``."""
+        return None
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request.
+
+        Returns:
+            The reply; an endpoint that ignores ``n`` returns fewer choices, one that ignores log-probabilities
+            returns none.
+
+        Raises:
+            JudgeError: Mapped from whatever the endpoint or client raised.
+        """

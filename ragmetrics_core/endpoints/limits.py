@@ -1,0 +1,147 @@
+"""What a run may spend: caps on calls, money and time that all its judges share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ragmetrics_core.data.errors import LimitReached, SettingError
+from ragmetrics_core.data.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may spend. A cap that is reached ends the run with everything that is done until then.
+
+    Args:
+        max_calls: Most calls to models, retries and repairs included; replies from the store are free.
+        max_cost: Most US dollars. A call is sent if it and those in flight fit, each as dear as the dearest call so
+            far; while no price is known, it is sent alone. What turns out dearer than any call before may exceed
+            the cap, by what it is dearer. Calls that failed count as free.
+        deadline: Most seconds for the run; calls in flight at its end are given up.
+        requests_per_minute: Most calls to each model in any minute.
+        tokens_per_minute: Most tokens to and from each model in any minute; estimated before a call, and corrected
+            by its reply.
+
+    Raises:
+        SettingError: If a limit is not positive.
+    """
+
+    max_calls: int | None = None
+    max_cost: float | None = None
+    deadline: float | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise SettingError(f"{name} must be above 0, got {value}; leave it out for no limit")
+
+
+class Allowance:
+    """What is left of a run's limits; shared by all calls of the run, on one event loop.
+
+    Args:
+        limits: The limits; None for none.
+        clock: Seconds, monotonic.
+        pause: Waits, in seconds.
+
+    Attributes:
+        limits: The limits.
+        calls: Calls sent so far.
+        spent: US dollars so far.
+        reached: The cap that ended the run; None as long as none did.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.calls = 0
+        self.spent = 0.0
+        self.reached: LimitReached | None = None
+        self.clock = clock
+        self._pause = pause
+        self._end = None if self.limits.deadline is None else clock() + self.limits.deadline
+        self._dearest: float | None = None
+        self._in_flight = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds left, at least 0; None without a deadline."""
+        return None if self._end is None else max(self._end - self.clock(), 0.0)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, but not beyond the deadline."""
+        left = self.remaining
+        await self._pause(seconds if left is None else min(seconds, left))
+
+    def check(self) -> None:
+        """End the run if a cap is reached.
+
+        Raises:
+            LimitReached: If so, now or before.
+        """
+        if self.remaining == 0.0:
+            self.expire()
+        if self.reached is None and self.limits.max_calls is not None and self.calls >= self.limits.max_calls:
+            self.stop(f"max_calls={self.limits.max_calls} was reached")
+        if self.reached is not None:
+            raise self.reached.with_traceback(None)
+
+    async def admit(self) -> None:
+        """Count a call that is about to be sent; with ``max_cost`` wait until it is sure to fit.
+
+        Raises:
+            LimitReached: If the call may not be sent.
+        """
+        self.check()
+        while not self._fits():
+            if not self._in_flight:
+                self.stop(f"max_cost={self.limits.max_cost:g} was reached")
+            else:
+                future = asyncio.get_running_loop().create_future()
+                self._waiting.append(future)
+                await future
+            self.check()
+        self.calls += 1
+        self._in_flight += 1
+
+    def _fits(self) -> bool:
+        """True if ``max_cost`` leaves room for one more call beside those in flight."""
+        if self.limits.max_cost is None:
+            return True
+        if self._dearest is None:
+            return not self._in_flight
+        return self.spent + (self._in_flight + 1) * self._dearest <= self.limits.max_cost
+
+    def settle(self, usage: Usage | None) -> None:
+        """Note what an admitted call cost; None if it failed."""
+        self._in_flight -= 1
+        if usage is not None and usage.cost is not None:
+            self.spent += usage.cost
+            self._dearest = max(self._dearest or 0.0, usage.cost)
+        elif usage is not None and self.limits.max_cost is not None:
+            self.stop("the price of the judge's model is not known, so max_cost cannot be held; use max_calls")
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def expire(self) -> None:
+        """End the run for want of time."""
+        self.stop(f"the deadline of {self.limits.deadline:g} s was reached")
+
+    def stop(self, why: str) -> None:
+        """Send no more calls."""
+        if self.reached is None:
+            money = f" and ${self.spent:.4f}" if self.spent else ""
+            self.reached = LimitReached(f"{why}, after {self.calls} calls{money}")

@@ -1,0 +1,221 @@
+"""The chat model of the core: LiteLLM, which reaches every provider. The only file that knows it.
+
+``import litellm`` takes seconds and would fetch a price list, so it happens at the first call, in a thread, with
+the list that comes with the package. Its retries and its console output are off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error, public
+from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, request_body
+
+# LiteLLM's exceptions and ours, most specific first: the first class that fits decides.
+EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
+    ("LiteLLMUnknownProvider", errors.ModelNotFound),
+    ("ContextWindowExceededError", errors.ContextWindowExceeded),
+    ("ContentPolicyViolationError", errors.ContentRefused),
+    ("RejectedRequestError", errors.ContentRefused),
+    ("PaymentRequiredError", errors.QuotaExhausted),
+    ("UnsupportedParamsError", errors.UnsupportedParameter),
+    ("ImageFetchError", errors.RequestRejected),
+    ("VectorStoreSearchError", errors.RequestRejected),
+    ("InvalidRequestError", errors.RequestRejected),
+    ("BadRequestError", errors.RequestRejected),
+    ("UnprocessableEntityError", errors.RequestRejected),
+    ("AuthenticationError", errors.AuthenticationFailed),
+    ("PermissionDeniedError", errors.AuthenticationFailed),
+    ("NotFoundError", errors.ModelNotFound),
+    ("ModelNotMappedError", errors.ModelNotFound),
+    ("RateLimitError", errors.RateLimited),
+    ("BudgetExceededError", errors.QuotaExhausted),
+    ("Timeout", errors.JudgeTimeout),
+    ("MidStreamFallbackError", errors.JudgeServerError),
+    ("ServiceUnavailableError", errors.JudgeServerError),
+    ("BadGatewayError", errors.JudgeServerError),
+    ("InternalServerError", errors.JudgeServerError),
+    ("JSONSchemaValidationError", errors.MalformedReply),
+    ("APIResponseValidationError", errors.JudgeServerError),
+    ("APIConnectionError", errors.ConnectionFailed),
+    ("MockException", errors.JudgeServerError),
+    ("APIError", errors.JudgeServerError),
+    ("OpenAIError", errors.JudgeServerError),
+    ("GuardrailRaisedException", errors.ContentRefused),
+    ("BlockedPiiEntityError", errors.ContentRefused),
+    ("ModifyResponseException", errors.ContentRefused),
+    ("SensitiveDataRouteException", errors.ContentRefused),
+)
+_CANNOT_SAY = frozenset({"azure", "hosted_vllm", "litellm_proxy", "lm_studio", "ollama", "ollama_chat", "vllm"})
+_OPENAI = frozenset({"openai", "azure"})
+
+
+def _litellm() -> Any:
+    """LiteLLM, imported with the price list of the package and without console output."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm as module  # takes seconds
+
+    litellm: Any = module
+    litellm.suppress_debug_info = True
+    if "LITELLM_LOG" not in os.environ:
+        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            logger = logging.getLogger(name)
+            if logger.level == logging.NOTSET:
+                logger.setLevel(logging.CRITICAL)
+    return litellm
+
+
+class LiteLLMModel(ChatModel):
+    """A model that LiteLLM reaches: OpenAI, Anthropic, Mistral, Ollama, vLLM and a hundred others.
+
+    Args:
+        model: LiteLLM's name of it, provider first, e.g. ``"openai/gpt-4o-mini"`` or ``"ollama/llama3.1"``.
+        api_base: Address of an endpoint of your own; None for the provider's.
+        api_key: The key; None takes it from the provider's environment variable.
+        timeout: Seconds for one call.
+        capabilities: What the endpoint can do, if you know better than LiteLLM's tables.
+        extra: Further arguments of ``litellm.acompletion``, e.g. ``{"seed": 1}``.
+
+    Example:
+        >>> LiteLLMModel("ollama/llama3.1", api_base="http://127.0.0.1:11434", api_key="secret")
+        LiteLLMModel('ollama/llama3.1', api_base='http://127.0.0.1:11434')
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        capabilities: Capabilities | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.api_base = api_base
+        self._api_key = api_key
+        self._timeout = timeout
+        self._stated = capabilities
+        self._extra = dict(extra or {})
+        self._capabilities = capabilities or Capabilities()
+        self._litellm: Any = None
+
+    def __repr__(self) -> str:
+        base = f", api_base={public(self.api_base)!r}" if self.api_base else ""
+        return f"LiteLLMModel({self.model!r}{base})"
+
+    @property
+    def name(self) -> str:
+        """LiteLLM's name of the model."""
+        return self.model
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint's address, and a digest of the extra arguments, which change replies."""
+        return endpoint_name(self.api_base or "", self._extra)
+
+    def capabilities(self) -> Capabilities:
+        """What was stated, else what LiteLLM's tables say; unknown before ``prepare``."""
+        return self._capabilities
+
+    async def prepare(self) -> None:
+        """Import LiteLLM in a thread, and look the model up in its tables."""
+        if self._litellm is None:
+            litellm = await asyncio.to_thread(_litellm)
+            if self._stated is None:
+                self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
+            self._litellm = litellm
+
+    def prices(self) -> tuple[float, float] | None:
+        """US dollars per prompt and reply token from LiteLLM's table; None for models it does not list."""
+        if self._litellm is None or self.api_base is not None:
+            return None
+        entry = self._litellm.model_cost.get(self.model) or self._litellm.model_cost.get(self.model.partition("/")[2])
+        sent, received = ((entry or {}).get(f"{side}_cost_per_token") for side in ("input", "output"))
+        return (float(sent), float(received)) if sent is not None and received is not None else None
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Send one request.
+
+        Raises:
+            JudgeError: As listed in ``EXCEPTIONS``.
+        """
+        await self.prepare()
+        known = tuple(getattr(self._litellm.exceptions, name, errors.JudgeError) for name, _ in EXCEPTIONS)
+        try:
+            async with asyncio.timeout(self._timeout):
+                response = await self._litellm.acompletion(**self._arguments(request))
+        except TimeoutError:
+            raise errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s") from None
+        except known as error:
+            raise self._translated(error) from error
+        return _reply(self.model, response)
+
+    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
+        own = {"api_base": self.api_base, "api_key": self._api_key}
+        return {
+            "model": self.model,
+            **copy.deepcopy(request_body(request)),  # LiteLLM changes schemas in place for some providers
+            "timeout": self._timeout,
+            "num_retries": 0,
+            "max_retries": 0,
+            **{name: value for name, value in own.items() if value is not None},
+            **self._extra,
+        }
+
+    def _translated(self, error: Exception) -> errors.JudgeError:
+        exceptions = self._litellm.exceptions
+        kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(exceptions, name, ())))
+        fault = Fault.of(error)
+        variables: tuple[str, ...] = ()
+        if self._api_key is None and (fault.about_key or kind is errors.AuthenticationFailed):
+            variables = tuple(self._litellm.validate_environment(self.model).get("missing_keys", ()))
+        return judge_error(kind, fault, self.model, self.api_base, variables)
+
+
+def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:
+    """What LiteLLM's tables say about a model; unknown for endpoints of one's own and models not listed."""
+    try:
+        bare, provider, _, _ = litellm.get_llm_provider(model, api_base=api_base)
+    except litellm.exceptions.BadRequestError:
+        return Capabilities()
+    listed = not {model, bare, f"{provider}/{bare}"}.isdisjoint(litellm.model_cost)
+    if api_base is not None or provider in _CANNOT_SAY or not listed:
+        return Capabilities()
+    parameters = litellm.get_supported_openai_params(model=bare, custom_llm_provider=provider) or ()
+    reasoning = bool(litellm.supports_reasoning(model=bare, custom_llm_provider=provider))
+    return Capabilities(
+        n="n" in parameters,
+        logprobs="top_logprobs" in parameters,
+        json_schema=bool(litellm.supports_response_schema(model=bare, custom_llm_provider=provider)),
+        temperature="temperature" in parameters and not (reasoning and provider in _OPENAI),
+        reasoning=reasoning,
+    )
+
+
+def _reply(model: str, response: Any) -> ChatReply:
+    """Narrow LiteLLM's response to what we read of it."""
+    cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
+    choices = [_choice(choice) for choice in response.choices or ()]
+    usage = getattr(response, "usage", None)
+    counts = {name: getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")}
+    body = {"model": response.model, "choices": choices, "usage": counts}
+    return chat_reply(model, body, float(cost) if isinstance(cost, (int, float)) else None)
+
+
+def _choice(choice: Any) -> dict[str, Any]:
+    """A choice as plain data, as far as it is read; dumping all of it would cost a tenth of the call."""
+    logprobs = getattr(choice, "logprobs", None)
+    names = ("content", "refusal", "provider_specific_fields")
+    return {
+        "message": {name: getattr(choice.message, name, None) for name in names},
+        "finish_reason": choice.finish_reason,
+        "logprobs": None if logprobs is None else logprobs.model_dump(),
+    }

@@ -1,0 +1,83 @@
+"""Which judge answers: the argument, else the metric's model, else ``RAGMETRICS_JUDGE``, else the embedded one."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.endpoints.chat import ChatModel
+from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
+
+_logger = logging.getLogger("ragmetrics_core")
+_announced = False
+_COMPATIBLE = "openai-compatible/"
+
+
+def resolve_judge(
+    judge: str | Judge | ChatModel | None,
+    *,
+    metric_model: str | None = None,
+    api_base: str | None = None,
+    api_key: str | None = None,
+) -> Judge:
+    """Find the judge to use.
+
+    Args:
+        judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``), ``"lexical"`` for the embedded
+            judge, or None.
+        metric_model: The metric's own ``model``, used where ``judge`` is None; after it ``RAGMETRICS_JUDGE``.
+        api_base: Address of an endpoint of your own; None takes ``RAGMETRICS_API_BASE``, if that is set.
+        api_key: The key; None takes it from the provider's environment variable; with ``openai-compatible/MODEL``
+            only from ``RAGMETRICS_API_KEY``.
+
+    Returns:
+        The judge; without any choice the embedded one, which one log record per process says.
+
+    Raises:
+        SettingError: If ``judge`` is none of these.
+    """
+    chosen = judge if judge is not None else metric_model or os.environ.get("RAGMETRICS_JUDGE") or None
+    if isinstance(chosen, Judge):
+        return chosen
+    if isinstance(chosen, str):
+        return _by_name(chosen.strip(), api_base or os.environ.get("RAGMETRICS_API_BASE") or None, api_key)
+    if chosen is None:
+        _announce()
+        return _by_name("lexical", None, None)
+    if isinstance(chosen, ChatModel):
+        return LLMJudge(chosen)
+    raise SettingError(
+        f"judge is a {type(chosen).__name__}; give a Judge, a ChatModel, a model's name such as "
+        "'openai/gpt-4o-mini', or 'lexical'"
+    )
+
+
+def _by_name(name: str, api_base: str | None, api_key: str | None) -> Judge:
+    if name == "lexical":
+        from ragmetrics_core.lexical.judge import LexicalJudge  # the largest part of judging, often unused
+
+        return LexicalJudge()
+    if not name:
+        raise SettingError("the judge's name is blank; give a model's name such as 'openai/gpt-4o-mini', or 'lexical'")
+    if name.startswith(_COMPATIBLE):
+        if not api_base:
+            raise SettingError(
+                f"{name} needs the address of its endpoint: api_base= (--api-base) or RAGMETRICS_API_BASE, "
+                "e.g. http://127.0.0.1:8000/v1"
+            )
+        return LLMJudge(OpenAICompatibleModel(api_base, name.removeprefix(_COMPATIBLE), api_key=api_key))
+    return LLMJudge(LiteLLMModel(name, api_base=api_base, api_key=api_key))
+
+
+def _announce() -> None:
+    global _announced
+    if not _announced:
+        _announced = True
+        _logger.info(
+            "no judge was chosen: the embedded lexical judge answers, by word overlap and without any model; "
+            "choose one with judge=, --judge or RAGMETRICS_JUDGE, e.g. openai/gpt-4o-mini"
+        )

@@ -1,0 +1,233 @@
+"""Texts as sets of terms: words without inflection, character pairs, numbers and sentences.
+
+Everything here is linear in the length of the text and safe for any string: NUL, lone surrogates, texts
+without spaces or without a single word.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from ragmetrics_core.lexical.numerals import number, numbers, unmarked
+from ragmetrics_core.lexical.sentences import split_sentences
+
+_FUNCTION_WORDS = """
+    a about above after again all also although am an and any are as at be because been before being below
+    between both but by can cannot could did do does doing down during each either for from further had has have
+    having he her here hers him his how however i if in into is it its itself just may me might more most must
+    my no nor not of off on once only or other our out over own same shall she should so some such than that the
+    their them then there these they this those through to too under until up upon very was we were what when
+    where which while who whom whose why will with within would yes you your
+"""
+STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
+"""English function words; no other language has a list."""
+
+_LONGEST_CACHED_WORD = 40
+_LONGEST_CACHED_TEXT = 8_000
+
+# Scripts written without spaces (or, for Korean, with particles glued on) are read as pairs of characters.
+_DENSE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf"
+    "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+# Vowel signs and accents that regular expressions do not count as part of a word.
+_MARKS = "\u0300-\u036f\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+_TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|[\w{_MARKS}]+(?:['’][\w{_MARKS}]+)*")
+_PIECE = re.compile(rf"\d+|[{_DENSE}]+|[^\d{_DENSE}]+")
+
+_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NUMERALS = {
+    **{word: str(value) for value, word in enumerate(_TEENS.split(), 10)},
+    **{word: str(10 * value) for value, word in enumerate(_TENS.split(), 2)},
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sentence:
+    """A sentence and what it is made of.
+
+    Args:
+        text: The sentence as it stands in the text.
+        terms: Its content terms in order.
+    """
+
+    text: str
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Passage:
+    """A text, taken apart.
+
+    Args:
+        sentences: Its sentences in order, without those that hold no content term.
+        terms: Every content term.
+        bigrams: Every pair of neighbouring content terms of a sentence.
+        beginnings: The first four letters of every term that is no number.
+        numbers: Every number, written as ``number`` returns it, those in English words from ten to nineteen
+            and round tens up to ninety included.
+    """
+
+    sentences: tuple[Sentence, ...]
+    terms: frozenset[str]
+    bigrams: frozenset[tuple[str, str]]
+    beginnings: frozenset[str]
+    numbers: frozenset[str]
+
+
+def read(text: str) -> Passage:
+    """Take a text apart; short texts are remembered.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        Its sentences, terms, bigrams and numbers.
+    """
+    return _remembered(text) if len(text) <= _LONGEST_CACHED_TEXT else _read(text)
+
+
+def _read(text: str) -> Passage:
+    parts = ((sentence, content(sentence)) for sentence in split_sentences(text))
+    sentences = tuple(Sentence(sentence, found) for sentence, found in parts if found)
+    terms: set[str] = set()
+    bigrams: set[tuple[str, str]] = set()
+    for sentence in sentences:
+        terms.update(sentence.terms)
+        bigrams.update(pairwise(sentence.terms))
+    spelt = {term for term in terms if term[0].isdecimal()}
+    beginnings = frozenset(beginning(term) for term in terms if not term[0].isdecimal())
+    return Passage(sentences, frozenset(terms), frozenset(bigrams), beginnings, numbers(text) | spelt)
+
+
+def beginning(term: str) -> str:
+    """The part of a term that its relatives share, e.g. of *presence* and *presenting*."""
+    return term[:4]
+
+
+_remembered = lru_cache(maxsize=256)(_read)
+
+
+def content(text: str) -> tuple[str, ...]:
+    """Content terms of a text in order: no function words, no inflection, case or accents.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        Terms with repetitions; () if there are only function words, signs or nothing.
+
+    Example:
+        >>> content("The cities of France, in 1,998")
+        ('city', 'franc', '1998')
+    """
+    found: list[str] = []
+    for token in _TOKEN.findall(unmarked(text)):
+        found += _terms_of(token)
+    return tuple(found)
+
+
+def _terms_of(token: str) -> tuple[str, ...]:
+    """Terms of one token: none for a function word, several for a script without spaces."""
+    if token[0].isdecimal():  # numbers seldom come again, and need no memory
+        return (number(token),)
+    return _terms_of_word(token) if len(token) <= _LONGEST_CACHED_WORD else _terms_of_word.__wrapped__(token)
+
+
+@lru_cache(maxsize=16_384)
+def _terms_of_word(token: str) -> tuple[str, ...]:
+    word = token.lower() if token.isascii() else fold(token)
+    for ending in ("'s", "’s"):
+        word = word.removesuffix(ending)
+    word = word.strip("_")
+    if not word or word in STOP_WORDS or (len(word) == 1 and word.isascii()):
+        return ()
+    if word.isascii():
+        return (_stem_english(word),)
+    return tuple(term for piece in _PIECE.findall(word) for term in _pairs_or_stem(piece))
+
+
+def _pairs_or_stem(piece: str) -> Iterator[str]:
+    if not re.match(f"[{_DENSE}]", piece):
+        yield _stem_english(piece) if piece.isascii() else _stem_other(piece)
+    elif len(piece) == 1:
+        yield piece
+    else:
+        yield from map("".join, pairwise(piece))
+
+
+def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
+    """Words as they are written whose terms are among those given; the terms themselves for scripts without spaces.
+
+    Args:
+        text: Any text.
+        terms: Terms to look for.
+
+    Returns:
+        Each word once, in order.
+    """
+    found: dict[str, None] = {}
+    for token in _TOKEN.findall(text):
+        own = _terms_of(token)
+        hits = [term for term in own if term in terms]
+        found.update(dict.fromkeys(hits if len(own) > 1 else [token] if hits else []))
+    return tuple(found)
+
+
+def holds(text: str, wording: str) -> bool:
+    """Does a text hold a wording word for word? For wordings without a content term.
+
+    Args:
+        text: Any text.
+        wording: What to look for; a blank one is found nowhere.
+    """
+    if not fold(wording).strip():  # nothing but marks that folding drops
+        return bool(wording.strip()) and wording.strip() in text
+    text, wording = fold(text), fold(wording)
+    sought = _TOKEN.findall(wording)
+    if sought:
+        return f" {' '.join(sought)} " in f" {' '.join(_TOKEN.findall(text))} "
+    return " ".join(wording.split()) in " ".join(text.split())
+
+
+def fold(text: str) -> str:
+    """Text without case, compatibility forms and accents.
+
+    Args:
+        text: Any text.
+    """
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFKC", re.sub("[\u0300-\u036f]", "", parts))
+
+
+def _stem_english(word: str) -> str:
+    """Strip plural, tense and adverb endings, so that forms of one word meet; a numeral becomes its digits."""
+    if word in _NUMERALS:
+        return _NUMERALS[word]
+    if len(word) < 4 or not word.isalpha():
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y" if len(word) > 4 else word[:-1]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending, shortest in (("ing", 6), ("ed", 5), ("ly", 6)):
+        if word.endswith(ending) and len(word) >= shortest:
+            word = word.removesuffix(ending)
+            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
+                word = word[:-1]
+            break
+    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+
+
+def _stem_other(word: str) -> str:
+    """Strip the final vowels of Cyrillic and Greek words, where most case endings begin."""
+    if len(word) < 5 or word.isdecimal():
+        return word
+    stem = re.sub("[аеиоуыэюяьйіїє]{1,3}$|[αεηιουω]{1,3}[σν]?$", "", word)
+    return stem if len(stem) >= 3 else word

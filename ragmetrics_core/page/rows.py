@@ -1,0 +1,81 @@
+"""Rows of a report as data for the page: an index for the table, and everything else one line per row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ragmetrics_core.data.frozen import clean
+from ragmetrics_core.data.results import MetricResult, SampleResult
+from ragmetrics_core.reporting.diagnosis import diagnose
+from ragmetrics_core.reporting.jsonl import plain
+
+LONGEST = 20_000
+"""Most bytes of one text that the page holds."""
+
+_EXCERPT = 160
+_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+
+
+def cut(text: str) -> str:
+    """The text, cut after 20,000 bytes of UTF-8 with a note of how much is missing."""
+    text = str(clean(text))
+    data = text.encode()
+    if len(data) <= LONGEST:
+        return text
+    kept = data[:LONGEST].decode(errors="ignore")
+    return f"{kept} … [cut here: {len(text) - len(kept):,} more characters; the JSONL file has all of them]"
+
+
+def index_json(rows: Sequence[SampleResult], metrics: Sequence[str]) -> str:
+    """What the table shows and sorts by, as a JSON array that may stand inside a script element.
+
+    Args:
+        rows: Results in input order.
+        metrics: Names of the metrics, in the order of the table's columns.
+
+    Returns:
+        Per row: its index, id, an excerpt of the question (or the problem), per metric a score or a status, and
+        the diagnosis or null.
+    """
+    return json_text([_entry(row, metrics) for row in rows])
+
+
+def detail_lines(rows: Iterable[SampleResult]) -> str:
+    """Everything known of each row, one JSON object per line, in the order of the index."""
+    return "\n".join(json_text(_short(plain(row))) for row in rows)
+
+
+def _entry(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
+    sample = row.sample
+    texts = (sample.question, sample.answer, *sample.reference) if sample else ()
+    title = row.problem or next(filter(None, texts), "")
+    title = " ".join(str(clean(title))[:1000].split())
+    if len(title) > _EXCERPT:
+        title = title[:_EXCERPT] + "…"
+    outcomes = [_outcome(row.results.get(name)) for name in metrics]
+    return [row.index, cut(sample.id or "") if sample else "", title, outcomes, diagnose(row)]
+
+
+def _outcome(result: MetricResult | None) -> float | str | None:
+    if result is None:
+        return None
+    return result.status if result.value is None else round(result.value, 4)
+
+
+def _short(value: Any) -> Any:
+    """The same data without empty fields, long texts cut."""
+    if isinstance(value, str):
+        return cut(value)
+    if isinstance(value, dict):
+        return {cut(key): _short(item) for key, item in value.items() if item not in _EMPTY}
+    if isinstance(value, list):
+        return [_short(item) for item in value]
+    return value
+
+
+def json_text(value: object) -> str:
+    """JSON without any character that could end or open an element of the page."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)

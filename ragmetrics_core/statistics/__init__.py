@@ -1,0 +1,1 @@
+"""Pure functions on numbers: intervals, paired differences, clusters, agreement, calibration."""
