@@ -6,6 +6,7 @@ RagMetricsError
 │   └── SettingError              a setting of a metric, a judge or a run
 ├── MissingDependency             an optional package is needed for this
 ├── MetricCrashed                 a metric's own code raised; the rest of the run goes on
+├── ScoreOutOfRange               a metric's own arithmetic gave no number in [0, 1]
 └── JudgeError                    a question was not answered
     ├── JudgeUnavailable          no question will be answered: the run ends
     │   ├── AuthenticationFailed
@@ -58,6 +59,10 @@ class MissingDependency(RagMetricsError, ImportError):
 
 class MetricCrashed(RagMetricsError):
     """A metric's own code raised an unexpected exception."""
+
+
+class ScoreOutOfRange(RagMetricsError):
+    """A metric's value is NaN or outside [0, 1]."""
 
 
 class JudgeError(RagMetricsError):
