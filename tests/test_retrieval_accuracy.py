@@ -35,9 +35,7 @@ def matrix_judge(matrix, mode="logprobs"):
 
     def cells(question):
         column = int(question.context.removeprefix("c"))
-        return tuple(
-            FactVerdict(matrix[int(fact.removeprefix("f"))][column], mode, 0.99) for fact in question.facts
-        )
+        return tuple(FactVerdict(matrix[int(fact.removeprefix("f"))][column], mode, 0.99) for fact in question.facts)
 
     facts = tuple(f"f{row}" for row in range(len(matrix)))
     return ScriptedJudge({ExtractFacts: facts, FactInContext: cells})
