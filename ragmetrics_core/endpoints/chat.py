@@ -80,10 +80,12 @@ class Origin:
     Args:
         model: Name of the model as the endpoint returned it.
         together: Number of replies that the call gave.
+        unusable: True if two runs could not use what they got, of which this reply is the last; see ``ReplyStore``.
     """
 
     model: str = ""
     together: int = 1
+    unusable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,14 @@ class ChatModel(Protocol):
     def endpoint(self) -> str:
         """Where requests go, to keep stored replies apart; "" where the name says it all."""
         return ""
+
+    @property
+    def cache_key(self) -> str | None:
+        """What beside the name changes replies, for the key of stored ones: the address, settings, never a secret.
+
+        None if that cannot be told: replies are then kept for the process only.
+        """
+        return self.endpoint
 
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known without a call."""

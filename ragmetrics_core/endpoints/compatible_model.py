@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # aiohttp's exceptions and ours, most specific first: the first class that fits decides.
 EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
+    ("ConnectionTimeoutError", errors.Unreachable),
+    ("ClientConnectorError", errors.Unreachable),
     ("ServerTimeoutError", errors.JudgeTimeout),
     ("InvalidURL", errors.ModelNotFound),
     ("ClientConnectionError", errors.ConnectionFailed),
@@ -41,6 +43,7 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
 _REJECTED = frozenset({400, 413, 422})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _IDLE_SECONDS = 15.0
+_CONNECTING = 10.0
 
 
 class OpenAICompatibleModel(ChatModel):
@@ -154,11 +157,11 @@ class OpenAICompatibleModel(ChatModel):
                         got.close()
                         return too_large(self.name)
                 return got.status, got.headers, b"".join(parts)
-        except TimeoutError:
-            return errors.JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s")
         except aiohttp.ClientError as error:
             kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(aiohttp, name)))
             return self._error(kind, _named(error))
+        except TimeoutError:
+            return errors.JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s")
         except OSError as error:
             return self._error(errors.ConnectionFailed, _named(error))
 
@@ -187,7 +190,9 @@ class OpenAICompatibleModel(ChatModel):
         if session is None or session.closed:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300)
             session = aiohttp.ClientSession(
-                connector=connector, timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar()
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECTING),
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
             self._sessions[loop] = session
         return session

@@ -286,6 +286,7 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
     errors.QuotaExhausted: "the quota or budget for {where} is used up{details}: raise it or use another model",
     errors.RateLimited: "{where} asked to slow down{details}: lower the concurrency or run again later",
     errors.JudgeTimeout: "{where} sent no reply in time: raise the timeout or check the endpoint",
+    errors.Unreachable: "{where} could not be reached{details}: check the address and that the server runs",
     errors.ConnectionFailed: "{where} could not be reached{details}: check the address and that the server runs",
     errors.JudgeServerError: "{where} failed or sent no valid reply{details}: run again later or check the endpoint",
     errors.UnsupportedParameter: "{where} does not support a parameter of the request{details}",
