@@ -17,8 +17,7 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Allowance, Limits
-from ragmetrics_core.endpoints.store import ReplyStore
-from ragmetrics_core.endpoints.store_place import StoreLike, resolve_store
+from ragmetrics_core.endpoints.store import ReplyStore, StoreLike, resolve_store
 from ragmetrics_core.engine.carrying import Room, Seat, carry_out
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
