@@ -24,7 +24,7 @@ from ragmetrics_core.datasets.sets import (
     Sentence,
     corpus_digest,
 )
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.metrics.templates import digest
 
@@ -98,7 +98,7 @@ def build_continuous(
     async def make(name: str) -> LabelledDocument:
         return await _labelled(name, _chosen(name, pool, settings), settings, metric, desk)
 
-    made = submit(desk.until(settings.documents, candidates, make, lambda document: plain(document.question))).result()
+    made = run(desk.until(settings.documents, candidates, make, lambda document: plain(document.question)))
     points = tuple(point for document in made for point in document_points(document, settings))
     header = Header(
         kind="continuous",

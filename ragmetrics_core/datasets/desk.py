@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from importlib.resources import files
@@ -14,6 +13,7 @@ from ragmetrics_core.data.questions import Instructions, NotAnswered
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.data.writing import WriteQuestion, Written
+from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.engine.carrying import Seat, carry_out
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -121,7 +121,7 @@ class Desk:
         found: dict[str, T] = {}
         queue, done = iter(candidates), Counter[str]()
         while len(found) < wanted and (batch := list(islice(queue, wanted - len(found)))):
-            for item in await asyncio.gather(*(self._tried(make(it), done, wanted) for it in batch)):
+            for item in await gathered((self._tried(make(it), done, wanted) for it in batch), hasty=True):
                 if isinstance(item, LeftOut):
                     self.left_out[str(item)] += 1
                 elif key(item) in found:

@@ -16,7 +16,7 @@ from ragmetrics_core.datasets.desk import Desk, plain, template
 from ragmetrics_core.datasets.loading import Pair, check_pairs
 from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
 from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Header, Label, corpus_digest, digest_of
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.templates import digest
 
 
@@ -61,7 +61,7 @@ def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, desk:
         return Pair(question=written.question, answer=written.response, document=chunk.document)
 
     made = desk.until(settings.questions, _turns(chunks, settings.seed), make, lambda pair: plain(pair.question))
-    return tuple(submit(made).result())
+    return tuple(run(made))
 
 
 def _turns(chunks: Sequence[Chunk], seed: int) -> list[Chunk]:

@@ -41,23 +41,25 @@ _REMEMBERED = 1_000
 _REMEMBERED_SECONDS = 600.0
 
 
-async def gathered(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run all to their end, then return their results or raise the first error; who leaves leaves none running."""
+async def gathered(work: Iterable[Coroutine[Any, Any, T]], *, hasty: bool = False) -> list[T]:
+    """Run all to their end, then return their results or raise the first error; who leaves leaves none running.
+
+    Args:
+        work: What to run.
+        hasty: End the others with the first error.
+    """
     running = [asyncio.ensure_future(one) for one in work]
-    if not running:
-        return []
     try:
-        await asyncio.wait(running)
-    except asyncio.CancelledError:
-        for task in running:
-            task.cancel()
-        await asyncio.wait(running)
-        raise
+        if running:
+            await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION if hasty else asyncio.ALL_COMPLETED)
     finally:
-        for task in running:
-            if task.done() and not task.cancelled():
-                task.exception()  # only the first one is raised
-    return [task.result() for task in running]
+        left = [task for task in running if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+        failed = [task for task in running if not task.cancelled() and task.exception() is not None]
+    return [task.result() for task in (*failed, *running)]
 
 
 class Fitting:

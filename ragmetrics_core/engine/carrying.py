@@ -15,6 +15,7 @@ from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Polls, Qu
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 
@@ -48,7 +49,7 @@ class Room:
         """
         async with self._door:
             await self._free.wait()
-            running = asyncio.gather(*work())
+            running = asyncio.ensure_future(gathered(work()))
             try:
                 await asyncio.sleep(0)
             except asyncio.CancelledError:
@@ -170,9 +171,7 @@ async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[
             await work()
         else:
             workers = (work() for _ in range(min(len(batch), seat.room.places)))
-            for raised in await asyncio.gather(*workers, return_exceptions=True):
-                if raised is not None:
-                    raise raised
+            await gathered(workers)
     return [answers[number] for number in range(len(batch))]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.carrying import Seat, carry_out
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.loop import run, submit
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
@@ -20,7 +20,7 @@ _READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  #
 
 def score_one(metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: Judge | str | None) -> Outcome:
     """Score one sample and wait; see ``Metric.score``."""
-    return submit(_score(metric, _one_sample(sample, fields), judge)).result()
+    return run(_score(metric, _one_sample(sample, fields), judge))
 
 
 async def ascore_one(
