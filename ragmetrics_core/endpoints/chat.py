@@ -154,17 +154,12 @@ class ChatModel(Protocol):
         """Name of the model, for results."""
 
     @property
-    def endpoint(self) -> str:
-        """Where requests go, to keep stored replies apart; "" where the name says it all."""
-        return ""
-
-    @property
     def cache_key(self) -> str | None:
         """What beside the name changes replies, for the key of stored ones: the address, settings, never a secret.
 
         None if that cannot be told: replies are then kept for the process only.
         """
-        return self.endpoint
+        return ""
 
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known without a call."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -236,6 +237,24 @@ def judge_error(
     if issubclass(kind, errors.TransientJudgeError):
         return kind(message, retry_after=fault.retry_after)
     return kind(message)
+
+
+def foreign(error: Exception, where: str) -> errors.JudgeError:
+    """The judge error for what any client raised: by what it says of the endpoint, else by its class.
+
+    Args:
+        error: The exception.
+        where: Name of the model.
+    """
+    fault = Fault.of(error)
+    if fault.kind is not None:
+        return judge_error(fault.kind, fault, where, None, ())
+    unknown = isinstance(error, (TypeError, ValueError, KeyError)) and fault.about_parameter
+    if unknown or isinstance(error, NotImplementedError):  # a client that does not know a parameter
+        return judge_error(errors.UnsupportedParameter, fault, where, None, ())
+    places = traceback.extract_tb(error.__traceback__)[-1:]
+    place = "".join(f" in {frame.name} ({frame.filename}:{frame.lineno})" for frame in places)
+    return errors.JudgeError(f"{where} could not answer: its client raised {type(error).__name__}{place}")
 
 
 def public(address: str) -> str:

@@ -34,7 +34,7 @@ class Stored(Wrapper):
 
     def __init__(self, inner: ChatModel, store: ReplyStore) -> None:
         super().__init__(inner)
-        self._place = (inner.name, inner.endpoint)  # asked for once: it may take a while, and shall not change
+        self._place = (inner.name, inner.cache_key)  # asked for once: it may take a while, and shall not change
         self._store = store
         self._flights: dict[str, list[asyncio.Future[_Outcome]]] = {}
         self._adopted: dict[str, str] = {}

@@ -44,9 +44,9 @@ class Wrapper(ChatModel):
         return self.inner.name
 
     @property
-    def endpoint(self) -> str:
-        """The inner model's endpoint."""
-        return self.inner.endpoint
+    def cache_key(self) -> str | None:
+        """The inner model's."""
+        return self.inner.cache_key
 
     def capabilities(self) -> Capabilities:
         """The inner model's capabilities."""
