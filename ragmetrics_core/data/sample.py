@@ -66,6 +66,7 @@ class CaptureNotes(Frozen):
         intermediate: Answers of intermediate steps, which are not retrieved evidence.
         other: Nodes seen in the run that are neither contexts nor retrieved.
         complete: False if the run was abandoned, interrupted or still going on.
+        conversation: The conversation that the run was a turn of, as the user named it.
     """
 
     provenance: dict[str, str] = Field(default_factory=dict)
@@ -73,6 +74,7 @@ class CaptureNotes(Frozen):
     intermediate: tuple[Context, ...] = ()
     other: tuple[Context, ...] = ()
     complete: bool = True
+    conversation: str | None = None
 
 
 def _as_contexts(value: object) -> object:

@@ -10,12 +10,12 @@ from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
-from llama_index.evaluation.ragmetrics.capture.captured import capture
+from llama_index.evaluation.ragmetrics.capture.door import capture
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from
-from llama_index.evaluation.ragmetrics.capture.scopes import paused
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
 from ragmetrics_core import InputError, Report, Sample, evaluate
+from ragmetrics_core.capturing import as_judge_work
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.progress import Display
@@ -99,7 +99,7 @@ def evaluate_query_engine(
         for number, wanted in enumerate(asked):
             samples.append(_run(query_engine, wanted))
             display.add(SampleResult(index=number, sample=samples[-1]))
-    with paused():
+    with as_judge_work():
         return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
 
 
