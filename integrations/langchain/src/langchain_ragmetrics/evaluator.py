@@ -15,8 +15,7 @@ from langchain_ragmetrics.capturing.assembling import samples_from
 from langchain_ragmetrics.capturing.finding import FindingOptions
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.values import said
-from ragmetrics_core.capturing import as_judge_work
-from ragmetrics_core.capturing.overrides import Overrides, Source
+from ragmetrics_core.capturing import Overrides, Source, as_judge_work
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.results import MetricResult
@@ -43,7 +42,7 @@ def as_run_evaluator(
         reference_from: Where the example holds the expected answer: a key or path into its outputs, or a callable
             that gets the example. By default the one obvious field is taken.
         concurrency: Most model calls in flight.
-        **options: Where question, contexts and answer are; see ``Finding``.
+        **options: Where question, contexts and answer are; see ``capture``.
 
     Returns:
         An evaluator for ``client.evaluate(..., evaluators=[...])`` and for LangChain's ``EvaluatorCallbackHandler``;
@@ -103,7 +102,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
             says why. A single metric gives one result, else they are in ``results``.
         """
         reference, problem = _reference(example, self._reference_from)
-        samples = samples_from(run, **self._options) or (_plain_sample(run),)
+        samples = samples_from(run, **self._options) or [_plain_sample(run)]
         found = [
             native(outcome, number, problem if "reference" in outcome.reason else "", evaluator_run_id)
             for number, sample in enumerate(samples)

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.prompt_values import PromptValue
 from langsmith.schemas import RunBase
 
-from langchain_ragmetrics.capturing.documents import Call, Retrieval, introduced, is_chosen, retrievals
+from langchain_ragmetrics.capturing.documents import Call, Retrieval, introduced, retrievals
 from langchain_ragmetrics.capturing.tree import children, is_model, metadata_of, walk
 from langchain_ragmetrics.values import (
     Said,
@@ -47,10 +47,10 @@ def is_fallbacks(run: RunBase) -> bool:
     return run.name == "RunnableWithFallbacks"
 
 
-def has_retrieval(run: RunBase, retrievers: Collection[str], context_tools: Collection[str]) -> bool:
+def has_retrieval(run: RunBase, context_tools: Collection[str]) -> bool:
     """S2: something was retrieved, or a retriever ran and found nothing."""
-    tried = any(one.run_type == "retriever" and is_chosen(one, retrievers) for one in walk(run))
-    return tried or any(retrievals(run, retrievers, context_tools)) or any(introduced(run))
+    tried = any(one.run_type == "retriever" for one in walk(run))
+    return tried or any(retrievals(run, context_tools)) or any(introduced(run))
 
 
 def handed_in(run: RunBase) -> Iterator[Retrieval]:

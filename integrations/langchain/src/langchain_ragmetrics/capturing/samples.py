@@ -90,7 +90,7 @@ def _own_metadata(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _override(field: str, finding: Finding, runs: Sequence[RunBase]) -> tuple[bool, Any]:
     places = [place for run in runs for place in (run.inputs, run.outputs or {})]
-    return finding.overrides.find(field, runs[-1], *places)
+    return finding.find(field, runs[-1], *places)
 
 
 def _question(
