@@ -188,10 +188,9 @@ class FrontDoor(Generic[Run]):
             yield captured
         finally:
             self._listeners.remove(listener)
-            if not captured.recorded:
-                listener.problems.note(
-                    f"the block ended without a sample: {_MISSED if listener.missed else self._unseen}"
-                )
+            if not captured.recorded and not listener.problems and (listener.missed or not listener.begun):
+                why = _MISSED if listener.missed else self._unseen
+                listener.problems.note(f"the block ended without a sample: {why}")
 
     def watch(
         self,

@@ -24,7 +24,8 @@ class Listener:
     Attributes:
         record: Called with each finished run, in the application's thread.
         under: What the framework was doing when listening began, where an adapter needs to know.
-        missed: True once a run began that carries no capture's context and was left out for that.
+        begun: True once a run began for it; adapters say so.
+        missed: True once something began that carries no capture's context and was left out for that.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Listener:
         self.everywhere, self.all_threads, self.data = everywhere, all_threads, data
         self.record: Callable[[Any], None] = _nobody
         self.under: object = None
-        self.missed = False
+        self.begun = self.missed = False
 
 
 def _nobody(run: object) -> None:

@@ -191,7 +191,7 @@ def test_max_samples(echo: RetrieverQueryEngine, caplog: pytest.LogCaptureFixtur
     assert "max_samples" in caplog.text
 
 
-@pytest.mark.filterwarnings("ignore:The `__fields:pydantic.warnings.PydanticDeprecatedSince20")  # of LlamaIndex
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own, of pydantic
 def test_context_tools_of_an_agent(kit: ModuleType) -> None:
     def search(text: str) -> str:
         return f"The web says that {text} is nice."

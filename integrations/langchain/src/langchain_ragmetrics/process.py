@@ -18,8 +18,11 @@ class _ProcessRecorder(Recorder):
     """The recorder that LangChain's configure hook adds to every run while somebody listens."""
 
     def sinks(self) -> tuple[Sink, ...]:
-        """Everybody who listens in this context."""
-        return tuple(one.record for one in LISTENERS.here())
+        """Everybody who listens in this context; a root begins for them."""
+        listening = LISTENERS.here()
+        for one in listening:
+            one.begun = True
+        return tuple(one.record for one in listening)
 
 
 class _Slot:

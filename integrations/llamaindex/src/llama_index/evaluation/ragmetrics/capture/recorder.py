@@ -174,6 +174,8 @@ class Recorder:
             return ()
         if live is None:
             live = Live(Run(step), listeners)
+            for one in listeners:
+                one.begun = True
             self._inputs(live, arguments)
         live.run.spans.append(step)
         return ((live, step),)
