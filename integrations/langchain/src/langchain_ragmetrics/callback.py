@@ -12,11 +12,8 @@ from langchain_ragmetrics.capturing.assembling import Assembler
 from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.capturing.recorder import Recorder, Sink
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
-from ragmetrics_core.capturing import Aggregate, BackgroundEvaluator, Problems, guarded
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.reporting.report import Report
+from ragmetrics_core import Report, Sample
+from ragmetrics_core.capturing import Aggregate, BackgroundEvaluator, Metrics, Problems, SampleResult, guarded
 
 
 class RagMetricsCallback(Recorder):

@@ -12,11 +12,19 @@ from langchain_ragmetrics.capturing.assembling import Assembler
 from langchain_ragmetrics.capturing.finding import Finding
 from langchain_ragmetrics.judges import as_judge
 from langchain_ragmetrics.process import LISTENERS
-from ragmetrics_core.capturing import Captured, FrontDoor, Given, Listener, Overrides, Redact, Source, Watcher
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.endpoints.limits import Limits
-from ragmetrics_core.engine.run import Metrics
+from ragmetrics_core import Limits, Sample
+from ragmetrics_core.capturing import (
+    Captured,
+    FrontDoor,
+    Given,
+    Listener,
+    Metrics,
+    Overrides,
+    Redact,
+    SampleResult,
+    Source,
+    Watcher,
+)
 
 
 def _assembler(where: Overrides, listener: Listener) -> Assembler:

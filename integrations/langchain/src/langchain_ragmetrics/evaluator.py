@@ -15,13 +15,17 @@ from langchain_ragmetrics.capturing.assembling import samples_from
 from langchain_ragmetrics.capturing.finding import FindingOptions
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.values import said
-from ragmetrics_core.capturing import Overrides, Source, as_judge_work
-from ragmetrics_core.data.columns import USUAL_NAMES
-from ragmetrics_core.data.errors import RowError
-from ragmetrics_core.data.results import MetricResult
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.engine.run import Run as EvaluationRun
+from ragmetrics_core import Sample
+from ragmetrics_core.capturing import (
+    USUAL_NAMES,
+    EvaluationRun,
+    MetricResult,
+    Metrics,
+    Overrides,
+    RowError,
+    Source,
+    as_judge_work,
+)
 
 _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *rules.ANSWER_KEYS)
 

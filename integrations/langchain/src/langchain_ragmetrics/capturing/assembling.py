@@ -13,8 +13,8 @@ from langchain_ragmetrics.capturing import documents, rules, tree
 from langchain_ragmetrics.capturing.finding import Finding
 from langchain_ragmetrics.capturing.samples import sample_from
 from langchain_ragmetrics.capturing.tree import FLOW, WRAPPER
+from ragmetrics_core import Sample
 from ragmetrics_core.capturing import Problems, Source
-from ragmetrics_core.data.sample import Sample
 
 _MOST_WAITING = 1000
 _HINT = (

@@ -13,7 +13,7 @@ from langsmith.schemas import RunBase
 
 from langchain_ragmetrics.capturing.tree import children, is_model, metadata_of, walk
 from langchain_ragmetrics.values import SCORE_KEYS, artifacts_of, compact, contexts_in, said, text_of
-from ragmetrics_core.data.sample import Context
+from ragmetrics_core import Context
 
 OBSERVED = "ragmetrics-observed"
 

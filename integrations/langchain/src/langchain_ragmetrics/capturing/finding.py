@@ -10,8 +10,8 @@ from langsmith.schemas import RunBase
 
 from langchain_ragmetrics.capturing import rules
 from langchain_ragmetrics.capturing.documents import Retrieval, retrievals
+from ragmetrics_core import Sample
 from ragmetrics_core.capturing import Overrides, Source
-from ragmetrics_core.data.sample import Sample
 
 
 class FindingOptions(TypedDict, total=False):

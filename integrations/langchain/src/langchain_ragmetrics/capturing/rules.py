@@ -25,7 +25,7 @@ from langchain_ragmetrics.values import (
     is_command,
     said,
 )
-from ragmetrics_core.data.sample import Turn
+from ragmetrics_core import Turn
 
 QUESTION_KEYS = ("question", "query", "input", "user_input", "user_question", "prompt", "messages")
 ANSWER_KEYS = ("answer", "result", "output_text", "output", "response", "generation", "text", "content")

@@ -12,7 +12,8 @@ from langchain_ragmetrics.capturing import documents, rules, tree
 from langchain_ragmetrics.capturing.documents import Call, Retrieval
 from langchain_ragmetrics.capturing.finding import Finding
 from langchain_ragmetrics.values import DISTANCE_KEYS, contexts_in, text_of
-from ragmetrics_core.data.sample import CaptureNotes, Context, Sample, Turn
+from ragmetrics_core import Context, Sample, Turn
+from ragmetrics_core.capturing import CaptureNotes
 
 
 def sample_from(parts: Sequence[RunBase], finding: Finding, before: Sequence[RunBase] = ()) -> Sample:

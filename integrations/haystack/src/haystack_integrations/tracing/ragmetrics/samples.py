@@ -11,9 +11,8 @@ from haystack_integrations.tracing.ragmetrics import reading, rules
 from haystack_integrations.tracing.ragmetrics.answers import Found, answers, by_end, call_of, last_replies, outputs
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, PIPELINE, Doc, Node, Reply, Run, copied
 
-from ragmetrics_core.capturing import Overrides, Problems, Source, changed
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.sample import CaptureNotes, Context, Sample, Turn
+from ragmetrics_core import Context, Sample, Turn
+from ragmetrics_core.capturing import CaptureNotes, Overrides, Problems, SettingError, Source, changed
 
 
 def samples_from(

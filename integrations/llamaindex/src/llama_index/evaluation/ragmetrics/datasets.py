@@ -14,12 +14,16 @@ from llama_index.evaluation.ragmetrics.capture.door import capture
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
-from ragmetrics_core import InputError, Report, Sample, evaluate
-from ragmetrics_core.capturing import as_judge_work
-from ragmetrics_core.data.errors import RowError, SettingError
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.engine.progress import Display
-from ragmetrics_core.engine.tables import each_sample
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.capturing import (
+    Display,
+    InputError,
+    RowError,
+    SampleResult,
+    SettingError,
+    as_judge_work,
+    each_sample,
+)
 
 _FIELDS = ("query", "reference_answer", "reference_contexts", "query_by", "reference_answer_by")
 

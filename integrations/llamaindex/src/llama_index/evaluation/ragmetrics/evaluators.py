@@ -20,17 +20,13 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    Judge,
+    LLMJudge,
     Metric,
-    MetricResult,
     RagMetricsError,
     RetrievalAccuracy,
     Sample,
-    SettingError,
 )
-from ragmetrics_core.capturing import Given, as_judge_work
-from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.capturing import Given, Judge, MetricResult, SettingError, as_judge_work, resolve_judge
 
 _logger = logging.getLogger("llama_index.evaluation.ragmetrics")
 _announced: set[str] = set()

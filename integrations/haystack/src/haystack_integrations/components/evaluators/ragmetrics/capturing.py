@@ -11,8 +11,7 @@ from haystack_integrations.tracing.ragmetrics.installing import LISTENERS
 from haystack_integrations.tracing.ragmetrics.nodes import Run
 from haystack_integrations.tracing.ragmetrics.samples import made
 
-from ragmetrics_core.capturing import EachRun, FrontDoor, Listener, Overrides
-from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.capturing import EachRun, FrontDoor, JudgeLike, Listener, Overrides
 
 
 def _assembler(where: Overrides, listener: Listener) -> EachRun[Run]:

@@ -11,12 +11,8 @@ from haystack_integrations.components.evaluators.ragmetrics.capturing import as_
 from haystack_integrations.tracing.ragmetrics.nodes import Run
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
-from ragmetrics_core.capturing import Source
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.sample import CaptureNotes, Sample
-from ragmetrics_core.engine.evaluation import evaluate
-from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.reporting.report import Report
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.capturing import CaptureNotes, Metrics, SettingError, Source
 
 
 def evaluate_pipeline(

@@ -21,8 +21,8 @@ from llama_index.evaluation.ragmetrics.capture.snapshot import (
     tool_sources_of,
 )
 
-from ragmetrics_core import CaptureNotes, Context, Sample, SettingError
-from ragmetrics_core.capturing import Overrides, changed
+from ragmetrics_core import Context, Sample
+from ragmetrics_core.capturing import CaptureNotes, Overrides, SettingError, changed
 from ragmetrics_core.capturing import Source as From
 
 Source = Run | Response | PydanticResponse | Streamed | AgentChatResponse | AgentOutput | StopEvent | str
