@@ -11,6 +11,7 @@ RagMetricsError
     ├── JudgeUnavailable          no question will be answered: the run ends
     │   ├── AuthenticationFailed
     │   ├── ModelNotFound
+    │   ├── EndpointMoved         redirects are not followed
     │   ├── QuotaExhausted
     │   └── LimitReached          a cap of the run: it ends with what is done
     ├── TransientJudgeError       the same request may succeed later
@@ -85,6 +86,10 @@ class AuthenticationFailed(JudgeUnavailable):
 
 class ModelNotFound(JudgeUnavailable):
     """The endpoint does not know the model, or nothing provides it."""
+
+
+class EndpointMoved(JudgeUnavailable):
+    """The endpoint answers with a redirect, which is not followed: whoever it names would get keys and texts."""
 
 
 class QuotaExhausted(JudgeUnavailable):
