@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -223,10 +224,13 @@ def test_metadata_that_json_cannot_hold(tmp_path: Path) -> None:
         deep=deep,
         kind=Usage,
     )
+    assert row.sample is not None
+    row.sample.metadata.update(count=np.int64(4), flag=np.True_, gap=np.float32("nan"), array=np.arange(2000))
     Report([row]).to_jsonl(tmp_path / "r.jsonl")
     sample = Report.from_jsonl(tmp_path / "r.jsonl").results[0].sample
     assert sample is not None
     found = sample.metadata
+    assert (found["count"], found["flag"], found["gap"], found["array"]) == (4, True, None, [*range(2000)])
     assert (found["nan"], found["inf"], found["path"], found["raw"]) == (None, [None], "x", "b'\\xff'")
     assert (found["keys"], found["colour"], found["lone"]) == ({"1": [2, 3], "(4, 5)": [6]}, "red", "\ufffd")
     assert found["model"]["text"] == "t"

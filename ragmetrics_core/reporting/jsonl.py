@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import SampleResult
@@ -209,6 +210,7 @@ def plain(value: object, above: frozenset[int] = frozenset()) -> object:
         value: A model, a data class, or anything that metadata may hold.
         above: Identities of the values that hold this one, so that circles end.
     """
+    value = plain_data(value)
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
