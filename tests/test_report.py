@@ -79,7 +79,7 @@ def test_metrics_scores_usage() -> None:
 
 def test_repr_shows_numbers_and_no_texts() -> None:
     report = full_report()
-    assert repr(report).startswith("Report(4 rows: 2 judged, 1 not judged, 1 bad; context_recall 0.500 [")
+    assert repr(report) == "Report(4 rows: context_recall, context_utilization, mine)"
     for text in (repr(report), str(report), repr(report.summary()), report.table(), report._repr_html_()):
         assert SECRET not in text
 
@@ -237,18 +237,29 @@ def test_streaming_in_any_order(tmp_path: Path) -> None:
     start = RUN.model_copy(update={"seconds": 0.0})
     with JsonlWriter(path, start) as writer:
         writer.write(a_row(1))
-        assert len(Report.from_jsonl(path).results) == 1  # on disk at once
-        assert Report.from_jsonl(path).run.interrupted
+        assert not path.exists()
+        partial = Report.from_jsonl(f"{path}.partial")  # on disk at once
+        assert (len(partial.results), partial.run.interrupted) == (1, True)
         writer.write(a_row(0))
         writer.close(RUN)
         writer.close(RUN)  # twice does no harm
     assert Report.from_jsonl(path) == Report([a_row(0), a_row(1)], RUN)
 
 
+def test_repr_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def computed(*given: Any, **named: Any) -> Any:
+        raise AssertionError("a repr computed a summary")
+
+    monkeypatch.setattr("ragmetrics_core.reporting.report.summarise", computed)
+    assert repr(Report([])) == "Report(0 rows: no metrics)"
+    assert repr(Report([a_row(0)])).startswith("Report(1 row: ")
+
+
 def test_a_killed_run_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    with JsonlWriter(path, RUN) as writer:
+    path = tmp_path / "r.jsonl.partial"
+    with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
+    assert writer.left == path
     report = Report.from_jsonl(path)
     assert report.run.interrupted
     assert "no closing line" in report.run.stopped
@@ -256,8 +267,8 @@ def test_a_killed_run_says_so(tmp_path: Path) -> None:
 
 
 def test_a_cut_off_last_line_is_left_out_and_named(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    with JsonlWriter(path, RUN) as writer:
+    path = tmp_path / "r.jsonl.partial"
+    with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
         writer.write(a_row(1, note="é"))
     whole = path.read_bytes()
