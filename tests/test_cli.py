@@ -112,7 +112,10 @@ BAD_INPUT = [
     (["evaluate", "rows.jsonl", "--strict"], "rows.jsonl, line 2: answer: needs a text, found dict"),
     (["evaluate", "rows.jsonl", "--answer-column", "reply", "--strict"], "rows.jsonl, line 1: no column 'reply'"),
     (["evaluate", "rows.jsonl", "--out", "rows.jsonl"], "--out rows.jsonl would overwrite the input"),
-    (["evaluate", "rows.jsonl", "--out", "no/where.jsonl"], "--out no/where.jsonl cannot be written: there is no folder no"),
+    (
+        ["evaluate", "rows.jsonl", "--out", "no/where.jsonl"],
+        "--out no/where.jsonl cannot be written: there is no folder no",
+    ),
     (["evaluate", "rows.jsonl", "--metrics", "bleu"], "no metric is named 'bleu'; there are: context_utilization"),
     (["evaluate", "rows.jsonl", "--metrics", ""], "no metric is named ''"),
     (["evaluate", "rows.jsonl", "--fail-under", "bleu=1"], "no metric 'bleu' for a gate"),
@@ -317,7 +320,7 @@ def test_interrupt_leaves_what_was_done(
     report = Report.from_jsonl("out.jsonl.partial")
     assert len(report.results) == 3
     assert report.run.interrupted
-    assert main(["evaluate", "out.jsonl.partial", "--out", "out.jsonl"]) == 0
+    assert main(["evaluate", "out.jsonl.partial", "--out", "other.jsonl"]) == 0
 
 
 def wait_for_lines(path: Path, count: int, process: subprocess.Popen[bytes]) -> None:

@@ -21,16 +21,17 @@ from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 GOOD = {"id": "a", "question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
 
+Held = Callable[[], dict[str, bytes]]
+
 # Options with a value that is no path. An option in none of the three tables fails the test below.
-NO_PATHS = set(
-    """
+_OTHERS = """
     metrics judge api_base settings limit concurrency max_calls max_cost deadline requests_per_minute
     tokens_per_minute gate undecided fail_under cluster margin slice metric label threshold calibrate
     certify_precision draws n stratify_by seed where model language chunk_size overlap questions top take retriever
     documents golden noise smallest largest extraction reviewer share prompts action older_than name
     question_column contexts_column answer_column reference_column retrieved_column facts_column id_column
-    """.split()
-)
+"""
+NO_PATHS = set(_OTHERS.split())
 
 
 def options(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.Action]]:
@@ -50,7 +51,7 @@ def test_every_option_is_known_to_be_a_path_or_none() -> None:
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[str, bytes]]]:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
     """A folder with every kind of input, under several names; gives what is in it."""
     monkeypatch.chdir(tmp_path)
     for name in ("RAGMETRICS_JUDGE", "RAGMETRICS_API_BASE", "RAGMETRICS_STORE"):
@@ -72,7 +73,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     def held() -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in sorted(Path().rglob("*")) if path.is_file()}
 
-    yield held
+    return held
 
 
 EVALUATE, COMPARE = ["evaluate", "rows.jsonl"], ["compare", "a.jsonl", "b.jsonl"]
@@ -103,7 +104,11 @@ COLLISIONS = [
 
 @pytest.mark.parametrize(("command", "option", "other"), COLLISIONS)
 def test_an_output_that_is_something_else_is_refused(
-    files: Callable[[], dict[str, bytes]], capsys: pytest.CaptureFixture[str], command: list[str], option: str, other: str
+    files: Held,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    option: str,
+    other: str,
 ) -> None:
     Path("symlink.jsonl").symlink_to("rows.jsonl")
     before = files()
@@ -113,7 +118,7 @@ def test_an_output_that_is_something_else_is_refused(
 
 
 def test_the_usual_store_is_an_output_too(
-    files: Callable[[], dict[str, bytes]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    files: Held, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAGMETRICS_STORE", "rows.jsonl")
     before = files()
@@ -136,7 +141,7 @@ def test_the_usual_store_is_an_output_too(
     ],
 )
 def test_an_output_that_cannot_be_is_refused(
-    files: Callable[[], dict[str, bytes]], capsys: pytest.CaptureFixture[str], command: list[str], said: str
+    files: Held, capsys: pytest.CaptureFixture[str], command: list[str], said: str
 ) -> None:
     before = files()
     assert main(command) == 2
@@ -148,7 +153,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "ragmetrics_core.cli.main", *arguments]
 
 
-def test_where_the_command_prints_is_no_place_for_results(files: Callable[[], dict[str, bytes]]) -> None:
+def test_where_the_command_prints_is_no_place_for_results(files: Held) -> None:
     with Path("all.txt").open("wb") as printed:
         done = subprocess.run(command(*EVALUATE, "--out", "all.txt"), stdout=printed, stderr=-1, check=False)
     assert (done.returncode, b"would overwrite where this command prints" in done.stderr) == (2, True)
@@ -158,7 +163,7 @@ def test_where_the_command_prints_is_no_place_for_results(files: Callable[[], di
     assert done.returncode == 0
 
 
-def test_results_go_into_a_pipe_that_somebody_reads(files: Callable[[], dict[str, bytes]]) -> None:
+def test_results_go_into_a_pipe_that_somebody_reads(files: Held) -> None:
     os.mkfifo("pipe")
     with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:
         assert main([*EVALUATE, "--out", "pipe", "--no-store"]) == 0
@@ -166,7 +171,7 @@ def test_results_go_into_a_pipe_that_somebody_reads(files: Callable[[], dict[str
     assert not Path("pipe.partial").exists()
 
 
-def test_a_pipe_is_no_input(files: Callable[[], dict[str, bytes]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_is_no_input(files: Held, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo("in.jsonl")
     assert main(["evaluate", "in.jsonl"]) == 2
     assert "is a pipe or a device" in capsys.readouterr().err
@@ -181,7 +186,7 @@ FAULTS: dict[str, Callable[[int], Any]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_judge_that_cannot_be_used_leaves_the_old_results_whole(
-    files: Callable[[], dict[str, bytes]], loopback_server: Callable[..., LoopbackServer], fault: str
+    files: Held, loopback_server: Callable[..., LoopbackServer], fault: str
 ) -> None:
     server = loopback_server(faults=FAULTS[fault])
     Path("a.jsonl.partial").write_text("what an earlier interrupted run left")
@@ -193,7 +198,7 @@ def test_a_judge_that_cannot_be_used_leaves_the_old_results_whole(
 
 
 def test_a_judge_that_ends_in_the_middle_leaves_both(
-    files: Callable[[], dict[str, bytes]],
+    files: Held,
     loopback_server: Callable[..., LoopbackServer],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -24,7 +24,9 @@ Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""
 
 _LISTS = ("data", "samples", "rows", "examples", "records", "results", "testCases", "test_cases")
-_FIELDS = {plain_name(name): field for field in ("question", "contexts", "answer", "reference") for name in USUAL_NAMES[field]}
+_FIELDS = {
+    plain_name(name): field for field in ("question", "contexts", "answer", "reference") for name in USUAL_NAMES[field]
+}
 _KNOWN = frozenset(plain_name(name) for names in USUAL_NAMES.values() for name in names)
 _LONG = 1000  # characters; no pretty-printer begins with so long a line
 _HEAD = 100  # lines looked at to tell whether rows stand on lines
