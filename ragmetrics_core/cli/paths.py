@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.files import PARTIAL
-from ragmetrics_core.endpoints.store_place import default_path
+from ragmetrics_core.endpoints.store import default_path
 
 # Every option and argument that names a path, by its place among the parsed options; a test holds it complete.
 READ = ("files", "file", "corpus", "pairs", "results", "against", "labels", "first", "second", "set", "sets")
