@@ -17,13 +17,12 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Allowance, Limits
-from ragmetrics_core.endpoints.store import ReplyStore
-from ragmetrics_core.endpoints.store_place import StoreLike, resolve_store
+from ragmetrics_core.endpoints.store import ReplyStore, StoreLike, resolve_store
 from ragmetrics_core.engine.carrying import Room, Seat, carry_out
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.tables import Samples, each_sample
+from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
@@ -82,8 +81,10 @@ class Run:
 
     @property
     def stopped(self) -> str:
-        """Which limit ended the run; "" if none did."""
-        return "" if self._allowance.reached is None else str(self._allowance.reached)
+        """Why not everything was judged: a limit, a judge that refuses, an interrupt; "" if nothing ended the run."""
+        refusing = (seat.unavailable for seat in self._seats.values())
+        error = self._allowance.reached or next(filter(None, refusing), None)
+        return str(error) if error is not None else "it was interrupted" if self.interrupted else ""
 
     @property
     def facts(self) -> RunFacts:
@@ -107,7 +108,7 @@ class Run:
         samples = [item for item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(samples) for metric in self.metrics]
         for index, item in enumerate(chain(pool, iterator)):
-            if self.stopped:
+            if self._allowance.reached is not None:
                 return
             yield submit(self._judge(index, item, self.metrics))
 
@@ -160,7 +161,7 @@ class Run:
 def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]) -> Iterator[SampleResult]:
     """Yield the results of a run in input order; an interrupt yields what is done and marks the run."""
     waiting: deque[Future[SampleResult]] = deque()
-    started = run.start(each_sample(samples, columns))
+    started = run.start(warn_of_doubles(each_sample(samples, columns)))
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
             exhausted = False
@@ -204,7 +205,7 @@ async def astream(
     waiting: deque[Future[SampleResult]] = deque()
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
-            for future in run.start(each_sample(samples, columns)):
+            for future in run.start(warn_of_doubles(each_sample(samples, columns))):
                 waiting.append(future)
                 while len(waiting) >= run.window:
                     yield await _next(run, waiting, display)
@@ -213,7 +214,7 @@ async def astream(
         finally:
             for future in waiting:
                 future.cancel()
-            run.finish()
+            await asyncio.to_thread(run.finish)  # another process may hold the file's lock for a while
 
 
 async def _next(run: Run, waiting: deque[Future[SampleResult]], display: Display) -> SampleResult:
