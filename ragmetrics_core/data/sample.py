@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank_is_none
+from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
 
 
 class Context(Frozen):
@@ -27,8 +27,8 @@ class Context(Frozen):
 
     @property
     def blank(self) -> bool:
-        """True if the text is empty or only whitespace."""
-        return not self.text.strip()
+        """True if the text shows nothing: it is empty, or only white space and signs without a shape."""
+        return blank(self.text)
 
 
 class Fact(Frozen):
@@ -66,6 +66,7 @@ class CaptureNotes(Frozen):
         intermediate: Answers of intermediate steps, which are not retrieved evidence.
         other: Nodes seen in the run that are neither contexts nor retrieved.
         complete: False if the run was abandoned, interrupted or still going on.
+        conversation: The conversation that the run was a turn of, as the user named it.
     """
 
     provenance: dict[str, str] = Field(default_factory=dict)
@@ -73,6 +74,7 @@ class CaptureNotes(Frozen):
     intermediate: tuple[Context, ...] = ()
     other: tuple[Context, ...] = ()
     complete: bool = True
+    conversation: str | None = None
 
 
 def _as_contexts(value: object) -> object:

@@ -20,8 +20,7 @@ from langchain_ragmetrics.capturing.documents import OBSERVED
 from langchain_ragmetrics.capturing.rules import is_fallbacks
 from langchain_ragmetrics.capturing.tree import FLOW, WRAPPER
 from langchain_ragmetrics.values import copied, is_command, text_of
-from ragmetrics_core.capturing import Problems, guarded
-from ragmetrics_core.capturing.judge_work import is_judge_work
+from ragmetrics_core.capturing import Problems, guarded, is_judge_work
 
 JUDGE_TAG = "ragmetrics-judge"
 Sink = Callable[[Run], None]
