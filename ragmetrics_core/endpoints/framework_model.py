@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context
-from functools import partial
 from typing import Any
 
 from ragmetrics_core.data import errors
@@ -66,8 +65,8 @@ class FrameworkModel(ChatModel):
         if self._async:
             task = asyncio.get_running_loop().create_task(self._acall(request), context=self._context())
         else:
-            call = partial(self._call, request)
-            task = asyncio.wrap_future(in_thread(call, context=self._context(), name="ragmetrics-model"))
+            work = self._work(request)
+            task = asyncio.wrap_future(in_thread(work, context=self._context(), name="ragmetrics-model"))
         try:
             await asyncio.wait([task])
         finally:
@@ -80,8 +79,8 @@ class FrameworkModel(ChatModel):
         raise error
 
     @abstractmethod
-    def _call(self, request: ChatRequest) -> ChatReply:
-        """Call the object."""
+    def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
+        """What is to be done in a thread: a call of the object; made ready on the loop."""
 
     @abstractmethod
     def _acall(self, request: ChatRequest) -> Coroutine[Any, Any, ChatReply]:

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ _logger = logging.getLogger("ragmetrics_core")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SECRET = frozenset({"key", "keys", "token", "secret", "password", "passwd", "credential", "credentials", "headers"})
 _NO_SECRET = frozenset({"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"})  # kinds of tokens
+_ADDRESSES = ("_BASE_URL", "_API_BASE", "_ENDPOINT", "_HOST")
 _USER = re.compile(r"//[^/@\s]*@")
 
 
@@ -38,11 +40,16 @@ def key_of(thing: object, form: Callable[[], object]) -> str | None:
     if not _all_installed(thing, set()):
         return None
     try:
-        text = json.dumps(_public(form()), sort_keys=True)
+        text = json.dumps([_public(form()), _public(_addresses())], sort_keys=True)
     except Exception as error:  # noqa: BLE001  # whatever a framework or a part of the user's raises: no key
         _logger.debug("replies of %s are kept for the process only: %s", type(thing).__name__, type(error).__name__)
         return None
     return f"{type(thing).__qualname__}#{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def _addresses() -> dict[str, str]:
+    """What the environment says of endpoints: clients read it where no address is set."""
+    return {name: value for name, value in os.environ.items() if name.endswith(_ADDRESSES)}
 
 
 @functools.lru_cache(maxsize=4096)
