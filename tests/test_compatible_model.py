@@ -144,7 +144,7 @@ def test_extra_fields_are_sent_and_keep_stored_replies_apart(loopback_server: Ca
     seeded = OpenAICompatibleModel(server.base_url, "test", extra={"seed": 7})
     once(seeded)
     assert server.requests[0].body["seed"] == 7
-    assert seeded.endpoint != OpenAICompatibleModel(server.base_url, "test").endpoint
+    assert seeded.cache_key != OpenAICompatibleModel(server.base_url, "test").cache_key
 
 
 def test_every_exception_of_aiohttp_has_a_counterpart() -> None:

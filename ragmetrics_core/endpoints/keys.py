@@ -23,6 +23,12 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SECRET = frozenset({"key", "keys", "token", "secret", "password", "passwd", "credential", "credentials", "headers"})
 _NO_SECRET = frozenset({"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"})  # kinds of tokens
 _ADDRESSES = ("_BASE_URL", "_API_BASE", "_ENDPOINT", "_HOST")
+_NEUTRAL = frozenset(  # how a model is called, watched and named, not what it replies
+    {
+        *("callbacks", "max_concurrency", "max_retries", "metadata", "name", "rate_limiter", "recursion_limit"),
+        *("request_timeout", "reuse_client", "run_id", "run_name", "streaming_callback", "tags", "timeout", "verbose"),
+    }
+)
 _USER = re.compile(r"//[^/@\s]*@")
 
 
@@ -82,7 +88,11 @@ def _public(form: object) -> object:
         TypeError: If it holds what only an object of the process can be.
     """
     if isinstance(form, Mapping):
-        return {name: _public(value) for name, value in form.items() if not _secret(name, value)}
+        return {
+            name: _public(value)
+            for name, value in form.items()
+            if value is not None and name not in _NEUTRAL and not _secret(name, value)
+        }
     if isinstance(form, (list, tuple)):
         return [_public(value) for value in form]
     return _USER.sub("//", form) if isinstance(form, str) else form

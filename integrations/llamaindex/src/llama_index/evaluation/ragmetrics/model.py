@@ -63,7 +63,7 @@ class LlamaIndexModel(FrameworkModel):
         return self.llm.class_name() if name == "unknown" else name
 
     def _form(self) -> object:
-        """As LlamaIndex writes it to a file, and the names of the functions that this leaves out.
+        """As LlamaIndex writes it to a file, and what this leaves out: functions by name, clients by their address.
 
         Raises:
             ValueError: If one of them is the user's own.
@@ -76,7 +76,10 @@ class LlamaIndexModel(FrameworkModel):
                 if not label or "<" in label or not installed(module):
                     raise ValueError(f"{name} has no serialised form")
                 functions[name] = f"{module}.{label}"
-        return [self.llm.to_dict(), functions]
+        form = self.llm.to_dict()
+        clients = [str(getattr(held, "base_url", "")) for held in (self.llm.__pydantic_private__ or {}).values()]
+        addresses = {address.rstrip("/") for address in clients if address}
+        return [form, functions, sorted(addresses - {str(form.get("api_base")).rstrip("/")})]
 
     def _context(self) -> Context:
         return judge_context()
