@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ragmetrics_core.data.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed
-from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Polls, Question
+from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Question
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
@@ -154,9 +154,9 @@ async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usag
         plan.close()
 
 
-async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[object]]:
+async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[Any]]:
     """Ask all questions of a batch, as many at the same time as there is room for; note what each answer cost."""
-    answers: dict[int, Answer[object]] = {}
+    answers: dict[int, Answer[Any]] = {}
     waiting = enumerate(batch)
     with seat.room.asking(len(batch)) as answered:
 
@@ -176,26 +176,16 @@ async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[
     return [answers[number] for number in range(len(batch))]
 
 
-async def _answer(seat: Seat, question: Question[object]) -> Answer[object]:
+async def _answer(seat: Seat, question: Question[Any]) -> Answer[Any]:
     try:
         answer = await seat.judge.answer(question)
     except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
         raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
-    error = _unanswered(answer.reply)
-    if error is None:
+    if not isinstance(answer.reply, NotAnswered):
         seat.answered += 1
-    elif isinstance(error, ConnectionFailed):
-        seat.unreachable = error
+    elif isinstance(answer.reply.error, ConnectionFailed):
+        seat.unreachable = answer.reply.error
     return answer
-
-
-def _unanswered(reply: object) -> JudgeError | None:
-    """Why a question was not answered at all; None if it was."""
-    if isinstance(reply, NotAnswered):
-        return reply.error
-    if isinstance(reply, Polls) and not reply.answers and reply.failures:
-        return reply.failures[0]
-    return None
 
 
 def _crashed(metric: Metric, error: Exception) -> Failed:

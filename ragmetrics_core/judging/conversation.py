@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from ragmetrics_core.data.errors import ContentRefused, CutOffReply, EmptyReply, JudgeError, UnusableReply
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.adapting import gathered
-from ragmetrics_core.endpoints.chat import ChatRequest, Choice, Message
+from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Choice, Message
 from ragmetrics_core.endpoints.stored import Stored
-from ragmetrics_core.judging.formats import Format
-from ragmetrics_core.judging.parsing import Found, read
 
 T = TypeVar("T")
 
@@ -19,61 +18,71 @@ _LONGER = 4
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Outcome(Generic[T]):
-    """One reply that was read.
+class Read(Generic[T]):
+    """One reply that was read."""
 
-    Args:
-        found: The verdict and its place in the reply.
-        choice: The reply.
-    """
-
-    found: Found[T]
+    value: T
     choice: Choice
 
-    @property
-    def value(self) -> T:
-        """The verdict."""
-        return self.found.value
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answers(Generic[T]):
+    """What came of one request: an outcome per reply asked for, in the order of the polls, and what it cost."""
+
+    outcomes: tuple[Read[T] | JudgeError, ...]
+    usage: Usage
 
 
-class Conversation(Generic[T]):
-    """All that is asked for one question.
+class Conversation:
+    """All that is asked in one run.
 
     Args:
         model: The session's model.
-        form: The form of the replies.
-
-    Attributes:
-        usage: What it cost so far.
     """
 
-    def __init__(self, model: Stored, form: Format[T]) -> None:
+    def __init__(self, model: Stored) -> None:
         self._model = model
-        self._form = form
-        self.usage = Usage()
 
-    async def ask(self, request: ChatRequest) -> list[Outcome[T] | JudgeError]:
-        """Ask for ``request.n`` replies; an unusable one is repaired once, on its own.
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as known by now."""
+        return self._model.capabilities()
 
-        Returns:
-            As many outcomes as replies were asked for, in the order of the polls.
+    async def prepare(self) -> None:
+        """Load what the first call needs."""
+        await self._model.prepare()
+
+    async def ask(
+        self, request: ChatRequest, read: Callable[[Choice], T], *, polls: int = 1, first_poll: int = 0
+    ) -> Answers[T]:
+        """Ask for several replies; an unusable one is repaired once, on its own.
+
+        Args:
+            request: The request.
+            read: Reads a reply; raises ``UnusableReply`` for what cannot be used.
+            polls: How many replies.
+            first_poll: Index of the first of them.
 
         Raises:
             JudgeUnavailable: If no call will succeed.
         """
+        request = replace(request, n=polls, first_poll=first_poll)
         reply = await self._model.complete(request)
-        self.usage += reply.usage
-        if request.n == 1:
-            return [await self._read(request, reply.outcomes[0])]  # the usual case needs no task of its own
-        polls = range(request.first_poll, request.first_poll + request.n)
-        single = [replace(request, n=1, first_poll=poll) for poll in polls]
-        return await gathered(map(self._read, single, reply.outcomes))
+        usages = [reply.usage]
+        if polls == 1:  # the usual case needs no task of its own
+            return Answers((await self._read(request, reply.outcomes[0], read, usages),), sum(usages, Usage()))
+        single = [replace(request, n=1, first_poll=poll) for poll in range(first_poll, first_poll + polls)]
+        outcomes = await gathered(
+            self._read(one, outcome, read, usages) for one, outcome in zip(single, reply.outcomes, strict=True)
+        )
+        return Answers(tuple(outcomes), sum(usages, Usage()))
 
-    async def _read(self, request: ChatRequest, choice: Choice | JudgeError) -> Outcome[T] | JudgeError:
+    async def _read(
+        self, request: ChatRequest, choice: Choice | JudgeError, read: Callable[[Choice], T], usages: list[Usage]
+    ) -> Read[T] | JudgeError:
         if isinstance(choice, JudgeError):
             return choice
         try:
-            return self._usable(choice)
+            return Read(read(choice), choice)
         except UnusableReply as error:
             problem = error
         if isinstance(problem, ContentRefused):
@@ -83,9 +92,10 @@ class Conversation(Generic[T]):
             self._model.reject(request)  # the repair is the same request
         again = _repair(request, problem)
         reply = await self._model.complete(again)
-        self.usage += replace(reply.usage, repairs=reply.usage.calls)
+        usages.append(replace(reply.usage, repairs=reply.usage.calls))
+        outcome: Read[T] | JudgeError
         try:
-            outcome: Outcome[T] | JudgeError = self._usable(reply.choices[0]) if reply.choices else reply.failures[0]
+            outcome = Read(read(reply.choices[0]), reply.choices[0]) if reply.choices else reply.failures[0]
         except UnusableReply as error:
             outcome = error
         if isinstance(outcome, JudgeError):
@@ -94,15 +104,6 @@ class Conversation(Generic[T]):
         elif again is not request:
             self._model.adopt(request, again, outcome.choice)
         return outcome
-
-    def _usable(self, choice: Choice) -> Outcome[T]:
-        if choice.finish == "refused":
-            raise ContentRefused("the model or a content filter refused to answer", raw=choice.text)
-        if not choice.text.strip():
-            if choice.finish == "length":
-                raise CutOffReply("the reply ended at the token limit, before it began", raw=choice.text)
-            raise EmptyReply("the reply is empty", raw=choice.text)
-        return Outcome(read(choice, self._form.holder, self._form.parse, self._form.essence), choice)
 
 
 def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
@@ -114,9 +115,3 @@ def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
         return replace(request, max_tokens=None if limit is None else limit * _LONGER)
     said = f"Your reply could not be used: {problem}. Reply again with only the JSON object."
     return replace(request, messages=(*request.messages, Message("assistant", problem.raw), Message("user", said)))
-
-
-def split(outcomes: list[Outcome[T] | JudgeError]) -> tuple[list[Outcome[T]], list[JudgeError]]:
-    """Separate the replies that were read from the errors."""
-    errors = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
-    return [outcome for outcome in outcomes if not isinstance(outcome, JudgeError)], errors
