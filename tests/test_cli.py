@@ -74,6 +74,20 @@ def test_gates(
     assert said in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("gate", ["interval", "point"])
+def test_a_gate_does_not_pass_rows_that_nobody_judged(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], gate: str
+) -> None:
+    file = rows(*[GOOD] * 3, *[{**GOOD, "contexts": []}] * 97)
+    command = ["evaluate", file, "--metrics", "adherence", "--quiet", "--gate", gate, "--fail-under", "adherence=0.1"]
+    assert main(command) == 3
+    assert "undecided: context_adherence: 3 of 100 rows were scored, fewer than 95%: 97" in capsys.readouterr().out
+    assert main([*command, "--min-scored", "0.03"]) == 0
+    assert main([*command, "--undecided", "fail"]) == 1
+    with pytest.raises(SystemExit):
+        main([*command, "--min-scored", "95"])
+
+
 def test_a_gate_passes_on_its_whole_interval(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", rows(*[GOOD] * 60), "--fail-under", "context_utilization=0.9"]) == 0
     assert "passed: context_utilization" in capsys.readouterr().out

@@ -77,9 +77,11 @@ def test_metrics_scores_usage() -> None:
         report.scores("context_recal")
 
 
-def test_repr_shows_numbers_and_no_texts() -> None:
+def test_repr_computes_nothing_and_shows_no_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     report = full_report()
-    assert repr(report).startswith("Report(4 rows: 2 judged, 1 not judged, 1 bad; context_recall 0.500 [")
+    with monkeypatch.context() as patch:
+        patch.delattr(Report, "summary")
+        assert repr(report) == "Report(4 rows, 2 judged: context_recall, context_utilization, mine)"
     for text in (repr(report), str(report), repr(report.summary()), report.table(), report._repr_html_()):
         assert SECRET not in text
 

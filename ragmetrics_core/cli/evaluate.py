@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import spending
-from ragmetrics_core.cli.options import positive
+from ragmetrics_core.cli.options import add_undecided, exit_code, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
@@ -88,10 +88,7 @@ def _add_gates(parser: argparse.ArgumentParser) -> None:
         *("--gate",), choices=("interval", "point"), default="interval",
         help="what the threshold is held against: the 95 %% interval of the mean (the default), or the mean alone",
     )  # fmt: skip
-    gates.add_argument(
-        *("--undecided",), choices=("exit3", "pass", "fail"), default="exit3",
-        help="what an interval that holds the threshold means: exit code 3 (the default), 0 or 1",
-    )  # fmt: skip
+    add_undecided(gates)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -118,10 +115,10 @@ def run(options: argparse.Namespace) -> int:
         raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
     except KeyboardInterrupt:  # between two results; an interrupt while waiting for one ends the stream
         this.interrupted = True
-    summary = tally.summary()
+    summary = tally.summary(stopped=this.facts.ended_early)
     if options.report:
         report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
-    decisions = [decide(gate, summary, on=options.gate) for gate in gates]
+    decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]
     if lines := _lines(this, summary, source, options, decisions):
         show("\n".join(lines))
     return _exit_code(this, summary, source, decisions, options.undecided)
@@ -206,10 +203,7 @@ def _exit_code(this: Run, summary: Summary, source: Source, decisions: Sequence[
     if not any(metric.count for metric in summary.metrics):
         print("ragmetrics: nothing was scored", file=sys.stderr)
         return 1
-    outcomes = {decision.outcome for decision in decisions}
-    if "failed" in outcomes:
-        return 1
-    return {"exit3": 3, "pass": 0, "fail": 1}[undecided] if "undecided" in outcomes else 0
+    return exit_code(decisions, undecided)
 
 
 def _say_idle(source: Source) -> int:

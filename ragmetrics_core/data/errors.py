@@ -6,10 +6,12 @@ RagMetricsError
 │   └── SettingError              a setting of a metric, a judge or a run
 ├── MissingDependency             an optional package is needed for this
 ├── MetricCrashed                 a metric's own code raised; the rest of the run goes on
+├── ScoreOutOfRange               a metric's own arithmetic gave no number in [0, 1]
 └── JudgeError                    a question was not answered
     ├── JudgeUnavailable          no question will be answered: the run ends
     │   ├── AuthenticationFailed
     │   ├── ModelNotFound
+    │   ├── EndpointMoved         redirects are not followed
     │   ├── QuotaExhausted
     │   └── LimitReached          a cap of the run: it ends with what is done
     ├── TransientJudgeError       the same request may succeed later
@@ -60,6 +62,10 @@ class MetricCrashed(RagMetricsError):
     """A metric's own code raised an unexpected exception."""
 
 
+class ScoreOutOfRange(RagMetricsError):
+    """A metric's value is NaN or outside [0, 1]."""
+
+
 class JudgeError(RagMetricsError):
     """A question was not answered by the judge."""
 
@@ -80,6 +86,10 @@ class AuthenticationFailed(JudgeUnavailable):
 
 class ModelNotFound(JudgeUnavailable):
     """The endpoint does not know the model, or nothing provides it."""
+
+
+class EndpointMoved(JudgeUnavailable):
+    """The endpoint answers with a redirect, which is not followed: whoever it names would get keys and texts."""
 
 
 class QuotaExhausted(JudgeUnavailable):

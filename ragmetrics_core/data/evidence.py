@@ -56,7 +56,7 @@ class JudgedChunk(Frozen, extra="ignore"):
     id: str | None = None
     useful: bool | None = None
     probability: Share | None = None
-    grade: int | None = None
+    grade: int | None = Field(default=None, ge=0, le=3)
     precision: Share | None = None
     reason: str = ""
     duplicate_of: int | None = None

@@ -81,8 +81,10 @@ class Run:
 
     @property
     def stopped(self) -> str:
-        """Which limit ended the run; "" if none did."""
-        return "" if self._allowance.reached is None else str(self._allowance.reached)
+        """Why not everything was judged: a limit, a judge that refuses, an interrupt; "" if nothing ended the run."""
+        refusing = (seat.unavailable for seat in self._seats.values())
+        error = self._allowance.reached or next(filter(None, refusing), None)
+        return str(error) if error is not None else "it was interrupted" if self.interrupted else ""
 
     @property
     def facts(self) -> RunFacts:
@@ -106,7 +108,7 @@ class Run:
         samples = [item for item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(samples) for metric in self.metrics]
         for index, item in enumerate(chain(pool, iterator)):
-            if self.stopped:
+            if self._allowance.reached is not None:
                 return
             yield self.submit(index, item)
 
@@ -209,7 +211,7 @@ async def astream(
         finally:
             for future in waiting:
                 future.cancel()
-            run.finish()
+            await asyncio.to_thread(run.finish)  # another process may hold the file's lock for a while
 
 
 async def _next(run: Run, waiting: deque[Future[SampleResult]], display: Display) -> SampleResult:

@@ -38,7 +38,8 @@ class LexicalJudge(Judge):
 
     It wires and tests pipelines without a key and catches gross failures; it is not for decisions. It does not
     see negations, swapped names, or single digits that were changed. Facts of a reference are its sentences and
-    clauses. Probabilities come from logistic regressions on three features each, fitted on human labels.
+    clauses. An answer that only declines abstains. Probabilities come from logistic regressions on three features
+    each, fitted on human labels.
 
     Source:
         ``benchmarks/fit_lexical.py`` fits the weights and prints how they do on sources left out;

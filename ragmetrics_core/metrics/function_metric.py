@@ -58,13 +58,20 @@ class FunctionMetric(Metric):
             return self.undefined("the metric is not defined for this sample", "other")
         if not isinstance(given, (bool, int, float)) or not 0 <= given <= 1:
             shown = given if isinstance(given, (int, float)) else type(given).__name__
-            return self.failed(MetricCrashed(f"{self.name} must return a number from 0 to 1, a bool or None, got {shown}"))
+            return self.failed(
+                MetricCrashed(f"{self.name} must return a number from 0 to 1, a bool or None, got {shown}")
+            )
         return self.scored(float(given), f"{self.name} of this sample is {given}.")
 
     def __reduce__(self) -> Any:
         """Pickled by the place of its function, where the metric now stands."""
         function = self._function
-        return _found, (getattr(function, "__module__", ""), getattr(function, "__qualname__", ""), self.name, self.model)
+        return _found, (
+            getattr(function, "__module__", ""),
+            getattr(function, "__qualname__", ""),
+            self.name,
+            self.model,
+        )
 
 
 class _PlainMetric(FunctionMetric):

@@ -97,7 +97,7 @@ def check_page(path: Path) -> None:
 def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> dict[str, Any]:
     """Everything that the template of a report shows."""
     metrics = [numbers.metric for numbers in summary.metrics]
-    found = Counter(diagnose(row) for row in rows)
+    found = Counter(own and own.code for own in map(diagnose, rows))
     columns = {
         "metrics": metrics,
         "diagnoses": {code: rule.title for code, rule in RULES.items()},
