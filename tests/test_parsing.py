@@ -6,12 +6,12 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ragmetrics_core.judging.formats import Format
 
 from ragmetrics_core.data.errors import ConflictingVerdicts, CutOffReply, MalformedReply
 from ragmetrics_core.data.questions import ExtractFacts, FactInContext, Instructions, RateRecall, Useful
 from ragmetrics_core.endpoints.chat import ChatRequest, Choice
 from ragmetrics_core.judging import formats
-from ragmetrics_core.judging.formats import Format
 from ragmetrics_core.judging.parsing import read, spans, value_offsets
 
 NONE = Instructions("")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from dataset_toys import Model
+from ragmetrics_core.data.writing import TaggedSentence, WriteQuestion, Written
+from ragmetrics_core.judging.formats import write_question
 
 from ragmetrics_core import Instructions, LexicalJudge, LLMJudge, NotAnswered
 from ragmetrics_core.data.errors import MalformedReply, QuestionNotSupported
-from ragmetrics_core.data.writing import TaggedSentence, WriteQuestion, Written
 from ragmetrics_core.datasets.desk import template
 from ragmetrics_core.engine.dry_run import counting_judges
-from ragmetrics_core.judging.formats import write_question
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.testing.replies import plausible_reply
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, ConfigDict, SerializeAsAny
+from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
 
 from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.questions import Mode
@@ -81,7 +81,7 @@ class Polled(Evidence):
 
     Args:
         asked: Polls asked; 1 for a deterministic judge.
-        bounds: Lowest and highest share that the missing polls could have led to.
+        bounds: Lowest and highest share of yes and no that the missing polls could have led to.
         repeatability: Wilson interval over the polls: repeatability of this judge, not the probability that
             it is right. None for a deterministic judge.
     """

@@ -7,16 +7,19 @@ import logging
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from ragmetrics_core.data.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed
-from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Question
+from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Question, Replies
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 T = TypeVar("T")
 
@@ -140,18 +143,31 @@ async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usag
         return gap
     plan = metric.plan(sample)
     try:
-        batch = next(plan)
-        while True:
-            answers = await _answers(seat, batch, usage)
-            batch = plan.send(tuple(answer.reply for answer in answers))
-    except StopIteration as stop:
-        if not isinstance(stop.value, (Scored, Undefined, Failed)):
-            raise TypeError(
-                f"a plan must return Scored, Undefined or Failed, got {type(stop.value).__name__}"
-            ) from None
-        return stop.value
+        step = await _begun(metric, plan)
+        while not isinstance(step, StopIteration):
+            answers = await _answers(seat, step, usage)
+            step = _step(plan, tuple(answer.reply for answer in answers))
+        if not isinstance(step.value, (Scored, Undefined, Failed)):
+            raise TypeError(f"a plan must return Scored, Undefined or Failed, got {type(step.value).__name__}")
+        return step.value
     finally:
         plan.close()
+
+
+async def _begun(metric: Metric, plan: Plan) -> Batch | StopIteration:
+    """The first step of a plan; one that computes or waits takes it in a thread of its own."""
+    if not metric.in_thread:
+        return _step(plan, None)
+    first = partial(_step, plan, None)
+    return await asyncio.wrap_future(in_thread(first, context=copy_context(), name=f"ragmetrics {metric.name}"))
+
+
+def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
+    """The next questions of a plan, or how it ended, which no coroutine hands on as an exception."""
+    try:
+        return plan.send(cast("Replies", replies))
+    except StopIteration as stop:
+        return stop
 
 
 async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[Any]]:
@@ -191,7 +207,7 @@ async def _answer(seat: Seat, question: Question[Any]) -> Answer[Any]:
 def _crashed(metric: Metric, error: Exception) -> Failed:
     """A failure that says where the metric's or judge's code raised; texts stay out of the message."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    message = f"{type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
+    message = f"{metric.name}: {type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
     logger.warning("metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name)
     failed = metric.failed(MetricCrashed(message))
     raw = "".join(traceback.format_exception(error))

@@ -90,6 +90,8 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
             continue
         count += 1
         for metric in metrics:
+            if metric.in_thread:
+                continue  # a function of the sample, which asks nothing and is not called here
             for counter in counters[metric.name]:
                 submit(carry_out(metric, sample, Seat(counter))).result()
     low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))

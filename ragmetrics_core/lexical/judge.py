@@ -10,6 +10,7 @@ from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Part, Que
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features, reasons
 from ragmetrics_core.lexical.constants import ADHERENT, FACT, USEFUL, VETO
+from ragmetrics_core.lexical.declining import declines
 from ragmetrics_core.lexical.numerals import long_numbers
 from ragmetrics_core.lexical.sentences import split_clauses, split_sentences
 from ragmetrics_core.lexical.text import Passage, holds, read
@@ -65,8 +66,16 @@ class LexicalJudge(Judge):
         return Answer(answered(question))
 
 
+def _question(question: Question[Any]) -> str | None:
+    """The user's question, in the application's own rewrite where there is one."""
+    part = question.parts.get("question")
+    return None if part is None else part.rewrite or "".join(part.texts) or None
+
+
 @answers(Adherent)
 def _adherent(question: Adherent) -> Asked[Poll]:
+    if declines(question["answer"], _question(question)):
+        return Asked((Poll(verdict="abstains", reason="The answer only declines to answer; it makes no claim."),))
     answer, contexts = read(question["answer"]), [read(text) for text in question["contexts"]]
     known = frozenset[str]().union(*(context.numbers for context in contexts))
     alien = {key: written for key, written in long_numbers(question["answer"]).items() if key not in known}
@@ -107,9 +116,8 @@ def _polled(probability: float, reason: str, sentences: tuple[SentenceSupport, .
 @answers(Useful)
 def _useful(question: Useful) -> Asked[Any]:
     part = question.parts.get("chunks") or question.parts["chunk"]
-    asked, answer = question.parts["question"], read(question["answer"])
-    words = read(asked.rewrite or "".join(asked.texts))
-    found = [_chunk(words, answer, question["answer"], text) for text in part.texts]
+    asked, answer = read(_question(question) or ""), read(question["answer"])
+    found = [_chunk(asked, answer, question["answer"], text) for text in part.texts]
     return _asked(question, "chunks", part, found)
 
 

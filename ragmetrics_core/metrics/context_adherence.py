@@ -261,7 +261,7 @@ class ContextAdherence(Metric):
                 evidence,
             )
         value = len(yes) / (len(yes) + len(no)) if evidence.probability is None else evidence.probability
-        if self.early_stop and not polls.together and polls.asked > 1:
+        if self.early_stop and not polls.together and self._undecided(polls) <= 0:
             value = stopped_estimate([poll.verdict == "yes" for poll in (*yes, *no)], self.polls)
             evidence = evidence.model_copy(update={"early_stopped": True})
         if missing:

@@ -66,8 +66,8 @@ class FactInContext(Question[Any]):
     """Which facts are fully discussed in this context? Parts: question, context, fact or facts."""
 
 
-Combination = Literal["or", "noisy_or"]
-"""How a fact's cells become one number: 1 if any is above one half, or 1 − Π(1 − p)."""
+Combination = Literal["or", "noisy_or", "soft"]
+"""How a fact's cells become one number: 1 if any is above one half, 1 − Π(1 − p), or the highest probability."""
 
 
 class AccuracyEvidence(FactMatrix):
@@ -106,8 +106,8 @@ class AccuracyEvidence(FactMatrix):
             subset: Indices of contexts, from 0.
 
         Returns:
-            Weighted mean over the facts, in [0, 1], of the logical OR over these contexts, or of 1 − Π(1 − p) over
-            those with different texts; as ``combination`` says.
+            Weighted mean over the facts, in [0, 1], of the logical OR over these contexts, of 1 − Π(1 − p) over
+            those with different texts, or of the highest probability; as ``combination`` says.
 
         Raises:
             IndexError: If an index is not that of a context.
@@ -127,6 +127,8 @@ class AccuracyEvidence(FactMatrix):
     def _found(self, cells: Sequence[Cell]) -> float:
         if self.combination == "noisy_or":
             return 1.0 - prod(1.0 - (cell.probability or 0.0) for cell in cells)
+        if self.combination == "soft":
+            return max((cell.probability or 0.0 for cell in cells), default=0.0)
         return float(any(cell.covered for cell in cells))
 
 
