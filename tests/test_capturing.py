@@ -13,14 +13,16 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
+from said import poll, polls
 
-from ragmetrics_core import Adherent, Answer, Poll, Polls, Sample, ScriptedJudge, SettingError, Usage
+from ragmetrics_core import Answer, Sample, ScriptedJudge, SettingError, Usage
 from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Given, Overrides, Problems, guarded
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GOLDEN_TURNS
 
-YES = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "fine"),))})
+YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
 
 
 class ToyApp:
@@ -225,7 +227,7 @@ class Hanging(Judge):
 
     async def answer(self, question):
         await asyncio.to_thread(self.released.wait)
-        return Answer(Polls(1, (Poll("yes"),)), Usage(calls=1))
+        return Answer(polls((poll("yes"),)), Usage(calls=1))
 
 
 def evaluator(judge=YES, **settings):
@@ -335,7 +337,7 @@ def _quiet():
         name = "quiet"
 
         async def answer(self, question):
-            return Answer(Polls(1, (Poll("yes", "fine"),)))
+            return Answer(polls((poll("yes", "fine"),)))
 
     return Quiet()
 

@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.questions import Adherent, Answer, FactInContext, Instructions, NotAnswered, Polls, Useful
+from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered
 from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
 from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
 from ragmetrics_core.endpoints.endpoint_errors import judge_error, seconds
 from ragmetrics_core.endpoints.litellm_model import EXCEPTIONS, LiteLLMModel
 from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.retrieval_accuracy import FactInContext
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
@@ -312,7 +315,7 @@ sys.addaudithook(lambda event, args: asked.add(args[1][:2]) if event == "socket.
 
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
-from ragmetrics_core.data.questions import Instructions, NotAnswered, Useful
+from ragmetrics_core.data.questions import Instructions, NotAnswered
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 assert "litellm" not in sys.modules

@@ -21,17 +21,10 @@ from ragmetrics_core.data.errors import (
     TooFewPolls,
 )
 from ragmetrics_core.data.questions import (
-    Adherent,
     Answer,
-    ExtractFacts,
-    FactInContext,
     Instructions,
     NotAnswered,
-    Polls,
     Question,
-    RateRecall,
-    Sufficient,
-    Useful,
 )
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import (
@@ -45,6 +38,12 @@ from ragmetrics_core.endpoints.chat import (
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.context_adherence import Sufficient
+from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.retrieval_accuracy import FactInContext
 from ragmetrics_core.testing.replies import plausible_reply, tokens
 
 Reply = str | Choice | JudgeError

@@ -8,10 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.questions import Adherent, FactInContext, Instructions, RateRecall, Useful
+from ragmetrics_core.data.questions import Instructions
 from ragmetrics_core.data.sample import Turn
 from ragmetrics_core.judging import rendering
 from ragmetrics_core.judging.rendering import fact_labels, fenced, labels, render
+from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.retrieval_accuracy import FactInContext
 
 FENCE = re.compile(r"(?P<label>[\w ]+) <(?P<digest>\d{39})>\n(?P<text>.*?)\n</(?P<end>\d+)>", re.DOTALL)
 

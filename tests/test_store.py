@@ -19,7 +19,7 @@ import pytest
 from ragmetrics_core import ContextUtilization, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.questions import ExtractFacts, Instructions
+from ragmetrics_core.data.questions import Instructions
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints import sqlite_store, store_care, store_file, store_writer
 from ragmetrics_core.endpoints.chat import (
@@ -38,6 +38,7 @@ from ragmetrics_core.endpoints.store import FreshStore, MemoryStore, ReplyStore
 from ragmetrics_core.endpoints.store_place import default_path, resolve_store
 from ragmetrics_core.endpoints.stored import Stored
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 USAGE = Usage(calls=1, prompt_tokens=90, completion_tokens=10, cost=0.5)

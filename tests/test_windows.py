@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from said import poll, polls
 
 from ragmetrics_core import (
-    Adherent,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    ExtractFacts,
     LLMJudge,
     Metric,
-    Poll,
-    Polls,
     RetrievalAccuracy,
     ScriptedJudge,
 )
@@ -27,6 +24,8 @@ from ragmetrics_core.data.errors import ContentRefused, ContextWindowExceeded, J
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.data.windows import halves
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.polls import Adherent
 
 NEEDLE = "the lamp was lit by Ada"
 LONG = {
@@ -136,14 +135,14 @@ def adherence_by_claims(contexts: list[str], answer: str, window: int, **setting
 
     def adherent(question: Adherent) -> Polls:
         asked = question.polls
-        if sum(map(len, question.contexts)) + len(question.answer) > window:
+        if sum(map(len, question["contexts"])) + len(question["answer"]) > window:
             return Polls(asked, (), (ContextWindowExceeded("too long"),) * asked)
-        text = "\n".join(question.contexts)
-        missing = tuple(claim for claim in CLAIMS if claim in question.answer and claim not in text)
-        return Polls(asked, (Poll("no" if missing else "yes", "Looked.", missing),) * asked)
+        text = "\n".join(question["contexts"])
+        missing = tuple(claim for claim in CLAIMS if claim in question["answer"] and claim not in text)
+        return Polls(asked, (poll("no" if missing else "yes", "Looked.", missing),) * asked)
 
     def facts(question: ExtractFacts) -> tuple[str, ...]:
-        return tuple(claim for claim in CLAIMS if claim in question.reference)
+        return tuple(claim for claim in CLAIMS if claim in question["reference"])
 
     judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts})
     return ContextAdherence(**settings).score(contexts=contexts, answer=answer, judge=judge), judge
@@ -193,10 +192,10 @@ def test_the_share_of_polls_keeps_its_meaning() -> None:
     supported = {CLAIMS[0]: {1, 2, 3}, CLAIMS[1]: {2, 3, 4}}
 
     def adherent(question: Adherent) -> Polls:
-        if len(question.contexts) > 1:
-            return Polls(5, (), (ContextWindowExceeded("too long"),) * 5)
-        yes = supported[question.answer] if question.contexts == ("a",) else set()
-        return Polls(5, tuple(Poll("yes" if number in yes else "no", f"poll {number}") for number in range(1, 6)))
+        if len(question["contexts"]) > 1:
+            return polls((), (ContextWindowExceeded("too long"),) * 5)
+        yes = supported[question["answer"]] if question["contexts"] == ("a",) else set()
+        return polls(tuple(poll("yes" if number in yes else "no", f"poll {number}") for number in range(1, 6)))
 
     judge = ScriptedJudge({Adherent: adherent, ExtractFacts: tuple(supported)})
     outcome = ContextAdherence().score(contexts=["a", "b"], answer="Both.", judge=judge)
@@ -205,11 +204,11 @@ def test_the_share_of_polls_keeps_its_meaning() -> None:
 
 def test_polls_missing_for_one_claim_are_missing_for_the_answer() -> None:
     def adherent(question: Adherent) -> Polls:
-        if len(question.contexts) > 1:
-            return Polls(5, (), (ContextWindowExceeded("too long"),) * 5)
-        answered = 3 if (question.answer, question.contexts) == (CLAIMS[0], ("b",)) else 5
-        verdict = "yes" if question.contexts == ("b",) else "no"
-        return Polls(5, (Poll(verdict),) * answered, (JudgeTimeout("no reply"),) * (5 - answered))
+        if len(question["contexts"]) > 1:
+            return polls((), (ContextWindowExceeded("too long"),) * 5)
+        answered = 3 if (question["answer"], question["contexts"]) == (CLAIMS[0], ("b",)) else 5
+        verdict = "yes" if question["contexts"] == ("b",) else "no"
+        return polls((poll(verdict),) * answered, (JudgeTimeout("no reply"),) * (5 - answered))
 
     judge = ScriptedJudge({Adherent: adherent, ExtractFacts: CLAIMS[:2]})
     outcome = ContextAdherence().score(contexts=["a", "b"], answer="Both.", judge=judge)
@@ -225,7 +224,7 @@ def test_polls_missing_for_one_claim_are_missing_for_the_answer() -> None:
     ],
 )
 def test_an_answer_without_claims_to_judge(facts: Any, status: str, said: str) -> None:
-    failed = Polls(5, (), (ContextWindowExceeded("too long"),) * 5)
+    failed = polls((), (ContextWindowExceeded("too long"),) * 5)
     script: dict[Any, Any] = {Adherent: failed} | ({} if facts is None else {ExtractFacts: facts})
     outcome = ContextAdherence().score(contexts=["a" * 5000], answer="b", judge=ScriptedJudge(script))
     assert outcome.status == status
@@ -248,10 +247,10 @@ def test_a_long_context_through_a_chat_model() -> None:
 
 def by_verdicts(verdicts: dict[str, str], claims: tuple[str, ...], asked: dict[str, int] | None = None) -> Any:
     def adherent(question: Adherent) -> Polls:
-        if len(question.contexts) > 1:
-            return Polls(3, (), (ContextWindowExceeded("too long"),) * 3)
-        count = (asked or {}).get(question.answer, 3)
-        return Polls(count, (Poll(verdicts[question.answer]),) * count)
+        if len(question["contexts"]) > 1:
+            return polls((), (ContextWindowExceeded("too long"),) * 3)
+        count = (asked or {}).get(question["answer"], 3)
+        return Polls(count, (poll(verdicts[question["answer"]]),) * count)
 
     judge = ScriptedJudge({Adherent: adherent, ExtractFacts: claims})
     return ContextAdherence(polls=3).score(contexts=["first", "second"], answer="All.", judge=judge), judge
@@ -269,7 +268,7 @@ def test_claims_that_are_none_count_neither_for_nor_against() -> None:
 def test_equal_and_blank_claims_are_asked_once_and_never() -> None:
     outcome, judge = by_verdicts({"a": "yes"}, ("a", "a", " ", ""))
     assert outcome.value == 1.0
-    assert [question.answer for question in judge.asked if isinstance(question, Adherent)] == ["All.", "a"]
+    assert [question["answer"] for question in judge.asked if isinstance(question, Adherent)] == ["All.", "a"]
 
 
 def test_a_judge_that_polls_less_often_about_one_claim_leaves_polls_unknown() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported
+from pydantic import ValidationError
+
+from ragmetrics_core.data.errors import JudgeError, MalformedReply, QuestionNotSupported
 from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, shares
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.judging.judge import Judge
@@ -48,11 +50,13 @@ class ScriptedJudge(Judge):
         said = self._script[type(question)]
         try:
             said = said(question) if callable(said) else said
+            if not isinstance(said, (Asked, JudgeError)):
+                said = _asked(question, said)
         except JudgeError as error:
             said = error
-        if isinstance(said, JudgeError):
-            return Answer(NotAnswered(said), Usage(calls=1))
-        return Answer(said if isinstance(said, Asked) else _asked(question, said), Usage(calls=1))
+        except ValidationError as error:
+            said = MalformedReply(f"the script's reply has not the form of {question.Reply.__name__}", raw=str(error))
+        return Answer(NotAnswered(said) if isinstance(said, JudgeError) else said, Usage(calls=1))
 
 
 def _asked(question: Question[R], said: Any) -> Asked[R]:

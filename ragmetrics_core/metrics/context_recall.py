@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from math import nextafter
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -31,11 +32,6 @@ def _number(value: object) -> object:
     return value
 
 
-def _rated(value: object) -> object:
-    """Files of before hold a rating without a score where the judge gave none."""
-    return None if isinstance(value, dict) and value.get("score") is None else value
-
-
 def band_of(score: float) -> str:
     """Name of the band that a score in [0, 1] lies in.
 
@@ -61,26 +57,38 @@ class Rating(Frozen, extra="ignore"):
     ] = ""
     score: Annotated[Share, BeforeValidator(_number)]
 
-
-class RateRecall(Question[Rating]):
-    """How accurately does the answer match the expected answer? Parts: contexts, question, reference, answer."""
-
-
-class _BandedRating(Rating):
-    """A rating by our own rubric: the score lies in the band."""
-
     @model_validator(mode="after")
-    def _inside(self) -> Self:
-        if not self.band:
+    def _inside(self, info: ValidationInfo) -> Self:
+        bands = info.context.bands if isinstance(info.context, RateRecall) else ()
+        if not self.band or not bands:
             return self
-        band = next((band for band in BANDS if band[0] == self.band.casefold()), None)
+        band = next((band for band in bands if band[0] == self.band.casefold()), None)
         if band is None:
-            raise ValueError(f"the band must be one of {', '.join(name for name, _, _ in BANDS)}")
+            raise ValueError(f"the band must be one of {', '.join(name for name, _, _ in bands)}")
         name, low, high = band
         if not low <= self.score <= high:
             span = f"between {round(low, 3)} and {round(high, 3)}" if low < high else str(low)
             raise ValueError(f"the score must be {span} for the band {name!r}")
         return self
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RateRecall(Question[Rating]):
+    """How accurately does the answer match the expected answer? Parts: contexts, question, reference, answer.
+
+    Args:
+        bands: Name, lowest and highest score of each band of the rubric; () to check only the score.
+    """
+
+    bands: tuple[tuple[str, float, float], ...] = ()
+
+
+class Unrated(Frozen):
+    """In place of a rating that the judge did not give."""
+
+    reason: str = ""
+    band: str = ""
+    score: None = None
 
 
 class RecallEvidence(Evidence):
@@ -89,14 +97,14 @@ class RecallEvidence(Evidence):
     Args:
         band: Band of the rubric that the score lies in.
         best: Index of the reference that matched best.
-        ratings: One rating per reference; None where the judge gave none.
+        ratings: One rating per reference.
         with_contexts: False if it was rated against the reference alone.
     """
 
     kind: Literal["context_recall"] = "context_recall"
     band: str
     best: int
-    ratings: tuple[Annotated[Rating | None, BeforeValidator(_rated)], ...]
+    ratings: tuple[Rating | Unrated, ...]
     with_contexts: bool
 
 
@@ -218,17 +226,14 @@ class ContextRecall(Metric):
         contexts = tuple(context.text for context in sample.contexts if not context.blank)
         references = list(dict.fromkeys(sample.reference))
         replies = yield from ask([self._question(sample, contexts, reference) for reference in references])
-        ratings = tuple(None if isinstance(reply, NotAnswered) else _named(reply.reply) for reply in replies)
-        best = max(range(len(ratings)), key=lambda index: -1.0 if (it := ratings[index]) is None else it.score)
-        chosen = ratings[best]
-        band = "" if chosen is None else chosen.band
-        evidence = RecallEvidence(band=band, best=best, ratings=ratings, with_contexts=bool(contexts))
+        ratings = tuple(Unrated() if isinstance(reply, NotAnswered) else _named(reply.reply) for reply in replies)
+        best = max(range(len(ratings)), key=lambda index: ratings[index].score or 0.0)
+        evidence = RecallEvidence(band=ratings[best].band, best=best, ratings=ratings, with_contexts=bool(contexts))
         for reply in replies:
             if isinstance(reply, NotAnswered):
                 return self.failed(reply.error, evidence)
-        assert chosen is not None  # noqa: S101  # every reference was rated
         note = "" if contexts else " Rated against the reference alone, without contexts."
-        return self.scored(chosen.score, chosen.reason + note, evidence)
+        return self.scored(ratings[best].score or 0.0, ratings[best].reason + note, evidence)
 
     def _question(self, sample: Sample, contexts: tuple[str, ...], reference: str) -> RateRecall:
         return RateRecall(
@@ -239,8 +244,9 @@ class ContextRecall(Metric):
                 "answer": Part("Answer", sample.answer or ""),
             },
             instructions=Instructions(self._template, self._examples, self.language),
+            Reply=Rating,
             # A template of the user's own may name other bands; then only the score is checked.
-            Reply=_BandedRating if self.template is None else Rating,
+            bands=BANDS if self.template is None else (),
             example=_REPLIES,
         )
 

@@ -312,7 +312,8 @@ def _verdict(asked: Asked[Any], place: int) -> JudgedChunk:
     polls: list[Any] = [cells(reply)[place] for reply in asked.replies]
     grade = getattr(polls[0], "grade", None)
     weight = asked.weights[place] if asked.weights else None
-    useful = weight.p > 0.5 if weight else polls[0].useful if grade is None else grade > 0
+    said = polls[0].useful if grade is None else grade > 0
+    useful = said if weight is None or weight.mode in ("verdict", "lexical") else weight.p > 0.5
     tied = weight is not None and weight.p == 0.5
     agreeing = (poll.reason for poll in polls if tied or grade is not None or poll.useful == useful)
     windows = asked.windows[place] if asked.windows else 1

@@ -144,14 +144,13 @@ function matrixOf(evidence) {
 }
 
 function ratingsOf(evidence, sample) {
-  return evidence.ratings.map((given, place) => {
-    const rating = given || {};
-    return box(
+  return evidence.ratings.map((rating, place) =>
+    box(
       ["reference " + (place + 1), percent(rating.score), rating.band, place === evidence.best && "best match"],
       text((sample.reference || [])[place] || ""),
       rating.reason ? text(rating.reason, "muted text") : null,
-    );
-  });
+    ),
+  );
 }
 
 function fieldsOf(evidence) {
