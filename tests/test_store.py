@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from said import of
 
-from ragmetrics_core import ContextUtilization, evaluate
+from ragmetrics_core import ContextUtilization, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.questions import Instructions
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints import sqlite_store, store_care, store_file, store_writer
 from ragmetrics_core.endpoints.chat import (
@@ -38,7 +38,6 @@ from ragmetrics_core.endpoints.store import FreshStore, MemoryStore, ReplyStore
 from ragmetrics_core.endpoints.store_place import default_path, resolve_store
 from ragmetrics_core.endpoints.stored import Stored
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.metrics.fact_extraction import ExtractFacts
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 USAGE = Usage(calls=1, prompt_tokens=90, completion_tokens=10, cost=0.5)
@@ -668,7 +667,7 @@ def test_a_command_that_is_not_understood_removes_nothing(
 
 
 def test_independent_repetitions_have_replies_of_their_own() -> None:
-    question = ExtractFacts(instructions=Instructions("{reference}"), reference="r")
+    question = of(RetrievalAccuracy(), "{reference}", reference="r", contexts=["c"])
     model, store = Counting(), MemoryStore()
     for replicate in (0, 1, 0, 1):
         session = LLMJudge(model, replicate=replicate).session(concurrency=1, store=store)
