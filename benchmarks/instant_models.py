@@ -68,7 +68,7 @@ class Recording(ChatModel):
         reply = json.loads(text)
         if "verdict" in reply:
             claims = ["A claim by digest."] if self._verdict == "no" else []
-            reply |= {"verdict": self._verdict, "unsupported_claims": claims}
+            reply |= {"verdict": self._verdict, "unsupported": claims}
         return json.dumps(reply)
 
 

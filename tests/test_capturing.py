@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
+from said import poll, polls
 
 from ragmetrics_core import (
     Adherent,
@@ -32,10 +33,11 @@ from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Given, Over
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GOLDEN_TURNS
 
-YES = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "fine"),))})
+YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
 
 
 class ToyApp:
@@ -241,7 +243,7 @@ class Hanging(Judge):
 
     async def answer(self, question):
         await asyncio.to_thread(self.released.wait)
-        return Answer(Polls(1, (Poll("yes"),)), Usage(calls=1))
+        return Answer(polls((poll("yes"),)), Usage(calls=1))
 
 
 def evaluator(judge=YES, **settings):
@@ -415,7 +417,7 @@ def _quiet():
         name = "quiet"
 
         async def answer(self, question):
-            return Answer(Polls(1, (Poll("yes", "fine"),)))
+            return Answer(polls((poll("yes", "fine"),)))
 
     return Quiet()
 

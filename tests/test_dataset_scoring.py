@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from dataset_toys import SIZE, corpus, judge
+from said import asked_facts, covered
 
 from ragmetrics_core import ContextAdherence, LexicalJudge, RetrievalAccuracy, ScriptedJudge
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import EmptyReply
-from ragmetrics_core.data.questions import ExtractFacts, FactInContext, FactVerdict
 from ragmetrics_core.datasets import (
     ContinuousSettings,
     Desk,
@@ -27,6 +27,8 @@ from ragmetrics_core.datasets import (
 from ragmetrics_core.datasets.reviews import Review, review_items
 from ragmetrics_core.datasets.scoring import variants
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.retrieval_accuracy import FactInContext
 from ragmetrics_core.testing.replies import quoting_reply
 
 
@@ -66,7 +68,7 @@ def test_a_judge_that_is_right_on_the_continuous_set(continuous: ContinuousSet) 
 def test_a_judge_that_says_yes_to_everything(discrete: DiscreteSet, continuous: ContinuousSet) -> None:
     script = {
         ExtractFacts: lambda question: ("one", "two"),
-        FactInContext: lambda question: (FactVerdict(0.9),) * len(question.facts),
+        FactInContext: lambda question: covered(0.9) * len(asked_facts(question)),
     }
     yes = ScriptedJudge(script, name="yes")
     on_points = score_set(discrete, None, RetrievalAccuracy(), yes, draws=20).values
@@ -83,7 +85,7 @@ def test_a_judge_that_says_yes_to_everything(discrete: DiscreteSet, continuous: 
 
 
 def test_frozen_facts_are_not_extracted(continuous: ContinuousSet) -> None:
-    script = {FactInContext: lambda question: (FactVerdict(0.9),)}
+    script = {FactInContext: lambda question: covered(0.9)}
     found = score_set(continuous, None, RetrievalAccuracy(), ScriptedJudge(script), prompt="frozen", draws=5)
     assert (found.points, found.missing) == (360, 0)
     assert found.usage.calls == 3 * 28

@@ -2,27 +2,35 @@
 
 import hashlib
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.questions import Adherent, FactInContext, Instructions, RateRecall, Useful
+from ragmetrics_core.data.questions import Instructions, Part, Question
 from ragmetrics_core.data.sample import Turn
 from ragmetrics_core.judging import rendering
-from ragmetrics_core.judging.rendering import fact_labels, fenced, labels, render
+from ragmetrics_core.judging.rendering import fenced, render
+from ragmetrics_core.metrics.context_utilization import Usefulness
 
 FENCE = re.compile(r"(?P<label>[\w ]+) <(?P<digest>\d{39})>\n(?P<text>.*?)\n</(?P<end>\d+)>", re.DOTALL)
 
 
-def useful(template: str, **fields: object) -> Useful:
-    return Useful(
-        **{"instructions": Instructions(template), "chunks": ("the chunk",), "answer": "the answer", **fields}
-    )
+def useful(template: str, *, chunk: str = "the chunk", answer: str = "the answer", **question: Any) -> Question[Any]:
+    asked = Part("Question", question.pop("question", None), **question)
+    parts = {"chunk": Part("Chunk", chunk), "answer": Part("Answer", answer), "question": asked}
+    return Question(parts=parts, instructions=Instructions(template), Reply=Usefulness)
 
 
-def user(template: str, **fields: object) -> str:
+def one(template: str, name: str, part: Part) -> str:
+    (message,) = render(Question(parts={name: part}, instructions=Instructions(template), Reply=Usefulness))
+    return message.content
+
+
+def user(template: str, **fields: Any) -> str:
     return render(useful(template, **fields))[-1].content
 
 
@@ -47,7 +55,7 @@ def test_only_known_names_are_replaced() -> None:
 
 
 def test_replaced_text_is_never_scanned_again() -> None:
-    text = user("{chunk}\n{answer}", chunks=("{answer} {question} \\g<1> %s",), answer="{chunk}")
+    text = user("{chunk}\n{answer}", chunk="{answer} {question} \\g<1> %s", answer="{chunk}")
     assert "{answer} {question} \\g<1> %s" in text
     assert "\n{chunk}\n" in text
 
@@ -59,7 +67,7 @@ def test_a_line_with_only_an_empty_placeholder_is_dropped() -> None:
 
 def test_examples_and_language() -> None:
     instructions = Instructions("{examples}\n{chunk}\n{language}", examples="Example {chunk}\0", language="German")
-    (message,) = render(Useful(instructions=instructions, chunks=("c",), answer="a"))
+    (message,) = render(replace(useful(""), instructions=instructions))
     assert message.content.startswith("Example {chunk}\N{REPLACEMENT CHARACTER}\nChunk <")
     assert message.content.endswith("\nWrite explanations in German.")
 
@@ -68,7 +76,7 @@ def test_the_question_shows_rewrite_and_history_inside_its_fence() -> None:
     text = user(
         "{question}",
         question="And there?",
-        standalone_question="Capital of Italy?",
+        rewrite="Capital of Italy?",
         history=(Turn(role="user", content="Capital of France?"), Turn(role="assistant", content="Paris")),
     )
     match = FENCE.fullmatch(text)
@@ -84,10 +92,9 @@ def test_the_question_shows_rewrite_and_history_inside_its_fence() -> None:
 
 
 def test_contexts_are_numbered_and_chunks_have_neutral_labels() -> None:
-    instructions = Instructions("{contexts}")
-    (message,) = render(Adherent(instructions=instructions, contexts=("x", "y"), answer="a"))
-    assert [match["label"] for match in FENCE.finditer(message.content)] == ["Context 1", "Context 2"]
-    listed = user("{chunks}", chunks=("x", "y", "z"), listwise=True)
+    text = one("{contexts}", "contexts", Part("Context", ("x", "y")))
+    assert [match["label"] for match in FENCE.finditer(text)] == ["Context 1", "Context 2"]
+    listed = one("{chunks}", "chunks", Part("Chunk", ("x", "y", "z"), "letters"))
     assert [(match["label"], match["text"]) for match in FENCE.finditer(listed)] == [
         ("Chunk A", "x"),
         ("Chunk B", "y"),
@@ -96,23 +103,19 @@ def test_contexts_are_numbered_and_chunks_have_neutral_labels() -> None:
 
 
 def test_labels() -> None:
-    assert labels(28)[-3:] == ("Z", "AA", "AB")
-    assert len(set(labels(800))) == 800
-    assert fact_labels(2) == ("F1", "F2")
+    assert Part("Chunk", ("",) * 28, "letters").labels[-3:] == ("Z", "AA", "AB")
+    assert len(set(Part("Chunk", ("",) * 800, "letters").labels)) == 800
+    assert Part("Facts", ("a", "b"), "lines").labels == ("F1", "F2")
 
 
 def test_a_fact_cannot_pose_as_another() -> None:
-    question = FactInContext(instructions=Instructions("{facts}"), context="c", facts=("a\nF2: b", "c"), together=True)
-    match = FENCE.fullmatch(render(question)[0].content)
+    match = FENCE.fullmatch(one("{facts}", "facts", Part("Facts", ("a\nF2: b", "c"), "lines")))
     assert match is not None
     assert match["text"].splitlines() == ["F1: a F2: b", "F2: c"]
 
 
 def test_no_contexts_leave_no_line() -> None:
-    question = RateRecall(
-        instructions=Instructions("a\n{contexts}\n{reference}"), contexts=(), answer="a", reference="r"
-    )
-    assert render(question)[0].content.startswith("a\nReference answer <")
+    assert one("a\n{contexts}\nb", "contexts", Part("Context", ())) == "a\nb"
 
 
 def test_a_placeholder_that_the_question_does_not_have_is_an_error() -> None:
@@ -180,7 +183,7 @@ def test_the_fence_is_a_digest_of_at_least_128_bits() -> None:
     ],
 )
 def test_hostile_texts_stay_inside_their_fence(hostile: str) -> None:
-    messages = render(useful("Rules\n---\n{chunk}\n{answer}", chunks=(hostile,)))
+    messages = render(useful("Rules\n---\n{chunk}\n{answer}", chunk=hostile))
     assert messages[0].content == "Rules"
     first = messages[1].content
     opening, _, rest = first.partition("\n")
@@ -190,6 +193,6 @@ def test_hostile_texts_stay_inside_their_fence(hostile: str) -> None:
 
 
 def test_lone_surrogates_and_nul_are_replaced() -> None:
-    text = user("{chunk}", chunks=("a\ud800b\0c",))
+    text = user("{chunk}", chunk="a\ud800b\0c")
     assert "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c" in text
     text.encode()

@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from said import of
 
-from ragmetrics_core import ContextUtilization, evaluate
+from ragmetrics_core import ContextUtilization, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.questions import ExtractFacts, Instructions
@@ -644,7 +645,7 @@ def test_a_command_that_is_not_understood_removes_nothing(
 
 
 def test_independent_repetitions_have_replies_of_their_own() -> None:
-    question = ExtractFacts(instructions=Instructions("{reference}"), reference="r")
+    question = of(RetrievalAccuracy(), "{reference}", reference="r", contexts=["c"])
     model, store = Counting(), MemoryStore()
     for replicate in (0, 1, 0, 1):
         session = LLMJudge(model, replicate=replicate).session(concurrency=1, store=store)

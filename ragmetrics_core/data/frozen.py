@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 from unicodedata import category
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+"""A number from 0 to 1."""
 
 # Fields that hold symbols of ours or the caller's ids; every other text is private and shown by its size.
 _SYMBOLS = frozenset(

@@ -11,11 +11,11 @@ from itertools import combinations
 from typing import Literal
 
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.evidence import AccuracyEvidence
 from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.questions import Part
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, chunked
-from ragmetrics_core.datasets.desk import Desk, LeftOut, plain, template
+from ragmetrics_core.datasets.desk import Desk, LeftOut, plain
 from ragmetrics_core.datasets.sets import (
     CombinationPoint,
     ContinuousSet,
@@ -24,8 +24,9 @@ from ragmetrics_core.datasets.sets import (
     Sentence,
     corpus_digest,
 )
+from ragmetrics_core.datasets.writing import template
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
+from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence, RetrievalAccuracy
 from ragmetrics_core.metrics.templates import digest
 
 
@@ -162,11 +163,12 @@ def _chosen(name: str, pool: dict[str, tuple[Chunk, ...]], settings: ContinuousS
 async def _labelled(
     name: str, chunks: Sequence[Chunk], settings: ContinuousSettings, metric: RetrievalAccuracy, desk: Desk
 ) -> LabelledDocument:
-    written = await desk.write([chunk.text for chunk in chunks[: settings.golden]])
+    golden = tuple(chunk.text for chunk in chunks[: settings.golden])
+    written, labels = await desk.write(golden), Part("Chunk", golden, "letters").labels
     document = LabelledDocument(
         id=name,
         question=written.question,
-        sentences=tuple(Sentence(text=sentence.text, context=sentence.chunk) for sentence in written.sentences),
+        sentences=tuple(Sentence(text=one.text, context=labels.index(one.chunk)) for one in written.sentences),
         contexts=tuple(Context(id=chunk.id, text=chunk.text) for chunk in chunks),
         golden=settings.golden,
         facts=(),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
-from importlib.resources import files
 from itertools import islice
 from typing import TypeVar
 
 from ragmetrics_core.data.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
-from ragmetrics_core.data.questions import Instructions, NotAnswered
+from ragmetrics_core.data.questions import NotAnswered
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.data.writing import WriteQuestion, Written
+from ragmetrics_core.datasets.writing import WriteQuestion, Written
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.engine.carrying import Seat, carry_out
@@ -72,13 +71,12 @@ class Desk:
             JudgeUnavailable: If it will answer nothing.
             QuestionNotSupported: If the judge is none that writes.
         """
-        question = WriteQuestion(instructions=Instructions(template(), language=self.language), chunks=tuple(chunks))
-        answer = await self._seat.judge.answer(question)
+        answer = await self._seat.judge.answer(WriteQuestion.about(chunks, self.language))
         self.usage += answer.usage
         if isinstance(answer.reply, NotAnswered):
             raise self._reason(answer.reply.error)
         self._seat.answered += 1
-        return answer.reply
+        return answer.reply.reply
 
     async def measure(self, metric: Metric, sample: Sample) -> Outcome:
         """A metric's outcome on a sample.
@@ -143,11 +141,6 @@ class Desk:
         if self._show is not None:
             self._show(min(done["items"], wanted), wanted, self.usage)
         return item
-
-
-def template() -> str:
-    """The prompt that has a question and its response written."""
-    return files("ragmetrics_core.datasets").joinpath("prompts", "write_question.txt").read_text(encoding="utf-8")
 
 
 def plain(question: str) -> str:

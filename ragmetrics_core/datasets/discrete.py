@@ -12,10 +12,11 @@ from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, all_chunks
-from ragmetrics_core.datasets.desk import Desk, plain, template
+from ragmetrics_core.datasets.desk import Desk, plain
 from ragmetrics_core.datasets.loading import Pair, check_pairs
 from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
 from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Header, Label, corpus_digest, digest_of
+from ragmetrics_core.datasets.writing import template
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.templates import digest
 

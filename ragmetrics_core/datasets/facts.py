@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable, RowError
 from ragmetrics_core.data.files import read_text, write_text
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.questions import Answer, ExtractFacts, Instructions, NotAnswered
+from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Part
 from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
@@ -26,6 +26,7 @@ from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.metrics.fact_extraction import extraction as facts_of
 from ragmetrics_core.metrics.templates import digest, shipped
 
 MAGIC = "ragmetrics_facts"
@@ -131,7 +132,9 @@ def extract_facts(
     async def one(number: int, sample: Sample) -> list[Row]:
         if sample.facts:
             return [fact.model_dump(exclude_defaults=True) for fact in sample.facts]
-        answer = await session.answer(_question(sample, template, extraction))
+        question, cot = {"question": Part("Question", sample.question)}, extraction == "cot"
+        asked = facts_of(sample.reference[0], Instructions(template), question, reasoning=cot)
+        answer = await session.answer(asked)
         done.append(answer.usage)
         if show is not None:
             show(len(done), len(samples), sum(done, Usage()))
@@ -143,16 +146,7 @@ def extract_facts(
     return file, sum(done, Usage())
 
 
-def _question(sample: Sample, template: str, extraction: str) -> ExtractFacts:
-    return ExtractFacts(
-        instructions=Instructions(template),
-        question=sample.question,
-        reference=sample.reference[0],
-        reasoning=extraction == "cot",
-    )
-
-
-def _facts(answer: Answer[tuple[str, ...]], number: int) -> list[Row]:
+def _facts(answer: Answer[Any], number: int) -> list[Row]:
     """The facts of a reply.
 
     Raises:
@@ -163,9 +157,10 @@ def _facts(answer: Answer[tuple[str, ...]], number: int) -> list[Row]:
         if isinstance(answer.reply.error, JudgeUnavailable):
             raise answer.reply.error
         raise InputError(f"row {number}: no facts: {answer.reply.error}")
-    if not answer.reply:
+    facts = answer.reply.reply.facts
+    if not facts:
         raise InputError(f"row {number}: the reference states no fact; leave the row out")
-    return [{"text": text} for text in answer.reply]
+    return [{"text": text} for text in facts]
 
 
 def write_facts(path: str | Path, file: FactsFile) -> None:

@@ -40,10 +40,10 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.frozen import safe
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.budget import Budget, Limiter, RateLimiter
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, too_large
 from ragmetrics_core.endpoints.fitting import Feature, Fitting, gathered
+from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter
 from ragmetrics_core.endpoints.slots import SharedSlots, Slots
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ragmetrics_core.data.evidence import ChunkEvidence, UtilizationEvidence
+from ragmetrics_core.data.evidence import JudgedChunk, JudgedChunks
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.store import MemoryStore
@@ -56,18 +56,18 @@ def _in_order(sample: Sample, order: Sequence[int]) -> Sample:
     return sample.model_copy(update={"contexts": tuple(sample.contexts[place] for place in order)})
 
 
-def _chunks(row: SampleResult, name: str) -> tuple[ChunkEvidence, ...]:
+def _chunks(row: SampleResult, name: str) -> tuple[JudgedChunk, ...]:
     """The judged chunks of a sample in rank order; empty if the metric was not scored."""
     result = row.results.get(name)
-    if result is None or result.value is None or not isinstance(result.evidence, UtilizationEvidence):
+    if result is None or result.value is None or not isinstance(result.evidence, JudgedChunks):
         return ()
     return result.evidence.chunks
 
 
 def _compared(
-    before: Sequence[Sequence[ChunkEvidence]],
+    before: Sequence[Sequence[JudgedChunk]],
     orders: Sequence[Sequence[int]],
-    after: Sequence[Sequence[ChunkEvidence]],
+    after: Sequence[Sequence[JudgedChunk]],
     seed: int,
 ) -> Audit:
     """Compare the verdicts of each chunk, found again by the order in which it was shown."""

@@ -7,17 +7,20 @@ import logging
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from ragmetrics_core.data.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed
-from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Polls, Question
+from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Question, Replies
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.fitting import gathered
+from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 T = TypeVar("T")
 
@@ -141,25 +144,38 @@ async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usag
         return gap
     plan = metric.plan(sample)
     try:
-        batch = next(plan)
-        while True:
-            answers = await _answers(seat, batch, usage)
-            batch = plan.send(tuple(answer.reply for answer in answers))
-    except StopIteration as stop:
-        if not isinstance(stop.value, (Scored, Undefined, Failed)):
-            raise TypeError(
-                f"a plan must return Scored, Undefined or Failed, got {type(stop.value).__name__}"
-            ) from None
-        if isinstance(stop.value, Scored) and not 0 <= stop.value.value <= 1:  # copies are not validated
-            return metric.scored(stop.value.value, stop.value.reason, stop.value.evidence)
-        return stop.value
+        step = await _begun(metric, plan)
+        while not isinstance(step, StopIteration):
+            answers = await _answers(seat, step, usage)
+            step = _step(plan, tuple(answer.reply for answer in answers))
+        if not isinstance(step.value, (Scored, Undefined, Failed)):
+            raise TypeError(f"a plan must return Scored, Undefined or Failed, got {type(step.value).__name__}")
+        if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:  # copies are not validated
+            return metric.scored(step.value.value, step.value.reason, step.value.evidence)
+        return step.value
     finally:
         plan.close()
 
 
-async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[object]]:
+async def _begun(metric: Metric, plan: Plan) -> Batch | StopIteration:
+    """The first step of a plan; one that computes or waits takes it in a thread of its own."""
+    if not metric.in_thread:
+        return _step(plan, None)
+    first = partial(_step, plan, None)
+    return await asyncio.wrap_future(in_thread(first, context=copy_context(), name=f"ragmetrics {metric.name}"))
+
+
+def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
+    """The next questions of a plan, or how it ended, which no coroutine hands on as an exception."""
+    try:
+        return plan.send(cast("Replies", replies))
+    except StopIteration as stop:
+        return stop
+
+
+async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[Any]]:
     """Ask all questions of a batch, as many at the same time as there is room for; note what each answer cost."""
-    answers: dict[int, Answer[object]] = {}
+    answers: dict[int, Answer[Any]] = {}
     waiting = enumerate(batch)
     with seat.room.asking(len(batch)) as answered:
 
@@ -177,32 +193,22 @@ async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[
     return [answers[number] for number in range(len(batch))]
 
 
-async def _answer(seat: Seat, question: Question[object]) -> Answer[object]:
+async def _answer(seat: Seat, question: Question[Any]) -> Answer[Any]:
     try:
         answer = await seat.judge.answer(question)
     except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
         raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
-    error = _unanswered(answer.reply)
-    if error is None:
+    if not isinstance(answer.reply, NotAnswered):
         seat.answered += 1
-    elif isinstance(error, ConnectionFailed):
-        seat.unreachable = error
+    elif isinstance(answer.reply.error, ConnectionFailed):
+        seat.unreachable = answer.reply.error
     return answer
-
-
-def _unanswered(reply: object) -> JudgeError | None:
-    """Why a question was not answered at all; None if it was."""
-    if isinstance(reply, NotAnswered):
-        return reply.error
-    if isinstance(reply, Polls) and not reply.answers and reply.failures:
-        return reply.failures[0]
-    return None
 
 
 def _crashed(metric: Metric, error: Exception) -> Failed:
     """A failure that says where the metric's or judge's code raised; texts stay out of the message."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    message = f"{type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
+    message = f"{metric.name}: {type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
     logger.warning("metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name)
     failed = metric.failed(MetricCrashed(message))
     raw = "".join(traceback.format_exception(error))

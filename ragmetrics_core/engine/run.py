@@ -16,7 +16,7 @@ from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel
-from ragmetrics_core.endpoints.limits import Allowance, Limits
+from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import ReplyStore, StoreLike, resolve_store
 from ragmetrics_core.engine.carrying import Room, Seat, carry_out
 from ragmetrics_core.engine.loop import submit
@@ -63,7 +63,7 @@ class Run:
         self._started = time.monotonic()
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
         self._store = resolve_store(store)
-        self._allowance = Allowance(limits)
+        self._budget = Budget(limits)
         self._room = Room(concurrency + max(_AHEAD, concurrency // 8))
         self._seats = self._seated(judge, self._store)
 
@@ -74,7 +74,7 @@ class Run:
             model = metric.model if judge is None else None
             if model not in by_model:
                 session = resolve_judge(judge, metric_model=model).session(
-                    concurrency=self.concurrency, store=store, allowance=self._allowance
+                    concurrency=self.concurrency, store=store, budget=self._budget
                 )
                 by_model[model] = Seat(session, self._room)
         return {metric.name: by_model[metric.model if judge is None else None] for metric in self.metrics}
@@ -83,7 +83,7 @@ class Run:
     def stopped(self) -> str:
         """Why not everything was judged: a limit, a judge that refuses, an interrupt; "" if nothing ended the run."""
         refusing = (seat.unavailable for seat in self._seats.values())
-        error = self._allowance.reached or next(filter(None, refusing), None)
+        error = self._budget.reached or next(filter(None, refusing), None)
         return str(error) if error is not None else "it was interrupted" if self.interrupted else ""
 
     @property
@@ -108,7 +108,7 @@ class Run:
         samples = [item for item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(samples) for metric in self.metrics]
         for index, item in enumerate(chain(pool, iterator)):
-            if self._allowance.reached is not None:
+            if self._budget.reached is not None:
                 return
             yield submit(self._judge(index, item, self.metrics))
 

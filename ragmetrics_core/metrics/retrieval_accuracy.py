@@ -2,28 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import ClassVar, Literal, Self
+from math import fsum, prod
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
-from ragmetrics_core.data.evidence import AccuracyEvidence, Cell, Combination
+from ragmetrics_core.data.evidence import Cell, FactMatrix
+from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.questions import (
+    Asked,
     Batch,
-    ExtractFacts,
-    FactInContext,
-    FactVerdict,
+    Bit,
+    Comment,
     Instructions,
     NotAnswered,
+    Part,
+    Question,
     Replies,
+    Split,
+    Weigh,
+    about,
     ask,
+    cells,
+    in_order,
+    shares,
 )
 from ragmetrics_core.data.results import Undefined
 from ragmetrics_core.data.sample import Context, Fact, Sample
+from ragmetrics_core.metrics.fact_extraction import extraction
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
+
+
+class Covered(Frozen, extra="ignore"):
+    """Is a fact fully discussed in a context?"""
+
+    covered: Bit
+    reason: SkipJsonSchema[Comment] = ""
+
+
+class _LabelledCovered(Frozen, extra="ignore"):
+    label: Comment
+    covered: Bit
+    reason: SkipJsonSchema[Comment] = ""
+
+
+class CoveredList(Frozen, extra="ignore"):
+    """A verdict on each of several facts."""
+
+    facts: tuple[_LabelledCovered, ...]
+
+    @field_validator("facts")
+    @classmethod
+    def _each_once(cls, items: Any, info: ValidationInfo) -> Any:
+        return in_order(items, info, "facts")
+
+
+class FactInContext(Question[Any]):
+    """Which facts are fully discussed in this context? Parts: question, context, fact or facts."""
+
+
+Combination = Literal["or", "noisy_or", "soft"]
+"""How a fact's cells become one number: 1 if any is above one half, 1 − Π(1 − p), or the highest probability."""
+
+
+class AccuracyEvidence(FactMatrix):
+    """Evidence of Retrieval Accuracy: the facts × contexts matrix.
+
+    ``contexts_value`` is known where ``retrieved`` was judged and all contexts stand in it; the difference to the score
+    is what reranking or cutting lost.
+
+    Args:
+        facts_from: Where they came from: the sample, or the reference by direct or chain-of-thought prompt.
+        evaluated: Which field was judged: ``retrieved`` where known, else ``contexts``.
+        context_ids: The contexts' own ids, by column.
+        soft: Mean over the facts of the highest probability in each row.
+        control: Share of facts "found" in a foreign context: the judge's false-positive floor.
+        matrix_calls: Questions asked for the matrix, as published: facts × contexts (or contexts).
+        extraction_calls: Questions asked to extract facts.
+        combination: How the cells of a fact are combined over contexts.
+        duplicate_of: For ``noisy_or``, by column, that of the identical context before it; None for all others.
+    """
+
+    kind: Literal["retrieval_accuracy"] = "retrieval_accuracy"
+    facts_from: Literal["sample", "io", "cot"]
+    evaluated: Literal["retrieved", "contexts"]
+    context_ids: tuple[str | None, ...]
+    soft: Share | None = None
+    control: Share | None = None
+    matrix_calls: int = 0
+    extraction_calls: int = 0
+    combination: Combination = "or"
+    duplicate_of: tuple[int | None, ...] = ()
+
+    def combine(self, subset: Iterable[int]) -> float:
+        """Value that the metric takes on some of the contexts; no call is made.
+
+        Args:
+            subset: Indices of contexts, from 0.
+
+        Returns:
+            Weighted mean over the facts, in [0, 1], of the logical OR over these contexts, of 1 − Π(1 − p) over
+            those with different texts, or of the highest probability; as ``combination`` says.
+
+        Raises:
+            IndexError: If an index is not that of a context.
+        """
+        columns = sorted(set(subset))
+        if any(not 0 <= column < len(self.context_ids) for column in columns):
+            raise IndexError(f"contexts are numbered 0 to {len(self.context_ids) - 1}, got {columns}")
+        if self.duplicate_of:  # a copy shares its original's verdict, errors included
+            originals = {column: self.duplicate_of[column] for column in columns}
+            columns = sorted({column if original is None else original for column, original in originals.items()})
+        found = (
+            fact.weight * self._found([row[column] for column in columns])
+            for fact, row in zip(self.facts, self.cells, strict=True)
+        )
+        return fsum(found) / fsum(fact.weight for fact in self.facts)
+
+    def _found(self, cells: Sequence[Cell]) -> float:
+        if self.combination == "noisy_or":
+            return 1.0 - prod(1.0 - (cell.probability or 0.0) for cell in cells)
+        if self.combination == "soft":
+            return max((cell.probability or 0.0 for cell in cells), default=0.0)
+        return float(any(cell.covered for cell in cells))
+
 
 Grid = dict[str, tuple[Cell, ...]]
 """Cells of each distinct context, one per fact."""
@@ -69,8 +176,8 @@ class RetrievalAccuracy(Metric):
         the OR: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, section 4.3.
 
     Example:
-        >>> from ragmetrics_core import FactInContext, FactVerdict, ScriptedJudge
-        >>> judge = ScriptedJudge({FactInContext: lambda q: (FactVerdict(float(q.facts[0] in q.context)),)})
+        >>> from ragmetrics_core import ScriptedJudge
+        >>> judge = ScriptedJudge({FactInContext: lambda question: {"covered": question["fact"] in question["context"]}})
         >>> RetrievalAccuracy().score(facts=["a", "b"], contexts=["a.", "c."], judge=judge).value
         0.5
     """
@@ -167,14 +274,11 @@ class RetrievalAccuracy(Metric):
             for fact in sample.facts:
                 own.setdefault(_plain(fact.text), fact)
             return [tuple(own.values())]
+        prompt = Instructions(self._extraction, "", self.language)
+        asked = {"question": Part("Question", sample.question)}
         replies = yield from ask(
             [
-                ExtractFacts(
-                    instructions=Instructions(self._extraction, "", self.language),
-                    question=sample.question,
-                    reference=reference,
-                    reasoning=self.extraction == "cot",
-                )
+                extraction(reference, prompt, asked, reasoning=self.extraction == "cot")
                 for reference in dict.fromkeys(sample.reference)
             ]
         )
@@ -182,25 +286,26 @@ class RetrievalAccuracy(Metric):
         for reply in replies:
             if isinstance(reply, NotAnswered):
                 return reply
-            options.append(
-                tuple(Fact(text=text) for text in {_plain(text): text for text in reply if text.strip()}.values())
-            )
+            options.append(tuple(Fact(text=text) for text in {_plain(it): it for it in reply.reply.facts}.values()))
         return options
 
     def _questions(self, sample: Sample, facts: Sequence[str], text: str) -> list[FactInContext]:
         together = self.calls == "per_context"
+        weigh = Weigh("covered", cell_key="label" if together else None, fallback_polls=1 if together else self.polls)
         return [
             FactInContext(
+                parts={**about(sample), "context": Part("Context", text), **shown},
                 instructions=Instructions(self._template, self.examples, self.language),
-                question=sample.question,
-                standalone_question=sample.standalone_question,
-                history=sample.history,
-                context=text,
-                facts=tuple(group),
-                together=together,
-                polls=self.polls,
+                Reply=CoveredList if together else Covered,
+                weigh=weigh,
+                split=Split("context", "covered"),
+                example=_example,
             )
-            for group in ([facts] if together else [[fact] for fact in facts])
+            for shown in (
+                [{"facts": Part("Facts", tuple(facts), "lines")}]
+                if together
+                else [{"fact": Part("Fact", fact)} for fact in facts]
+            )
         ]
 
     def _control(self, texts: Sequence[str]) -> str | None:
@@ -277,18 +382,37 @@ def _soft(facts: Sequence[Fact], rows: Sequence[Sequence[Cell]]) -> float | None
     return min(1.0, sum(p * w for p, w in zip(best, weights, strict=True)) / sum(weights))
 
 
-def _grid(replies: Sequence[tuple[FactVerdict, ...] | NotAnswered], texts: Sequence[str], facts: int) -> Grid:
+def _example(question: FactInContext) -> tuple[Any, Any]:
+    """Every fact is covered."""
+    labels = question.parts["facts"].labels if "facts" in question.parts else ()
+    reply = question.read({"covered": 1, "facts": [{"label": label, "covered": 1} for label in labels]})
+    return reply, reply
+
+
+def _grid(replies: Sequence[Asked[Any] | NotAnswered], texts: Sequence[str], facts: int) -> Grid:
     """Cells by context text; an unanswered question leaves cells without probability."""
-    cells: list[Cell] = []
+    found: list[Cell] = []
     per_reply = facts * len(texts) // len(replies)
     for reply in replies:
         if isinstance(reply, NotAnswered):
-            cells += [Cell(probability=None, reason=type(reply.error).__name__)] * per_reply
-        elif len(reply) != per_reply:
-            raise JudgeError(f"the judge gave {len(reply)} verdicts for {per_reply} facts")
+            found += [Cell(probability=None, reason=type(reply.error).__name__)] * per_reply
         else:
-            cells += [
-                Cell(probability=v.probability, mode=v.mode, mass=v.mass, reason=v.reason, windows=v.windows)
-                for v in reply
-            ]
-    return {text: tuple(cells[index * facts : (index + 1) * facts]) for index, text in enumerate(texts)}
+            found += _cells(reply, per_reply)
+    return {text: tuple(found[index * facts : (index + 1) * facts]) for index, text in enumerate(texts)}
+
+
+def _cells(asked: Asked[Any], expected: int) -> list[Cell]:
+    """One cell per fact of a question.
+
+    Raises:
+        JudgeError: If the judge gave more or fewer.
+    """
+    verdicts: tuple[Any, ...] = cells(asked.reply)
+    if len(verdicts) != expected:
+        raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {expected} facts")
+    weights = asked.weights or shares(asked.replies, Weigh("covered"))
+    windows = [count if count > 1 else None for count in asked.windows] or [None] * expected
+    return [
+        Cell(probability=weight.p, mode=weight.mode, mass=weight.mass, reason=verdict.reason, windows=count)
+        for verdict, weight, count in zip(verdicts, weights, windows, strict=True)
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ragmetrics_core.data.evidence import AccuracyEvidence, UtilizationEvidence
+from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks
 from ragmetrics_core.data.results import MetricResult, SampleResult
 
 Pair = tuple[SampleResult, SampleResult]
@@ -63,16 +63,16 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
 def _modes(result: MetricResult) -> list[str]:
     """How the probabilities behind a score were obtained."""
     evidence = result.evidence
-    if isinstance(evidence, AccuracyEvidence):
+    if isinstance(evidence, FactMatrix):
         return [cell.mode for row in evidence.cells for cell in row]
-    if isinstance(evidence, UtilizationEvidence):
+    if isinstance(evidence, JudgedChunks):
         return [chunk.mode for chunk in evidence.chunks]
     return []
 
 
 def _facts(row: SampleResult, metric: str) -> tuple[str, ...] | None:
     result = row.results.get(metric)
-    if result is None or not isinstance(result.evidence, AccuracyEvidence):
+    if result is None or not isinstance(result.evidence, FactMatrix):
         return None
     return tuple(fact.text for fact in result.evidence.facts)
 

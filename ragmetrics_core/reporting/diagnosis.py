@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ragmetrics_core.data.evidence import AccuracyEvidence, AdherenceEvidence, RecallEvidence, UtilizationEvidence
+from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks, Polled
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 
 Code = Literal["no_context", "outside_store", "retrieval", "ranking", "generation"]
@@ -175,13 +175,13 @@ def _signals(result: MetricResult) -> dict[str, bool | None]:
     if not isinstance(result, Scored):
         return {}
     evidence = result.evidence
-    if isinstance(evidence, AccuracyEvidence):
+    if isinstance(evidence, FactMatrix):
         return _of_facts(result.value, evidence)
-    if isinstance(evidence, UtilizationEvidence):
+    if isinstance(evidence, JudgedChunks):
         return _of_chunks(result.value, evidence)
-    if isinstance(evidence, AdherenceEvidence):
+    if isinstance(evidence, Polled):
         return {"adherent": _sure(*_adherence_bounds(result.value, evidence))}
-    if isinstance(evidence, RecallEvidence):
+    if evidence is not None and evidence.kind == "context_recall":
         return {"matching": _sure(result.value - _CONVENTION, result.value + _CONVENTION)}
     return {}
 
@@ -191,7 +191,7 @@ def _sure(low: float, high: float) -> bool | None:
     return low > HALF if low > HALF or high < HALF else None
 
 
-def _of_facts(value: float, evidence: AccuracyEvidence) -> dict[str, bool | None]:
+def _of_facts(value: float, evidence: FactMatrix) -> dict[str, bool | None]:
     best = [max((cell.probability or 0.0 for cell in row), default=0.0) for row in evidence.cells]
     weights = [fact.weight for fact in evidence.facts]
     least, most = (
@@ -208,7 +208,7 @@ def _of_facts(value: float, evidence: AccuracyEvidence) -> dict[str, bool | None
     }
 
 
-def _of_chunks(value: float, evidence: UtilizationEvidence) -> dict[str, bool | None]:
+def _of_chunks(value: float, evidence: JudgedChunks) -> dict[str, bool | None]:
     sure = [_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks]
     if True not in sure:
         return {"any_useful": None if None in sure else False}
@@ -229,6 +229,6 @@ def _precision(verdicts: list[bool]) -> float:
     return sum(found / rank for found, rank in enumerate(ranks, 1)) / len(ranks)
 
 
-def _adherence_bounds(value: float, evidence: AdherenceEvidence) -> tuple[float, float]:
+def _adherence_bounds(value: float, evidence: Polled) -> tuple[float, float]:
     low, high = evidence.repeatability or (value - _CONVENTION, value + _CONVENTION)
     return min(low, *(evidence.bounds or (low,)), value), max(high, *(evidence.bounds or (high,)), value)

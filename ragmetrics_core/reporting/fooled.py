@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import atanh, sqrt, tanh
 from statistics import NormalDist
 
-from ragmetrics_core.data.evidence import UtilizationEvidence
+from ragmetrics_core.data.evidence import JudgedChunks
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
@@ -144,7 +144,7 @@ def usefulness_by_rank(rows: Iterable[SampleResult], *, most: int = 20) -> list[
     verdicts: dict[int, list[bool]] = {}
     for row in rows:
         for result in row.results.values():
-            if isinstance(result.evidence, UtilizationEvidence):
+            if isinstance(result.evidence, JudgedChunks):
                 for chunk in result.evidence.chunks:
                     if chunk.useful is not None and chunk.rank <= most:
                         verdicts.setdefault(chunk.rank, []).append(chunk.useful)

@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import Field
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.evidence import Share, UtilizationEvidence
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.evidence import JudgedChunks
+from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.risks import metric_signs, run_signs
@@ -244,7 +244,7 @@ class _MetricTally:
         else:
             self._values.append(result.value)
             self._keys.append(cluster)
-            useful = _any_useful(result.evidence) if isinstance(result.evidence, UtilizationEvidence) else None
+            useful = _any_useful(result.evidence) if isinstance(result.evidence, JudgedChunks) else None
             self._told += useful is not None
             if useful:
                 self._useful.append(result.value)
@@ -298,7 +298,7 @@ def _counts(counter: Counter[str]) -> dict[str, int]:
     return dict(sorted(counter.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _any_useful(evidence: UtilizationEvidence) -> bool | None:
+def _any_useful(evidence: JudgedChunks) -> bool | None:
     """True if any chunk was judged useful; None if the evidence does not tell."""
     if evidence.useful is not None:
         return evidence.useful > 0

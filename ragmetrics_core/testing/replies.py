@@ -69,18 +69,17 @@ def _covered(prompt: str) -> object:
 def _facts(prompt: str) -> object:
     """The sentences of the reference."""
     match = _REFERENCE.search(prompt)
-    return {"reasoning": "By sentence.", "facts": _SENTENCE.split(match[1].strip()) if match else []}
+    return {"reason": "By sentence.", "facts": _SENTENCE.split(match[1].strip()) if match else []}
 
 
 def _adherent(prompt: str) -> object:
     verdict = "yes" if _bit(prompt) else "no"
     claims = [] if verdict == "yes" else ["A claim by digest."]
-    return {"reasoning": "By digest.", "verdict": verdict, "unsupported_claims": claims}
+    return {"reason": "By digest.", "verdict": verdict, "unsupported": claims}
 
 
 def _sufficient(prompt: str) -> object:
-    on_question = "yes" if _bit(prompt, "on") else "no"
-    return {"reasoning": "By digest.", "sufficient": "yes" if _bit(prompt) else "no", "on_question": on_question}
+    return {"reason": "By digest.", "sufficient": _bit(prompt), "on_question": _bit(prompt, "on")}
 
 
 def _score(prompt: str) -> object:

@@ -26,24 +26,21 @@ from llama_index.evaluation.ragmetrics import (
     evaluators,
 )
 from pydantic import BaseModel
+from said import poll, polls, rating, useful
 
 from ragmetrics_core import (
-    Adherent,
-    ChunkVerdict,
     ContextAdherence,
     LexicalJudge,
-    Poll,
-    Polls,
-    RateRecall,
-    RecallRating,
     ScriptedJudge,
     SettingError,
-    Useful,
 )
 from ragmetrics_core.data.errors import AuthenticationFailed
+from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.polls import Adherent
 
 QUESTION = "What is the capital of France?"
-YES = Polls(1, (Poll("yes", "It says so."),))
+YES = polls((poll("yes", "It says so."),))
 pytestmark = [
     # The framework's batch runner and agents use deprecated parts of their own dependencies.
     pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
@@ -58,8 +55,8 @@ def judge() -> ScriptedJudge:
     return ScriptedJudge(
         {
             Adherent: YES,
-            Useful: lambda question: (ChunkVerdict("Paris" in question.chunks[0], reason="named"),),
-            RateRecall: RecallRating(0.5, "Half of it.", "partial"),
+            Useful: lambda question: useful("Paris" in question["chunk"], reason="named"),
+            RateRecall: rating(0.5, "Half of it.", "partial"),
         }
     )
 
