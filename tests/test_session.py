@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.budget import Budget
 from ragmetrics_core.endpoints.chat import ChatRequest, Choice, Message
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.endpoints.limits import Limits
+from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.session import Answers, Read, Session
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.testing.server import Fault, LoopbackServer

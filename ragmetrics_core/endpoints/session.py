@@ -265,6 +265,8 @@ class Session:
             problem = error
         if outcome.origin.unusable:
             return problem  # as it was in earlier runs
+        if (kept := self._kept.get(key)) is not None and kept != outcome:  # somebody else's repair was faster
+            return await self._read(request, key, kept, read, spent)
         if isinstance(problem, ContentRefused):
             self._kept.reject(key)
             return problem
