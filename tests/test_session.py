@@ -8,12 +8,14 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.chat import ChatRequest, Choice, Message
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.session import Answers, Read, Session
@@ -282,6 +284,167 @@ def test_an_address_without_a_server_is_given_up_after_ten_seconds(listens: bool
         kinds = {type(outcome) for outcome in ask_all(session, *(asked(str(number)) for number in range(20)))}
         assert time.monotonic() - started < 12
     assert kinds == {errors.JudgeUnavailable}
+
+
+class Toy(ChatModel):
+    """A model that raises what it is told to, and then replies."""
+
+    name = "toy"
+
+    def __init__(self, *faults: Exception | None, wait: float = 0.0) -> None:
+        self.asked: list[ChatRequest] = []
+        self.waits: list[float] = []
+        self._faults = faults
+        self._wait = wait
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(n=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        number = len(self.asked) - 1
+        await asyncio.sleep(self._wait)
+        fault = self._faults[number] if number < len(self._faults) else None
+        if fault is not None:
+            raise fault
+        return ChatReply((Choice(GOOD),) * request.n)
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+def of_toy(toy: Toy, request: ChatRequest | None = None, polls: int = 1, **settings: Any) -> Answers[int]:
+    run = Session(toy, **settings).during(store=None, concurrency=8, budget=Budget(sleep=toy.sleep))
+    return asyncio.run(run.ask(request or asked(), read, polls=polls))
+
+
+def test_passing_faults_are_retried_with_growing_waits() -> None:
+    toy = Toy(*(errors.JudgeServerError("x"),) * 4)
+    answers = of_toy(toy, attempts=5)
+    assert outcomes(answers) == [1]
+    assert (answers.usage.calls, answers.usage.faults) == (5, 4)
+    assert all(0 <= wait <= 0.5 * 2**attempt for attempt, wait in enumerate(toy.waits))
+    assert len(set(toy.waits)) == 4, "without jitter, calls that failed together come back together"
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "low", "high"), [(7.0, 7.0, 7.5), (61.0, 61.0, 61.5), (0.0, 0.0, 0.5), (3600.0, None, None)]
+)
+def test_retry_after_is_honoured(retry_after: float, low: float | None, high: float | None) -> None:
+    toy = Toy(errors.RateLimited("x", retry_after=retry_after))
+    answers = of_toy(toy)
+    if low is None or high is None:
+        assert (toy.waits, outcomes(answers)) == ([], ["RateLimited"])
+    else:
+        (wait,) = toy.waits
+        assert low <= wait <= high
+        assert outcomes(answers) == [1]
+
+
+def test_to_come_back_at_once_is_no_reason_not_to_back_off() -> None:
+    toy = Toy(*(errors.RateLimited("x", retry_after=0.0),) * 7)
+    of_toy(toy)
+    assert max(toy.waits) > 0.5
+
+
+def test_the_last_fault_is_a_value() -> None:
+    answers = of_toy(Toy(*(errors.JudgeTimeout("x"),) * 9), polls=2, attempts=3)
+    assert outcomes(answers) == ["JudgeTimeout"] * 2
+    assert (answers.usage.calls, answers.usage.faults) == (3, 2)
+
+
+def test_lasting_errors_are_not_retried() -> None:
+    toy = Toy(errors.ContentRefused("x"))
+    assert outcomes(of_toy(toy)) == ["ContentRefused"]
+    assert len(toy.asked) == 1
+    with pytest.raises(errors.AuthenticationFailed):
+        of_toy(Toy(errors.AuthenticationFailed("x")))
+
+
+def test_a_call_times_out_but_queueing_does_not_count() -> None:
+    assert outcomes(of_toy(Toy(wait=60), timeout=0.01, attempts=1)) == ["JudgeTimeout"]
+    assert outcomes(of_toy(Toy(TimeoutError()), timeout=None, attempts=1)) == ["JudgeTimeout"]
+    quick = Toy(wait=0.03)  # all together longer than the timeout, each on its own far shorter
+    run = Session(quick, timeout=1.0, attempts=1).during(store=None, concurrency=1)
+
+    async def work() -> list[Answers[int]]:
+        return await asyncio.gather(*(run.ask(asked(str(number)), read) for number in range(40)))
+
+    assert [outcomes(answers) for answers in asyncio.run(work())] == [[1]] * 40
+
+
+@pytest.mark.parametrize(("refusals", "calls"), [(31, 40), (99, 33)])
+def test_a_judge_that_answers_may_refuse_single_calls(refusals: int, calls: int) -> None:
+    """A firewall may take offence at one text; a key that is revoked refuses all that follow."""
+    toy = Toy(None, *(errors.AuthenticationFailed("blocked"),) * refusals)
+    run = Session(toy).during(store=None, concurrency=1)
+
+    async def work() -> list[Any]:
+        return await asyncio.gather(*(run.ask(asked(str(n)), read) for n in range(40)), return_exceptions=True)
+
+    found = asyncio.run(work())
+    assert len(toy.asked) == calls
+    assert sum(isinstance(outcome, errors.AuthenticationFailed) for outcome in found) == min(refusals, 39)
+
+
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"messages": (Message("user", "other"),)},
+    {"messages": (Message("system", "q"),)},
+    {"schema": {"type": "object"}},
+    {"temperature": 1.0},
+    {"top_logprobs": 5},
+    {"max_tokens": 5},
+)
+
+
+def test_what_changes_a_reply_is_in_the_key() -> None:
+    store = MemoryStore()
+
+    class Placed(Toy):
+        cache_key = ""
+
+    def calls(request: ChatRequest, name: str = "toy", cache_key: str = "", replicate: int = 0) -> int:
+        toy = Placed()
+        toy.name, toy.cache_key = name, cache_key
+        run = Session(toy, replicate=replicate).during(store=store, concurrency=1)
+        return asyncio.run(run.ask(request, read)).usage.calls
+
+    for variant in VARIANTS:
+        request = replace(asked(), **variant)
+        assert [calls(request), calls(request)] == [1, 0]
+    for place in ({"name": "other"}, {"cache_key": "there"}, {"replicate": 1}):
+        assert [calls(asked(), **place), calls(asked(), **place)] == [1, 0]
+
+
+def test_a_model_without_a_key_keeps_its_replies_for_the_process_only() -> None:
+    class Unknown(Toy):
+        cache_key = None
+
+    toy, store = Unknown(), MemoryStore()
+    session = Session(toy)
+
+    async def work() -> list[int]:
+        runs = [session.during(store=store, concurrency=1) for _ in range(2)]
+        return [(await run.ask(asked(), read)).usage.calls for run in runs]
+
+    assert asyncio.run(work()) == [1, 0]
+    assert len(store) == 0
+
+
+def test_replies_known_as_unusable_are_not_asked_again() -> None:
+    store, toy = MemoryStore(), Toy()
+    run = Session(toy).during(store=store, concurrency=1)
+
+    async def work() -> Answers[int]:
+        await run.ask(asked(), read)
+        (key,) = store._choices
+        store.put({key: Choice("no", origin=Origin(unusable=True))}, Usage())
+        return await run.ask(asked(), read)
+
+    answers = asyncio.run(work())
+    assert outcomes(answers) == ["MalformedReply"]
+    assert len(toy.asked) == 1
 
 
 # Slots, and the first call.

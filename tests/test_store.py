@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ragmetrics_core.endpoints.limited import Limited
+from ragmetrics_core.endpoints.stored import Stored
 from said import of
 
 from ragmetrics_core import ContextUtilization, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.questions import ExtractFacts, Instructions
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints import maintenance, own_file
 from ragmetrics_core.endpoints.chat import (
@@ -31,9 +32,7 @@ from ragmetrics_core.endpoints.chat import (
     Origin,
     TokenAlternatives,
 )
-from ragmetrics_core.endpoints.limited import Limited
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path, resolve_store
-from ragmetrics_core.endpoints.stored import Stored
 from ragmetrics_core.judging.llm import LLMJudge
 
 KEY, OTHER = "ab" * 32, "cd" * 32
