@@ -243,8 +243,9 @@ def test_streaming_in_any_order(tmp_path: Path) -> None:
     start = RUN.model_copy(update={"seconds": 0.0})
     with JsonlWriter(path, start) as writer:
         writer.write(a_row(1))
-        assert len(Report.from_jsonl(path).results) == 1  # on disk at once
-        assert Report.from_jsonl(path).run.interrupted
+        assert not path.exists()
+        partial = Report.from_jsonl(f"{path}.partial")  # on disk at once
+        assert (len(partial.results), partial.run.interrupted) == (1, True)
         writer.write(a_row(0))
         writer.close(RUN)
         writer.close(RUN)  # twice does no harm
@@ -252,9 +253,10 @@ def test_streaming_in_any_order(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    with JsonlWriter(path, RUN) as writer:
+    path = tmp_path / "r.jsonl.partial"
+    with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
+    assert writer.left == path
     report = Report.from_jsonl(path)
     assert report.run.interrupted
     assert "no closing line" in report.run.stopped
@@ -262,8 +264,8 @@ def test_a_killed_run_says_so(tmp_path: Path) -> None:
 
 
 def test_a_cut_off_last_line_is_left_out_and_named(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    with JsonlWriter(path, RUN) as writer:
+    path = tmp_path / "r.jsonl.partial"
+    with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
         writer.write(a_row(1, note="é"))
     whole = path.read_bytes()

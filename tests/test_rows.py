@@ -54,6 +54,12 @@ EXPORTS: dict[str, dict[str, Any]] = {
     },
     "LangSmith test results": {"input.question": Q, "outputs.answer": A, "outputs.contexts": list(C)}
     | {"reference.answer": R, "error": None},
+    "LangSmith, downloaded": {"inputs.question": Q, "outputs.answer": A, "outputs.contexts": json.dumps(C)}
+    | {"reference_outputs.answer": R},
+    "MLflow": {"inputs": {"question": Q}, "outputs": {"response": A, "context": list(C)}}
+    | {"expectations": {"expected_response": R}},
+    "MLflow, flat": {"inputs.question": Q, "outputs": A, "outputs.contexts": list(C)}
+    | {"expectations.expected_response": R},
     "Langfuse": {"input": {"query": Q}, "output": {"answer": A, "contexts": list(C)}, "expectedOutput": R},
     "LangChain": {
         "query": Q,
