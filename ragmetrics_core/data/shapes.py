@@ -37,8 +37,8 @@ def documents(value: Any, field: str) -> list[Any]:
     Raises:
         RowError: If a context has no text, or Python's objects were written as one text, which holds several.
     """
-    text = structured(value)
-    if isinstance(text, str) and text.rstrip()[-1:] in ("]", ")") and _WRITTEN_OBJECTS.match(text.lstrip()):
+    written = isinstance(value, str) and value.rstrip()[-1:] in ("]", ")") and _WRITTEN_OBJECTS.match(value.lstrip())
+    if written and isinstance(structured(value), str):
         raise RowError(f"{field}: Python objects that str() wrote as one text; write a list of their texts, or JSON")
     return [context(item, field, rank) for rank, item in enumerate(items(value), start=1)]
 
