@@ -91,7 +91,7 @@ class Unrated(Frozen):
     score: None = None
 
 
-class RecallEvidence(Evidence):
+class RecallEvidence(Evidence, extra="ignore"):
     """Evidence of Context Recall.
 
     Args:

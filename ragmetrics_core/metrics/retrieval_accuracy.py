@@ -70,7 +70,7 @@ Combination = Literal["or", "noisy_or", "soft"]
 """How a fact's cells become one number: 1 if any is above one half, 1 − Π(1 − p), or the highest probability."""
 
 
-class AccuracyEvidence(FactMatrix):
+class AccuracyEvidence(FactMatrix, extra="ignore"):
     """Evidence of Retrieval Accuracy: the facts × contexts matrix.
 
     ``contexts_value`` is known where ``retrieved`` was judged and all contexts stand in it; the difference to the score
