@@ -76,7 +76,7 @@ def _strength(asked: Asked[Any], place: int, field: str) -> tuple[bool, float]:
 def _clearest(replies: Sequence[Asked[Any]], field: str) -> Asked[Any]:
     """Of each verdict that of the window which says yes most clearly, with the number of windows."""
     chosen = [
-        (max(replies, key=lambda asked: _strength(asked, place, field)), place)  # noqa: B023  # called at once
+        (max(replies, key=lambda asked: _strength(asked, place, field)), place)  # called at once
         for place in range(len(_verdicts(replies[0])))
     ]
     windows = tuple(sum(_windows(asked)[place] for asked in replies) for _, place in chosen)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import nextafter
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.frozen import Frozen, Share
@@ -28,7 +28,7 @@ BANDS: tuple[tuple[str, float, float], ...] = (
 
 def _number(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError("it must be a number between 0 and 1")
+        raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
     return value
 
 

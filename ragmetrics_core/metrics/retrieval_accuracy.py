@@ -176,7 +176,7 @@ class RetrievalAccuracy(Metric):
 
     Example:
         >>> from ragmetrics_core import ScriptedJudge
-        >>> judge = ScriptedJudge({FactInContext: lambda question: {"covered": question["fact"] in question["context"]}})
+        >>> judge = ScriptedJudge({FactInContext: lambda asked: {"covered": asked["fact"] in asked["context"]}})
         >>> RetrievalAccuracy().score(facts=["a", "b"], contexts=["a.", "c."], judge=judge).value
         0.5
     """
