@@ -453,3 +453,24 @@ def test_data_frames_and_datasets_are_rows():
     renamed = frame.rename(columns={"answer": "what it said"})
     named = evaluate(renamed, "adherence", judge="lexical", progress=False, answer_column="what it said")
     assert [r.results for r in named.results] == [r.results for r in report.results]
+
+
+def test_metadata_given_to_score_is_the_users_alone():
+    scored = ContextAdherence().score(
+        question="q", contexts=["Paris"], answer="Paris", metadata={"question": "mine", "answer": 1}, judge="lexical"
+    )
+    assert scored.status == "scored"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"metadata": {"answer": 1}}, "metadata holds answer.*give answer="),
+        ({"contexts": ["c"], "metadata": {"reference": "r"}}, "metadata holds reference"),
+        ({"answer": "a", "metadata": "text"}, "must be a mapping.*got str"),
+        ({"anser": "a", "metadata": {"anser": 1}}, "no field of a sample is named anser"),
+    ],
+)
+def test_metadata_that_looks_like_a_field_is_refused_by_score(fields, said):
+    with pytest.raises(SettingError, match=said):
+        ContextAdherence().score(judge="lexical", **fields)

@@ -19,6 +19,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
+    SettingError,
     evaluate,
 )
 from ragmetrics_core.metrics.fact_extraction import ExtractFacts
@@ -241,8 +242,6 @@ def test_controls_take_a_context_of_another_question():
     assert first.evidence.control == 0.5
     assert first.evidence.matrix_calls == 2
     assert "50%" in first.reason
-    alone = RetrievalAccuracy(controls=1).score(samples[0], judge=judge)
-    assert alone.evidence.control is None
 
 
 def test_where_the_embedded_judge_splits_the_reference_the_soft_mean_is_the_score():
@@ -297,3 +296,14 @@ def test_the_best_reference_is_the_one_with_the_best_soft_mean():
     judge = ScriptedJudge({ExtractFacts: stated, FactInContext: cell})
     result = RetrievalAccuracy().score(reference=["first", "second"], contexts=["c0"], judge=judge)
     assert (result.value, result.evidence.facts[0].text) == (0.6, "f2")
+
+
+def test_a_control_that_cannot_be_made_is_said():
+    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
+    sample = Sample(reference="r", contexts=["own"])
+    with pytest.raises(SettingError, match="control_contexts="):
+        RetrievalAccuracy(controls=1).score(sample, judge=judge)
+    given = RetrievalAccuracy(controls=1, control_contexts=("foreign",)).score(sample, judge=judge)
+    assert given.evidence.control == 1.0
+    (alone,) = evaluate([sample], RetrievalAccuracy(controls=1), judge=judge, progress=False).results
+    assert "no control" in alone.results["retrieval_accuracy"].reason

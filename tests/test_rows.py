@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import Context, Fact, RowError, Sample, SettingError, Turn
 from ragmetrics_core.data.columns import USUAL_NAMES
+from ragmetrics_core.data.frozen import blank
 from ragmetrics_core.data.rows import samples_from_row
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
@@ -53,6 +55,12 @@ EXPORTS: dict[str, dict[str, Any]] = {
     },
     "LangSmith test results": {"input.question": Q, "outputs.answer": A, "outputs.contexts": list(C)}
     | {"reference.answer": R, "error": None},
+    "LangSmith, downloaded": {"inputs.question": Q, "outputs.answer": A, "outputs.contexts": json.dumps(C)}
+    | {"reference_outputs.answer": R},
+    "MLflow": {"inputs": {"question": Q}, "outputs": {"response": A, "context": list(C)}}
+    | {"expectations": {"expected_response": R}},
+    "MLflow, flat": {"inputs.question": Q, "outputs": A, "outputs.contexts": list(C)}
+    | {"expectations.expected_response": R},
     "Langfuse": {"input": {"query": Q}, "output": {"answer": A, "contexts": list(C)}, "expectedOutput": R},
     "LangChain": {
         "query": Q,
@@ -244,6 +252,36 @@ def test_error_of_the_application() -> None:
     assert Sample.from_row({"error": {"code": 500}}).error == '{"code": 500}'
 
 
+@pytest.mark.parametrize("written", ["False", "false", "None", "null", "nan", "0", " FALSE "])
+def test_no_error_as_tables_write_it(written: str) -> None:
+    assert Sample.from_row({"error": written}).error is None
+    assert Sample.from_row({"error": f"{written}: no such index"}).error == f"{written}: no such index"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"), [(7, "7"), (7.0, "7"), (np.int64(7), "7"), (np.float64(7), "7"), (7.5, "7.5"), ("7.0", "7.0")]
+)
+def test_ids_that_are_numbers(given: Any, text: str) -> None:
+    sample = Sample.from_row({"id": given, "contexts": [{"text": "t", "id": given}]})
+    assert (sample.id, sample.contexts[0].id) == (text, text)
+
+
+def test_ids_of_contexts_that_are_no_texts() -> None:
+    name = UUID(int=5)
+    ids = [name, float("nan"), pd.NA, ["a"], {"a": 1}]
+    sample = Sample.from_row({"contexts": [{"text": "t", "id": one} for one in ids]})
+    assert [context.id for context in sample.contexts] == [str(name), None, None, None, None]
+
+
+@pytest.mark.parametrize("text", ["\ufeff", "\u200b", "\u2060 \n", "\x00", "\xa0\u200e", "\xad"])
+def test_a_text_that_shows_nothing_is_missing(text: str) -> None:
+    sample = Sample.from_row({"question": text, "answer": text, "reference": text, "contexts": [text, "seen"]})
+    assert (sample.question, sample.answer, sample.reference) == (None, None, ())
+    assert [context.blank for context in sample.contexts] == [True, False]
+    assert Sample(answer=text) == Sample()
+    assert Sample.from_row({"answer": f"{text}a"}).answer == f"{text}a"
+
+
 def test_what_no_field_uses_goes_to_metadata() -> None:
     row: dict[Any, Any] = {"question": Q, "lang": "en", 7: "x", "none": None, "metadata": '{"page": 1}'}
     assert Sample.from_row(row).metadata == {"lang": "en", "7": "x", "page": 1}
@@ -305,7 +343,7 @@ def test_any_row_is_samples_or_a_row_error(row: dict[str, Any]) -> None:
     assert repr(row) == before
 
 
-texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: not blank(text))
 fields = st.sampled_from(["question", "answer", "reference", "contexts"])
 
 
@@ -322,3 +360,27 @@ def test_no_text_under_a_canonical_name_is_lost(given_texts: dict[str, str], oth
         if text.strip()[0] not in "[{":
             (found,) = getattr(sample, field)
             assert (found.text if isinstance(found, Context) else found) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Document(metadata={'a': 1}, page_content='one'), Document(metadata={}, page_content='two')]",
+        "[Document(id=1, content: 'one'), Document(id=2, content: 'two')]",
+        "[NodeWithScore(node=TextNode(id_='1', text='one'), score=0.5)]",
+        "[<docs.Document object at 0x7f00>, <docs.Document object at 0x7f01>]",
+        "array(['one', 'two'], dtype=object)",
+        "[array(['one', 'two'], dtype=object)]",
+        "['one' 'two' ... 'nine']",
+    ],
+)
+def test_objects_that_were_written_as_one_text_are_no_context(text: str) -> None:
+    with pytest.raises(RowError, match=r"contexts: Python objects that str\(\) wrote as one text"):
+        Sample.from_row({"contexts": text})
+
+
+@pytest.mark.parametrize(
+    "text", ["[1] Paris (France) is big.", "[Fe(CN)6]", "[Note] f(x=1)", "[Paris](a=b) is big", "array([1]) is code."]
+)
+def test_a_context_in_brackets_stays_one(text: str) -> None:
+    assert [context.text for context in Sample.from_row({"contexts": text}).contexts] == [text]

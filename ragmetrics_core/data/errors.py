@@ -4,6 +4,7 @@ RagMetricsError
 ├── InputError                    what the caller gave cannot be used
 │   ├── RowError                  one row of a table or file
 │   └── SettingError              a setting of a metric, a judge or a run
+│       └── ForeignFile           a file that was to be ours is somebody else's
 ├── MissingDependency             an optional package is needed for this
 ├── MetricCrashed                 a metric's own code raised; the rest of the run goes on
 ├── ScoreOutOfRange               a metric's own arithmetic gave no number in [0, 1]
@@ -52,6 +53,10 @@ class RowError(InputError):
 
 class SettingError(InputError):
     """A setting of a metric, a judge or a run is invalid."""
+
+
+class ForeignFile(SettingError):
+    """A file that was named to keep replies or rates in is somebody else's; it was left as it is."""
 
 
 class MissingDependency(RagMetricsError, ImportError):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from ragmetrics_core.data.cells import first, plain_data, structured
+from ragmetrics_core.data.cells import first, number_as_text, plain_data, present, structured
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.sample import Context, Fact, Turn
 
@@ -22,6 +23,24 @@ _ID_KEYS = (
 _SCORE_KEYS = ("score", "relevance_score", "similarity", "document.score")
 _METADATA_KEYS = ("metadata", "meta", "node.metadata", "document.metadata", "kwargs.metadata")
 _SPEAKERS = {"human": "user", "ai": "assistant"}
+
+
+# How str() writes lists of objects, and arrays with their middle left out.
+_WRITTEN_OBJECTS = re.compile(
+    r"\[?\s*array\(\[|\[\s*[A-Za-z_][\w.]*\(\w+=|\[\s*<[\w.]+ object at |\[['\"].*['\"]\s*\.\.\.\s*['\"]", re.DOTALL
+)
+
+
+def documents(value: Any, field: str) -> list[Any]:
+    """Contexts of a row; see ``items``.
+
+    Raises:
+        RowError: If a context has no text, or Python's objects were written as one text, which holds several.
+    """
+    written = isinstance(value, str) and value.rstrip()[-1:] in ("]", ")") and _WRITTEN_OBJECTS.match(value.lstrip())
+    if written and isinstance(structured(value), str):
+        raise RowError(f"{field}: Python objects that str() wrote as one text; write a list of their texts, or JSON")
+    return [context(item, field, rank) for rank, item in enumerate(items(value), start=1)]
 
 
 def items(value: Any) -> list[Any]:
@@ -74,7 +93,7 @@ def context(item: Any, field: str, rank: int) -> Any:
         metadata = {"metadata": metadata}
     return {
         "text": text,
-        "id": str(name) if isinstance(name, (str, int)) else None,
+        "id": None if isinstance(name, (Mapping, list, tuple)) or not present(name) else str(number_as_text(name)),
         "score": _score(plain_data(first(item, _SCORE_KEYS))),
         "metadata": {str(key): value for key, value in metadata.items()},
     }

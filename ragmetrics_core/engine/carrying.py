@@ -149,6 +149,8 @@ async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usag
             step = _step(plan, tuple(answer.reply for answer in answers))
         if not isinstance(step.value, (Scored, Undefined, Failed)):
             raise TypeError(f"a plan must return Scored, Undefined or Failed, got {type(step.value).__name__}")
+        if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:  # copies are not validated
+            return metric.scored(step.value.value, step.value.reason, step.value.evidence)
         return step.value
     finally:
         plan.close()

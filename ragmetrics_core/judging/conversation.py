@@ -85,6 +85,8 @@ class Conversation:
             return Read(read(choice), choice)
         except UnusableReply as error:
             problem = error
+        if choice.origin.unusable:
+            return problem
         if isinstance(problem, ContentRefused):
             self._model.reject(request)
             return problem

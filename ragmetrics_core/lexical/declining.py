@@ -73,9 +73,9 @@ _WORDINGS = """
     ich weiss es nicht | das weiss ich nicht | weiss ich nicht | keine ahnung | das kann ich nicht beantworten
     | das kann ich nicht sagen | je ne sais pas | aucune idée | no lo sé | no sé | no lo se | no se | ni idea
     | non lo so | non so | não sei | eu não sei | ik weet het niet | geen idee | nie wiem | jag vet inte
-    | jeg ved det ikke | jeg vet ikke | en tiedä | nevím | nu știu | bilmiyorum | không biết | tôi không biết | не знаю | я не знаю
-    | не знам | δεν ξέρω | لا أعرف | لا أعلم | मुझे नहीं पता | 我不知道 | 不知道 | 无法回答 | 我无法回答 | わかりません
-    | 分かりません | 知りません | 모르겠습니다 | 모릅니다
+    | jeg ved det ikke | jeg vet ikke | en tiedä | nevím | nu știu | bilmiyorum | không biết | tôi không biết | не знаю
+    | я не знаю | не знам | δεν ξέρω | لا أعرف | لا أعلم | मुझे नहीं पता | 我不知道 | 不知道 | 无法回答 | 我无法回答
+    | わかりません | 分かりません | 知りません | 모르겠습니다 | 모릅니다
 """
 _ELSEWHERE = frozenset(wording.strip() for wording in _WORDINGS.split("|"))
 

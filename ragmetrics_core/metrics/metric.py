@@ -85,8 +85,13 @@ class Metric(Frozen, ABC):
                 return self.undefined(" and ".join(f"no {field}" for field in group if field != "retrieved"))
         return None
 
+    @property
+    def needs_others(self) -> bool:
+        """Whether the metric, as it is set, takes something from other samples, by ``prepare``."""
+        return False
+
     def prepare(self, samples: Sequence[Sample]) -> Self:
-        """Take from the first samples of a run what the metric needs of other samples; by default nothing."""
+        """Take from other samples what the metric needs of them: the first of a run, the ones before in a stream."""
         del samples
         return self
 

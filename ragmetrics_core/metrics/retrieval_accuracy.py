@@ -154,7 +154,8 @@ class RetrievalAccuracy(Metric):
             ``soft``: the highest p.
         polls: Judgements per cell where the judge has no usable log-probabilities.
         controls: 1 judges the facts in a context of another question too: the judge's false-positive floor.
-        control_contexts: Contexts to take it from; by default those of the run's other samples.
+        control_contexts: Contexts to take it from; by default those of the run's other samples, in a watched
+            process of the samples before. ``score`` sees one sample and needs them given.
         template: Replaces the prompt of a cell; must hold ``{context}`` and ``{fact}`` (``{facts}``).
         extraction_template: Replaces the extraction prompt; must hold ``{reference}``.
 
@@ -226,9 +227,14 @@ class RetrievalAccuracy(Metric):
             return self.undefined("nothing was retrieved")
         return super().gap(sample)
 
+    @property
+    def needs_others(self) -> bool:
+        """True where a control is wanted and no contexts are given for it."""
+        return bool(self.controls) and not self.control_contexts
+
     def prepare(self, samples: Sequence[Sample]) -> Self:
-        """Take control contexts from the first samples of the run."""
-        if not self.controls or self.control_contexts:
+        """Take control contexts from other samples."""
+        if not self.needs_others:
             return self
         pool = [sample.contexts[0].text for sample in samples[:_POOL] if not sample.missing("contexts")]
         return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
@@ -351,6 +357,8 @@ class RetrievalAccuracy(Metric):
             reason += ", because the embedded judge split the reference itself." if self.combination == "or" else "."
         if evidence.control is not None:
             reason += f" In a foreign context the judge finds {evidence.control:.0%} of them."
+        elif self.controls:
+            reason += " There is no control: no context of another question was there to take it from."
         return self.scored(evidence.combine(range(len(evidence.context_ids))), reason, evidence)
 
 
