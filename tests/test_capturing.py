@@ -13,27 +13,16 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
-from said import poll, polls
+from said import covered, facts, poll, polls
 
-from ragmetrics_core import (
-    Adherent,
-    Answer,
-    ExtractFacts,
-    FactInContext,
-    FactVerdict,
-    Poll,
-    Polls,
-    RetrievalAccuracy,
-    Sample,
-    ScriptedJudge,
-    SettingError,
-    Usage,
-)
+from ragmetrics_core import Answer, RetrievalAccuracy, Sample, ScriptedJudge, SettingError, Usage
 from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Given, Overrides, Problems, guarded
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.retrieval_accuracy import FactInContext
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GOLDEN_TURNS
 
@@ -103,7 +92,6 @@ def capture(**given):
 class TestToyContract(AdapterContract):
     module = "json"
     framework = "toy"
-    has_front_door = False
 
     def play(self, turn):
         with capture() as captured:
@@ -290,7 +278,7 @@ class HangingOnce(Judge):
         first, self._first = self._first, False
         if first:
             await asyncio.to_thread(self.released.wait)
-        return Answer(Polls(1, (Poll("yes"),)), Usage(calls=1))
+        return Answer(polls((poll("yes"),)), Usage(calls=1))
 
 
 def test_one_hanging_call_stops_nothing_else():
@@ -306,7 +294,7 @@ def test_one_hanging_call_stops_nothing_else():
 
 
 def test_a_watched_control_comes_from_a_run_before():
-    judge = ScriptedJudge({ExtractFacts: ("f",), FactInContext: lambda q: (FactVerdict(float("own" in q.context)),)})
+    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: lambda q: covered(float("own" in q["context"]))})
     background = BackgroundEvaluator(
         lambda run: [Sample(reference="r", contexts=[run])], RetrievalAccuracy(controls=1), judge, keep=True
     )

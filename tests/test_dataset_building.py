@@ -402,7 +402,7 @@ def test_a_retriever_that_finds_too_little_or_no_text() -> None:
 
 
 def test_who_cannot_write_questions() -> None:
-    with pytest.raises(QuestionNotSupported, match="write_question"):
+    with pytest.raises(QuestionNotSupported, match="WriteQuestion"):
         build_continuous(corpus(), ONE, Desk(LexicalJudge()))
 
     def refused(body: Body) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dataset_toys import SIZE, corpus, judge
-from said import asked_facts, covered
+from said import covered, facts
 
 from ragmetrics_core import ContextAdherence, LexicalJudge, RetrievalAccuracy, ScriptedJudge
 from ragmetrics_core.cli.main import main
@@ -67,8 +67,8 @@ def test_a_judge_that_is_right_on_the_continuous_set(continuous: ContinuousSet) 
 
 def test_a_judge_that_says_yes_to_everything(discrete: DiscreteSet, continuous: ContinuousSet) -> None:
     script = {
-        ExtractFacts: lambda question: ("one", "two"),
-        FactInContext: lambda question: covered(0.9) * len(asked_facts(question)),
+        ExtractFacts: facts("one", "two"),
+        FactInContext: lambda question: covered(0.9),
     }
     yes = ScriptedJudge(script, name="yes")
     on_points = score_set(discrete, None, RetrievalAccuracy(), yes, draws=20).values

@@ -224,10 +224,9 @@ def test_a_wrong_key_ends_the_run_with_one_sentence():
         ContextAdherence().score(contexts=["c"], answer="a", judge=Unavailable())
 
 
-@pytest.mark.parametrize("polls", [False, True])
-def test_an_endpoint_that_cannot_be_reached_ends_the_run(polls):
+def test_an_endpoint_that_cannot_be_reached_ends_the_run():
     error = ConnectionFailed("nobody listens at http://127.0.0.1:1")
-    judge = ScriptedJudge({Adherent: polls((), (error,) * 5) if polls else error})
+    judge = ScriptedJudge({Adherent: error})
     with pytest.raises(JudgeUnavailable, match="nobody listens"):
         evaluate(ROWS, "adherence", judge=judge, progress=False)
     assert len(judge.asked) < len(ROWS)

@@ -299,7 +299,7 @@ def test_the_best_reference_is_the_one_with_the_best_soft_mean():
 
 
 def test_a_control_that_cannot_be_made_is_said():
-    judge = ScriptedJudge({ExtractFacts: ("f",), FactInContext: (FactVerdict(1.0),)})
+    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
     sample = Sample(reference="r", contexts=["own"])
     with pytest.raises(SettingError, match="control_contexts="):
         RetrievalAccuracy(controls=1).score(sample, judge=judge)

@@ -231,8 +231,8 @@ def _metrics(options: argparse.Namespace) -> Sequence[Metric]:
         name = full_name(metric)
         if name not in settings:
             raise SettingError(f"--set {text}: {name} is not among the metrics of this run")
-        known = METRICS[name].model_fields
-        if setting not in known:
+        known = METRICS[name].model_fields if name in METRICS else {}
+        if name in METRICS and setting not in known:
             raise SettingError(f"--set {text}: {name} has no setting {setting!r}; it has: {', '.join(known)}")
         settings[name][setting] = _value(value)
     return chosen([metric_named(name, **chosen_settings) for name, chosen_settings in settings.items()])

@@ -43,7 +43,7 @@ def _bit(value: object) -> bool:
 def _whole(value: object) -> object:
     """A whole number, however it is written."""
     if isinstance(value, bool):
-        raise ValueError("it must be a number")
+        raise ValueError("it must be a number")  # noqa: TRY004  # pydantic takes no other
     try:
         number = float(value) if isinstance(value, (int, float, str)) else None
     except (ValueError, OverflowError):
@@ -321,10 +321,10 @@ def shares(replies: Sequence[BaseModel], weigh: Weigh, mode: Mode | None = None)
     )
 
 
-I = TypeVar("I", bound=BaseModel)
+Item = TypeVar("Item", bound=BaseModel)
 
 
-def in_order(items: tuple[I, ...], info: ValidationInfo, part: str) -> tuple[I, ...]:
+def in_order(items: tuple[Item, ...], info: ValidationInfo, part: str) -> tuple[Item, ...]:
     """For validators of replies: a list's items in the order of a part's labels, each label exactly once.
 
     Raises:

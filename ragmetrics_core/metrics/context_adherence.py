@@ -51,7 +51,7 @@ class Sufficient(Question[Sufficiency]):
     """Can the question be answered from these contexts, and does the answer address it? Parts: as ``Adherent``."""
 
 
-class AdherenceEvidence(Polled):
+class AdherenceEvidence(Polled, extra="ignore"):
     """Evidence of Context Adherence.
 
     Args:

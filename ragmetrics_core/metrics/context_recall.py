@@ -28,7 +28,7 @@ BANDS: tuple[tuple[str, float, float], ...] = (
 
 def _number(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError("it must be a number between 0 and 1")
+        raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
     return value
 
 
@@ -91,7 +91,7 @@ class Unrated(Frozen):
     score: None = None
 
 
-class RecallEvidence(Evidence):
+class RecallEvidence(Evidence, extra="ignore"):
     """Evidence of Context Recall.
 
     Args:

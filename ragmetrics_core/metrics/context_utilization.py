@@ -89,7 +89,7 @@ class Useful(Question[Any]):
     """Which chunks are useful to arrive at the answer, or the reference? Parts: question, answer, chunk or chunks."""
 
 
-class UtilizationEvidence(JudgedChunks):
+class UtilizationEvidence(JudgedChunks, extra="ignore"):
     """Evidence of Context Utilization.
 
     Args:

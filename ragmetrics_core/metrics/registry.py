@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 from ragmetrics_core.data.errors import SettingError
@@ -24,7 +27,8 @@ def metric_named(name: str, **settings: Any) -> Metric:
     """Make a metric from its name and settings.
 
     Args:
-        name: Full or short name, e.g. ``context_adherence`` or ``adherence``.
+        name: Full or short name, e.g. ``context_adherence`` or ``adherence``; or ``module:name`` of a metric of
+            your own, looked for as Python does, and in the working directory.
         **settings: Settings of the metric.
 
     Returns:
@@ -37,11 +41,32 @@ def metric_named(name: str, **settings: Any) -> Metric:
         >>> metric_named("adherence", polls=3).polls
         3
     """
-    return METRICS[full_name(name)](**settings)
+    name = full_name(name)
+    own = METRICS[name] if name in METRICS else _imported(name)
+    if isinstance(own, Metric) and not settings:
+        return own
+    if isinstance(own, type) and issubclass(own, Metric):
+        return own(**settings)
+    problem = "takes no settings" if isinstance(own, Metric) else "is no metric; make one with @metric or a class"
+    raise SettingError(f"{name} {problem}")
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    before = list(sys.path)
+    sys.path.append(os.getcwd())
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise SettingError(f"--metrics {name}: there is no module {error.name!r} here or where Python looks") from error
+    except AttributeError:
+        raise SettingError(f"--metrics {name}: the module {module!r} has no {attribute!r}") from None
+    finally:
+        sys.path[:] = before
 
 
 def full_name(name: str) -> str:
-    """Full name of a metric from its full, short or class name.
+    """Full name of a metric from its full, short or class name; ``module:name`` stays as it is.
 
     Raises:
         SettingError: If no metric has this name.
@@ -50,11 +75,15 @@ def full_name(name: str) -> str:
         >>> full_name("adherence")
         'context_adherence'
     """
+    if ":" in name:
+        return name.strip()
     plain = name.strip().casefold().replace("-", "_")
     for full, metric in METRICS.items():
         if plain in (full, full.rpartition("_")[2], metric.__name__.casefold()):
             return full
-    raise SettingError(f"no metric is named {name!r}; there are: {', '.join(METRICS)}")
+    raise SettingError(
+        f"no metric is named {name!r}; there are: {', '.join(METRICS)}, and module:name for one of your own"
+    )
 
 
 def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:

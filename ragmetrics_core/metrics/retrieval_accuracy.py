@@ -70,7 +70,7 @@ Combination = Literal["or", "noisy_or", "soft"]
 """How a fact's cells become one number: 1 if any is above one half, 1 − Π(1 − p), or the highest probability."""
 
 
-class AccuracyEvidence(FactMatrix):
+class AccuracyEvidence(FactMatrix, extra="ignore"):
     """Evidence of Retrieval Accuracy: the facts × contexts matrix.
 
     ``contexts_value`` is known where ``retrieved`` was judged and all contexts stand in it; the difference to the score
@@ -177,7 +177,7 @@ class RetrievalAccuracy(Metric):
 
     Example:
         >>> from ragmetrics_core import ScriptedJudge
-        >>> judge = ScriptedJudge({FactInContext: lambda question: {"covered": question["fact"] in question["context"]}})
+        >>> judge = ScriptedJudge({FactInContext: lambda asked: {"covered": asked["fact"] in asked["context"]}})
         >>> RetrievalAccuracy().score(facts=["a", "b"], contexts=["a.", "c."], judge=judge).value
         0.5
     """
