@@ -25,6 +25,7 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
+pytest.importorskip("litellm", reason="LiteLLM is not installed")
 KEY = "sk-secret-key"
 TEXT = "a secret text"
 REQUEST = ChatRequest(

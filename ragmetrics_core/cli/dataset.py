@@ -81,7 +81,7 @@ def _add_building(parser: argparse.ArgumentParser) -> None:
         help="only rows that have it; may be repeated",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="the set, as JSONL; needed but for --dry-run")
-    parser.add_argument("--model", help="a LiteLLM model that writes and labels; by default RAGMETRICS_JUDGE")
+    parser.add_argument("--model", help="name of the model that writes and labels; by default RAGMETRICS_JUDGE")
     parser.add_argument("--api-base", metavar="URL", help="its endpoint, e.g. http://127.0.0.1:8000/v1")
     parser.add_argument("--language", help="language of what it writes")
     parser.add_argument("--chunk-size", type=positive, default=CHUNK_SIZE, metavar="N", help="characters (2000)")

@@ -19,11 +19,13 @@ from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import ReplyStore, StoreLike, resolve_store
 from ragmetrics_core.engine.carrying import Room, Seat, carry_out
+from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
@@ -65,6 +67,7 @@ class Run:
         self._store = resolve_store(store)
         self._budget = Budget(limits)
         self._room = Room(concurrency + max(_AHEAD, concurrency // 8))
+        self.judges: list[Judge] = []
         self._seats = self._seated(judge, self._store)
 
     def _seated(self, judge: JudgeLike, store: ReplyStore) -> dict[str, Seat]:
@@ -73,11 +76,25 @@ class Run:
         for metric in self.metrics:
             model = metric.model if judge is None else None
             if model not in by_model:
-                session = resolve_judge(judge, metric_model=model).session(
-                    concurrency=self.concurrency, store=store, budget=self._budget
-                )
+                self.judges.append(resolve_judge(judge, metric_model=model))
+                session = self.judges[-1].session(concurrency=self.concurrency, store=store, budget=self._budget)
                 by_model[model] = Seat(session, self._room)
         return {metric.name: by_model[metric.model if judge is None else None] for metric in self.metrics}
+
+    def check_prices(self) -> None:
+        """Refuse a cap on money where nobody knows what a call costs.
+
+        Raises:
+            SettingError: If so.
+        """
+        models = [judge.model for judge in self.judges if isinstance(judge, LLMJudge)]
+        for model in models if self._budget.limits.max_cost is not None else ():
+            wait_for(model.prepare())
+            if model.prices() is None:
+                raise SettingError(
+                    f"the price of {model.name} is not known, so max_cost cannot be held: limit max_calls instead, "
+                    "or evaluate from Python with a model that is given prices="
+                )
 
     @property
     def stopped(self) -> str:
