@@ -19,7 +19,7 @@ from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Pa
 from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.desk import Show
+from ragmetrics_core.datasets.making import Show
 from ragmetrics_core.datasets.sets import digest_of
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore

@@ -41,7 +41,7 @@ _REMEMBERED = 1_000
 _REMEMBERED_SECONDS = 600.0
 
 
-async def gathered(work: Iterable[Coroutine[Any, Any, T]], *, hasty: bool = False) -> list[T]:
+async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]], *, hasty: bool = False) -> list[T]:
     """Run all to their end, then return their results or raise the first error; who leaves leaves none running.
 
     Args:

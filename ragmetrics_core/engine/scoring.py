@@ -11,7 +11,7 @@ from typing import Any
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.store import ReplyStore, resolve_store
-from ragmetrics_core.engine.carrying import Seat, carry_out
+from ragmetrics_core.engine.carrying import RunJudge, carry_out
 from ragmetrics_core.engine.loop import run, submit
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
@@ -41,14 +41,14 @@ async def _score(metric: Metric, sample: Sample, judge: Judge | str | None) -> O
         )
     named = os.environ.get("RAGMETRICS_STORE")
     store = _store(named) if named else None
-    seat = Seat(resolve_judge(judge, metric_model=metric.model).session(concurrency=_CONCURRENCY, store=store))
+    asked = RunJudge(resolve_judge(judge, metric_model=metric.model).session(concurrency=_CONCURRENCY, store=store))
     try:
-        outcome = await carry_out(metric, sample, seat)
+        outcome = await carry_out(metric, sample, asked)
     finally:
         if store is not None:
             await asyncio.to_thread(store.flush)
-    if seat.unavailable is not None:
-        raise seat.unavailable
+    if asked.unavailable is not None:
+        raise asked.unavailable
     return outcome
 
 
