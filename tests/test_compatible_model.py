@@ -231,8 +231,8 @@ def test_what_endpoints_say_of_too_long_requests(text: str, tokens: int | None, 
 
 
 def test_a_length_that_the_endpoint_does_not_say_is_estimated() -> None:
+    from ragmetrics_core.endpoints.attempts import _counted
     from ragmetrics_core.endpoints.chat import ChatRequest, Message
-    from ragmetrics_core.endpoints.session import _counted
 
     error = ContextWindowExceeded.counted("m", None, 4096)
     said = str(_counted(error, ChatRequest((Message("user", "x" * 40_000),))))

@@ -516,7 +516,7 @@ def test_after_an_outage_one_call_is_sent_alone(loopback_server: Serve, monkeypa
     server = loopback_server(lambda _: GOOD, latency=0.01, faults=lambda n: Fault(401) if n in (0, 1) else None)
     session, offset = session_of(server), 0.0
     clock = time.monotonic
-    monkeypatch.setattr("ragmetrics_core.endpoints.session.time.monotonic", lambda: clock() + offset)
+    monkeypatch.setattr("ragmetrics_core.endpoints.attempts.time.monotonic", lambda: clock() + offset)
 
     async def round_of(count: int) -> set[type]:
         run = run_of(session)
@@ -568,7 +568,7 @@ def test_a_session_is_pickled_without_what_it_shares(loopback_server: Serve) -> 
     session = session_of(server)
     ask_all(session, asked())
     other: Session = pickle.loads(pickle.dumps(Session(_Plain(), attempts=3)))
-    assert other._attempts == 3
+    assert other._most == 3
     assert copy.copy(session)._shares is session._shares
     assert ask_all(session, asked("again"))[0].usage.calls == 1  # on a new loop
 

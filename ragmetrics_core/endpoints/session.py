@@ -1,8 +1,8 @@
 """Everything around a call to a chat model, in the order in which a request meets it.
 
 Stored replies, and one call for equal requests in flight → what the endpoint can do (``fitting``) → attempts with
-backoff → slots, rate and budget (``slots``, ``limits``) → the call. Behind it, a reply that cannot be used is repaired
-once.
+backoff, slots, rate and budget (``attempts``, ``slots``, ``limits``) → the call. A reply that cannot be used is
+repaired once.
 
 A session belongs to a judge. All its runs share the calls in flight, what was learned about the endpoint, the slots,
 and the first call, which is sent alone: a wrong key costs one. Each run brings its store, its limits and its
@@ -15,8 +15,6 @@ import asyncio
 import copy
 import hashlib
 import json
-import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,24 +22,16 @@ from itertools import chain, repeat
 from typing import Any, Generic, Self, TypeVar
 
 from ragmetrics_core.data.errors import (
-    ConnectionFailed,
     ContentRefused,
-    ContextWindowExceeded,
     CutOffReply,
     EmptyReply,
     JudgeError,
-    JudgeTimeout,
-    JudgeUnavailable,
     LimitReached,
-    RateLimited,
-    TransientJudgeError,
-    Unreachable,
     UnusableReply,
 )
-from ragmetrics_core.data.frozen import safe
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.attempts import Attempts, Availability
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
-from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, too_large
 from ragmetrics_core.endpoints.fitting import Feature, Fitting, gathered
 from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter
 from ragmetrics_core.endpoints.slots import SharedSlots, Slots
@@ -51,12 +41,6 @@ T = TypeVar("T")
 Outcome = Choice | JudgeError
 
 _LONGER = 4  # times as many tokens for a reply that was cut off
-_SHORTEST_WAIT = 0.5  # most seconds before the second attempt; they double with each further one
-_LONGEST_WAIT = 60.0  # seconds between two attempts, unless the endpoint asks for more
-_GIVEN_UP = 600.0  # seconds from which on a request is not repeated
-_CONNECTING = 10.0  # the same, while no connection can be made
-_OUTAGE = 30.0  # seconds for which an endpoint that refuses everything is left alone
-_REFUSALS = 32  # in a row, from which on an endpoint that has answered is taken to refuse everything
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,19 +59,6 @@ class Answers(Generic[T]):
     usage: Usage
 
 
-@dataclass(slots=True)
-class _Tries:
-    """The calls for one request.
-
-    Attributes:
-        calls: How many left.
-        since: When the first one did.
-    """
-
-    calls: int = 0
-    since: float = 0.0
-
-
 class _Shared:
     """What all runs of a session share on one event loop."""
 
@@ -96,39 +67,7 @@ class _Shared:
         self.slots = SharedSlots()
         self.flights: dict[str, tuple[ReplyStore, list[asyncio.Future[Outcome | None]]]] = {}
         self.memory = MemoryStore()
-        self.alone = asyncio.Lock()
-        self.open = False  # whether a first call got through, so that others need not wait for it
-        self.answers = 0
-        self.refusals = 0
-        self.outage: tuple[float, JudgeUnavailable] | None = None
-
-    def check(self) -> None:
-        """Raise what the endpoint refuses everything with, as long as it is left alone."""
-        if self.outage is not None and time.monotonic() < self.outage[0] + _OUTAGE:
-            raise self.outage[1].with_traceback(None)
-
-    def observe(self, outcome: ChatReply | JudgeError) -> None:
-        """Learn whether the endpoint answers at all.
-
-        Of one that has answered, a refused call tells little, e.g. a firewall may have taken offence at its text.
-        """
-        if isinstance(outcome, ChatReply):
-            self.answers += 1
-            self.refusals = 0
-            self.open, self.outage = True, None
-        elif isinstance(outcome, JudgeUnavailable):
-            self.refusals += 1
-            outcome.single = bool(self.answers) and self.refusals < _REFUSALS
-            self.open = outcome.single
-            if not outcome.single:
-                self.refuse(outcome)
-        elif self.outage is None or time.monotonic() >= self.outage[0] + _OUTAGE:
-            self.open, self.outage = bool(self.answers) or not isinstance(outcome, Unreachable), None
-
-    def refuse(self, error: JudgeUnavailable) -> JudgeUnavailable:
-        """Leave the endpoint alone for a while; then a call is sent alone again."""
-        self.open, self.outage = False, (time.monotonic(), error)
-        return error
+        self.availability = Availability()
 
 
 class _Shares:
@@ -181,7 +120,7 @@ class Session:
         limiters: Sequence[Limiter] = (),
     ) -> None:
         self.model = model
-        self._attempts = attempts
+        self._most = attempts
         self._timeout = timeout
         self._replicate = replicate
         self._further = tuple(limiters)
@@ -219,13 +158,15 @@ class Session:
             return
         await self.model.prepare()
         limits = self.budget.limits
-        limiters = [Slots(self.concurrency, shared.slots), *self._further]
+        limiters: list[Limiter] = [Slots(self.concurrency, shared.slots), *self._further]
         if limits.requests_per_minute is not None or limits.tokens_per_minute is not None:
             limiters.append(RateLimiter(self.budget))
-        self._limiters: Sequence[Limiter] = limiters
         key = self.model.cache_key  # asked for once: it may take a while, and shall not change
         self._place = (self.model.name, key or "")
         self._kept = shared.memory if key is None else self.store
+        self._attempts = Attempts(
+            self.model, shared.availability, limiters, self.budget, self._kept, most=self._most, timeout=self._timeout
+        )
         self._here = shared
 
     async def ask(
@@ -351,7 +292,7 @@ class Session:
             request = replace(request, n=len(keys))
         shared.flights.update((key, (self._kept, [])) for key in keys)
         try:
-            reply = await shared.fitting.complete(keys[0], request, self._send, arrived)
+            reply = await shared.fitting.complete(keys[0], request, self._attempts.send, arrived)
             unanswered = [key for key in keys if outcomes[key] is None]
             none = EmptyReply("the endpoint returned fewer replies than asked for")
             outcomes.update(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
@@ -363,115 +304,6 @@ class Session:
                         future.set_result(None if isinstance(given, LimitReached) else given)
         return reply.usage
 
-    # Attempts.
-
-    async def _send(self, request: ChatRequest) -> ChatReply:
-        """Call until there is a reply, an error that will not pass, or no attempt left.
-
-        Returns:
-            The reply, or its failures as values; ``usage`` counts every call and the faults survived.
-
-        Raises:
-            JudgeUnavailable: If no call will succeed.
-        """
-        tries = _Tries()
-        try:
-            async with asyncio.timeout(self.budget.remaining) as deadline:
-                return await self._attempted(request, tries)
-        except LimitReached as error:
-            reached = error
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            reached = self.budget.expire()
-        return ChatReply((), Usage(calls=tries.calls), (reached,) * request.n)
-
-    async def _attempted(self, request: ChatRequest, tries: _Tries) -> ChatReply:
-        shared, counted = self._shares.here(), 0
-        while True:
-            answers = shared.answers
-            try:
-                reply = await self._in_turn(shared, request, tries)
-            except JudgeUnavailable:
-                raise
-            except JudgeError as error:
-                # told to slow down while others are answered: it takes its turn again, as often as it needs
-                counted += not (isinstance(error, RateLimited) and shared.answers > answers)
-                wait = self._wait(error, counted, tries, new=not shared.answers)
-                if wait is not None:
-                    await self.budget.pause(wait)
-                    continue
-                if isinstance(error, Unreachable) and not shared.answers:
-                    raise shared.refuse(JudgeUnavailable(str(error))) from None
-                return ChatReply((), Usage(calls=tries.calls, faults=tries.calls - 1), (error,) * request.n)
-            if not reply.choices:
-                reply = replace(reply, failures=(EmptyReply("the endpoint returned no reply"),) * request.n)
-            if tries.calls == reply.usage.calls == 1:
-                return reply  # nothing to correct
-            return replace(reply, usage=replace(reply.usage, calls=tries.calls, faults=tries.calls - 1))
-
-    def _wait(self, error: JudgeError, counted: int, tries: _Tries, *, new: bool) -> float | None:
-        """Seconds until the next attempt, by exponential backoff with full jitter; None if there shall be none."""
-        if not isinstance(error, TransientJudgeError) or counted >= self._attempts:
-            return None
-        longest = min(_SHORTEST_WAIT * 2 ** min(tries.calls - 1, 10), _LONGEST_WAIT)
-        wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
-        if error.retry_after is not None:
-            wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
-        connecting = isinstance(error, Unreachable) or (new and isinstance(error, ConnectionFailed))
-        left = tries.since + (_CONNECTING if connecting else _GIVEN_UP) - time.monotonic()
-        return wait if wait <= left else None
-
-    # Slots, rate, budget, and the call.
-
-    async def _in_turn(self, shared: _Shared, request: ChatRequest, tries: _Tries) -> ChatReply:
-        """Call as soon as the limits allow it; alone, as long as no call got through."""
-        if not shared.open:
-            async with shared.alone:
-                if not shared.open:
-                    return await self._limited(shared, request, tries)
-        return await self._limited(shared, request, tries)
-
-    async def _limited(self, shared: _Shared, request: ChatRequest, tries: _Tries) -> ChatReply:
-        tokens = sum(len(message.content) for message in request.messages) / 4
-        held: list[tuple[Limiter, Any]] = []
-        outcome: ChatReply | JudgeError | None = None
-        try:
-            for limiter in self._limiters:
-                held.append((limiter, await limiter.acquire(tokens)))
-            shared.check()
-            await self._kept.settled()
-            await self.budget.acquire(tokens)
-            held.append((self.budget, None))
-            outcome = await self._call(shared, request, tries)
-        except JudgeError as error:
-            outcome = error
-            raise
-        finally:
-            for limiter, ticket in reversed(held):
-                limiter.observe(ticket, outcome)
-        return outcome
-
-    async def _call(self, shared: _Shared, request: ChatRequest, tries: _Tries) -> ChatReply:
-        tries.calls += 1
-        tries.since = tries.since or time.monotonic()
-        error: JudgeError
-        try:
-            async with asyncio.timeout(self._timeout) as timer:
-                reply = _cleaned(self.model.name, await self.model.complete(request))
-        except TimeoutError:
-            within = f"within {self._timeout:g} s" if timer.expired() else "in time"
-            error = JudgeTimeout(f"{self.model.name} sent no reply {within}")
-        except ContextWindowExceeded as raised:
-            error = _counted(raised, request)
-        except JudgeError as raised:
-            error = raised
-        else:
-            shared.observe(reply)
-            return reply
-        shared.observe(error)
-        raise error
-
 
 def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
     """What to ask after an unusable reply: the same again, with more room, or with the problem named."""
@@ -482,35 +314,6 @@ def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
         return replace(request, max_tokens=None if limit is None else limit * _LONGER)
     said = f"Your reply could not be used: {problem}. Reply again with only the JSON object."
     return replace(request, messages=(*request.messages, Message("assistant", problem.raw), Message("user", said)))
-
-
-def _counted(error: ContextWindowExceeded, request: ChatRequest) -> ContextWindowExceeded:
-    """The same error with the length of the request, estimated where the endpoint did not say it."""
-    if error.tokens is not None or not error.where:
-        return error
-    tokens = sum(len(message.content) for message in request.messages) // 4
-    return ContextWindowExceeded.counted(error.where, tokens, error.window, about="about ")
-
-
-def _cleaned(name: str, reply: ChatReply) -> ChatReply:
-    """The reply without lone surrogates and NUL, which neither a file nor the next request can carry.
-
-    Raises:
-        MalformedReply: If it is too long.
-    """
-    if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
-        raise too_large(name)
-    models = tuple(map(safe, reply.usage.models))
-    if models != reply.usage.models:
-        reply = replace(reply, usage=replace(reply.usage, models=models))
-    if any(safe(choice.text) != choice.text for choice in reply.choices):
-        return replace(reply, choices=tuple(map(_cleaned_choice, reply.choices)))
-    return reply
-
-
-def _cleaned_choice(choice: Choice) -> Choice:
-    tokens = tuple(replace(token, token=safe(token.token)) for token in choice.tokens)
-    return replace(choice, text=safe(choice.text), tokens=tokens)
 
 
 _origin = lru_cache(maxsize=64)(Origin)  # the same for thousands of replies
