@@ -26,8 +26,9 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence, ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization, UtilizationEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence, RetrievalAccuracy
+from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.statistics.agreement import (
     auroc,
     average_precision,

@@ -16,7 +16,7 @@ from ragmetrics_core.data.questions import Mode
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult
 from ragmetrics_core.data.sample import Fact
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 SIGNATURE = "m|v1|polls:5|T:1.0|prompt:3fa2|judge:gpt"

@@ -27,8 +27,8 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence
 from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, index_json
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts

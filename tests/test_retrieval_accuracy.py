@@ -23,7 +23,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.metrics.fact_extraction import ExtractFacts
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence, FactInContext
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence, FactInContext
 
 matrices = st.integers(1, 4).flatmap(
     lambda columns: st.lists(st.lists(st.floats(0, 1), min_size=columns, max_size=columns), min_size=1, max_size=5)

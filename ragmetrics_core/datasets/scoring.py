@@ -18,8 +18,9 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence, RetrievalAccuracy
+from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.statistics.agreement import (
     accuracy,
     auroc,

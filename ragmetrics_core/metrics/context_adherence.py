@@ -164,6 +164,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("contexts",), ("answer",))
 
     name: str = Field(default="context_adherence", min_length=1)

@@ -27,7 +27,7 @@ class FunctionMetric(Metric):
 
     in_thread: ClassVar[bool] = False
 
-    _function: Function = PrivateAttr()
+    _function: Function | None = PrivateAttr(None)
     _version: str = PrivateAttr("1")
     _requires: tuple[tuple[str, ...], ...] = PrivateAttr(())
 
@@ -43,6 +43,8 @@ class FunctionMetric(Metric):
 
     def plan(self, sample: Sample) -> Plan:
         """Carry out the function; what it returns becomes the outcome."""
+        if self._function is None:
+            raise SettingError(f"{self.name} has lost its function; name the place where @metric made it")
         try:
             given = self._function(sample)
             if isinstance(given, Generator):
