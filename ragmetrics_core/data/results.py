@@ -25,7 +25,7 @@ class ErrorInfo(Frozen):
 
     type: str
     message: str
-    raw: str = ""
+    raw: str = Field(default="", repr=False)
 
     @classmethod
     def of(cls, error: RagMetricsError) -> ErrorInfo:
@@ -47,7 +47,7 @@ class _Result(Frozen):
     """
 
     metric: str
-    reason: str
+    reason: str = Field(repr=False)
     evidence: Evidence | None = None
     judge: str = ""
     signature: Signature = Signature()

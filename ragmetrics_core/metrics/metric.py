@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from ragmetrics_core.data.errors import RagMetricsError, ScoreOutOfRange, SettingError
 from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Silent
 from ragmetrics_core.data.questions import Batch, Replies
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
@@ -26,7 +26,7 @@ Plan = Generator[Batch, Replies, Outcome]
 _DUST = 1e-9
 
 
-class Metric(Frozen, ABC):
+class Metric(Silent, ABC):
     """Base of all metrics: immutable settings that validate, serialise and can be compared.
 
     Args:
