@@ -47,11 +47,12 @@ class Signature(Frozen):
 
     def parts(self) -> Iterator[tuple[str, str]]:
         """Everything that must be the same, but for the metric's name, by name."""
-        named = {"version": self.version, **self.settings, "prompt": self.prompt, "judge": self.judge, **self.details}
+        version = self.version and f"v{self.version}"
+        named = {"version": version, **self.settings, "prompt": self.prompt, "judge": self.judge, **self.details}
         return ((name, value) for name, value in named.items() if value or name in {**self.settings, **self.details})
 
     def __str__(self) -> str:
-        words = (f"v{value}" if name == "version" else f"{name}:{value}" for name, value in self.parts())
+        words = (value if name == "version" else f"{name}:{value}" for name, value in self.parts())
         return "|".join([self.metric, *words])
 
     def __repr__(self) -> str:
