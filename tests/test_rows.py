@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from ragmetrics_core import Context, Fact, RowError, Sample, SettingError, Turn
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.frozen import blank
-from ragmetrics_core.data.frozen import blank
 from ragmetrics_core.data.rows import samples_from_row
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
