@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core.statistics.agreement import accuracy, auroc, calibration, correlation, f1, kappa, spearman
+from ragmetrics_core.statistics.agreement import accuracy, auroc, correlation, f1, kappa, line, spearman
 
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20)
 
@@ -37,10 +37,10 @@ def test_ranks_know_no_scale(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_calibration_is_the_line_of_labels_on_scores() -> None:
-    assert calibration([(0.2, 0.1), (0.4, 0.2), (0.8, 0.4)]) == pytest.approx((0.5, 0.0))
-    assert calibration([(0.0, 0.0), (1.0, 1.0)]) == (1.0, 0.0)
-    assert calibration([(0.5, 0.0), (0.5, 1.0)]) is None
-    assert calibration([]) is None
+    assert line([(0.2, 0.1), (0.4, 0.2), (0.8, 0.4)]) == pytest.approx((0.5, 0.0))
+    assert line([(0.0, 0.0), (1.0, 1.0)]) == (1.0, 0.0)
+    assert line([(0.5, 0.0), (0.5, 1.0)]) is None
+    assert line([]) is None
     assert correlation([(0.5, 0.0), (0.5, 1.0)]) is None
 
 

@@ -17,11 +17,22 @@ from sklearn import metrics as reference
 from ragmetrics_core import Report, Sample, SampleResult, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.reporting.labels import Label, Labelled, human_kappa, matched, measure_all, measures, read_labels
+from ragmetrics_core.reporting.labels import Label, matched, read_labels
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy, kappa
+from ragmetrics_core.statistics.agreement import (
+    Labelled,
+    auroc,
+    balanced_accuracy,
+    brier,
+    gwet,
+    human_kappa,
+    kappa,
+    krippendorff,
+    matthews,
+    measure_all,
+    measures,
+)
 from ragmetrics_core.statistics.calibration import calibration_error, curve, slope_and_intercept
-from ragmetrics_core.statistics.raters import brier, gwet, krippendorff, matthews
 from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score
 
 PAIRS = st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.5, 0.5, 0.8, 1.0]), st.booleans()), min_size=4, max_size=30)
@@ -103,7 +114,7 @@ def test_the_curve_has_equal_mass_and_keeps_ties_together() -> None:
 
 
 def rows_of(source: str, *given: tuple[float, bool]) -> list[Labelled]:
-    return [Labelled(score, Label(f"{source}{i}", (label,), source)) for i, (score, label) in enumerate(given)]
+    return [Labelled(score, (label,), source) for score, label in given]
 
 
 def test_sources_are_never_pooled() -> None:
@@ -122,11 +133,11 @@ def test_sources_are_never_pooled() -> None:
 
 def test_the_human_ceiling() -> None:
     votes = [(True, True, False), (True, True), (False, False, False), (False, True, True), (True, False, True)]
-    rows = [Labelled(0.5, Label(str(i), own, "s")) for i, own in enumerate(votes)]
+    rows = [Labelled(0.5, own) for own in votes]
     pairs = [((0, 1), votes), ((0, 2), [v for v in votes if len(v) > 2]), ((1, 2), [v for v in votes if len(v) > 2])]
     kappas = [reference.cohen_kappa_score([v[a] for v in own], [v[b] for v in own]) for (a, b), own in pairs]
     assert human_kappa(rows) == pytest.approx(sum(kappas) / 3)
-    assert [row.label.yes for row in rows] == [True, True, False, True, True]
+    assert [row.yes for row in rows] == [True, True, False, True, True]
 
 
 def report_of(*scores: float | None, judge: str = "lexical") -> Report:
@@ -150,7 +161,7 @@ def test_reading_and_matching(tmp_path: Path) -> None:
     labels = read_labels(path, column="x.y")
     assert labels[0] == Label("s0", (True, False, True), "all")
     found = matched(report_of(0.9, None), "m", labels)
-    assert [(row.score, row.label.id) for row in found] == [(0.9, "s0")]
+    assert [(row.score, row.votes) for row in found] == [(0.9, (True, False, True))]
     with pytest.raises(InputError, match="matched by id"):
         matched(report_of(0.9), "m", labels[1:])
 

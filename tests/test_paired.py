@@ -17,7 +17,8 @@ from statsmodels.stats.power import TTestPower
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.statistics.clusters import cluster_interval, key_of
+from ragmetrics_core.reporting.grouping import group_of
+from ragmetrics_core.statistics.means import mean_interval, ratio_mean
 from ragmetrics_core.statistics.paired import (
     detectable,
     difference_interval,
@@ -34,8 +35,9 @@ KEYS = [0, 0, 0, 1, 1, 2, 2, -1, -1, 3]
 def test_the_error_over_clusters_against_statsmodels() -> None:
     own = [key if key >= 0 else 10 + place for place, key in enumerate(KEYS)]
     fit = sm.OLS(VALUES, np.ones(10)).fit(cov_type="cluster", cov_kwds={"groups": own})
-    found = cluster_interval(VALUES, KEYS)
-    assert found.error == pytest.approx(fit.bse[0])
+    assert ratio_mean(VALUES, KEYS)[1] == pytest.approx(fit.bse[0])
+    found = mean_interval(VALUES, KEYS)
+    assert found is not None
     assert found.clusters == 6
     assert found.design_effect == pytest.approx(fit.bse[0] ** 2 / (np.var(VALUES, ddof=1) / 10))
 
@@ -47,7 +49,8 @@ def test_the_interval_with_clusters_added_against_statsmodels() -> None:
     groups = [*keys, 3, 3, 4, 4, 5, 5, 6, 6]
     fit = sm.OLS(more, np.ones(14)).fit(cov_type="cluster", cov_kwds={"groups": groups})
     half = stats.t.ppf(0.975, 6) * fit.bse[0]
-    interval = cluster_interval(values, keys).interval
+    interval = mean_interval(values, keys)
+    assert interval is not None
     assert (interval.low, interval.high) == pytest.approx(
         (max(0, fit.params[0] - half), min(1, fit.params[0] + half)), rel=1e-9
     )
@@ -57,9 +60,10 @@ def test_the_interval_with_clusters_added_against_statsmodels() -> None:
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
 def test_one_cluster_and_equal_values_have_width(value: float) -> None:
     for keys in ([0] * 5, [0, 0, 1, 1, 1]):
-        found = cluster_interval([value] * 5, keys)
-        assert found.interval.low <= value <= found.interval.high
-        assert found.interval.high > found.interval.low
+        found = mean_interval([value] * 5, keys)
+        assert found is not None
+        assert found.low <= value <= found.high
+        assert found.high > found.low
         assert found.design_effect is None
 
 
@@ -79,13 +83,13 @@ def test_one_cluster_and_equal_values_have_width(value: float) -> None:
 )
 def test_keys(by: Any, key: object) -> None:
     metadata = {"conversation_id": "c1", "user": {"id": 7}, "tags": ["a", "b"]}
-    assert key_of(Sample(id="s1", question="Who?", metadata=metadata), by) == key
+    assert group_of(Sample(id="s1", question="Who?", metadata=metadata), by) == key
 
 
 def test_no_key() -> None:
-    assert key_of(Sample(question="q"), "auto") is None
+    assert group_of(Sample(question="q"), "auto") is None
     with pytest.raises(SettingError, match="name, a path"):
-        key_of(Sample(), "")
+        group_of(Sample(), "")
 
 
 def test_a_difference_by_hand() -> None:
@@ -93,10 +97,10 @@ def test_a_difference_by_hand() -> None:
     padded = [*values, 1.0, -1.0]
     # scipy.stats.t.interval over the differences and one of −1 and of +1
     low, high = stats.t.interval(0.95, 5, np.mean(padded), stats.sem(padded))
-    found = difference_interval(values, [-1] * 4).interval
+    found = difference_interval(values)
     assert (found.low, found.high) == pytest.approx((low, high))
-    assert found.method == "t with one difference added at −1 and one at +1"
-    assert "over 2 clusters" in difference_interval(values, [0, 0, 1, 1]).interval.method
+    assert found.method == "t with 1 added at −1 and 1 at 1"
+    assert "over 2 clusters" in difference_interval(values, [0, 0, 1, 1]).method
 
 
 # Binary fractions: sums that are equal are equal in floating point, too.

@@ -11,7 +11,7 @@ from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, Sample
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, summarise
-from ragmetrics_core.statistics.statistics import mean_interval
+from ragmetrics_core.statistics.means import mean_interval
 
 SAMPLE = Sample(question="q", contexts=["c"], answer="a")
 

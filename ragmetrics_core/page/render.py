@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ragmetrics_core.data.errors import InputError, MissingDependency
+from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.page.rows import detail_lines, index_json, json_text
-from ragmetrics_core.reporting.diagnosis import RULES, diagnose
-from ragmetrics_core.reporting.figures import check_matplotlib, ranks_svg, scores_svg
-from ragmetrics_core.reporting.fooled import (
+from ragmetrics_core.page.biases import (
     CAUGHT,
     FLIPPED,
     Correlation,
@@ -26,13 +24,13 @@ from ragmetrics_core.reporting.fooled import (
     shared_families,
     usefulness_by_rank,
 )
-from ragmetrics_core.reporting.methods import paragraphs
+from ragmetrics_core.page.diagnosis import RULES, diagnose
+from ragmetrics_core.page.figures import check_matplotlib, ranks_svg, scores_svg
+from ragmetrics_core.page.methods import paragraphs
+from ragmetrics_core.page.rows import detail_lines, index_json, json_text
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 from ragmetrics_core.reporting.tables import footnotes
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _HERE = files("ragmetrics_core.page")
 _BENCHMARK = "benchmarks/judge_quality.py measures it on labelled data"
@@ -213,12 +211,9 @@ def _trusted(text: str) -> Any:
     return Markup(text)  # noqa: S704 - files of this folder, figures, and JSON without < > &
 
 
-def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingDependency('a page needs Jinja2: pip install "ragmetrics-core[report]"') from error
-    return Environment(
-        loader=PackageLoader("ragmetrics_core.page", ""), autoescape=True, undefined=StrictUndefined,
+def _environment() -> Any:
+    jinja2 = extra("jinja2", "report", "a page")
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("ragmetrics_core.page", ""), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip

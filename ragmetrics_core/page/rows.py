@@ -8,7 +8,7 @@ from typing import Any
 
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import MetricResult, SampleResult
-from ragmetrics_core.reporting.diagnosis import diagnose
+from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.reporting.jsonl import plain
 
 LONGEST = 20_000

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.reporting.comparison import MARGIN, Comparison
-from ragmetrics_core.reporting.figures import box_plot, histogram
+from ragmetrics_core.reporting.comparison import MARGIN, Comparison, compare
+from ragmetrics_core.reporting.grouping import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report, write_report
-from ragmetrics_core.reporting.methods import paragraphs
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.reporting.summary import RiskThresholds, Summary, summarise, total_usage
+from ragmetrics_core.reporting.summary import RiskThresholds, Summary, summarise
 from ragmetrics_core.reporting.tables import data_frame, html_table, text_table, write_parquet
-from ragmetrics_core.statistics.clusters import ClusterBy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,9 +61,11 @@ class Report:
     @property
     def usage(self) -> Usage:
         """What all results cost together; the cost is None if any part of it is unknown."""
-        return total_usage(self._results)
+        return sum((row.usage for row in self._results), Usage())
 
-    def summary(self, thresholds: RiskThresholds | None = None, *, cluster: ClusterBy = "auto") -> Summary:
+    def summary(
+        self, thresholds: RiskThresholds | None = None, *, cluster: GroupBy = "auto", bootstrap: bool = False
+    ) -> Summary:
         """The run in numbers, with the signs of high risk.
 
         Args:
@@ -73,13 +73,15 @@ class Report:
             cluster: Which samples belong together: a name or dotted path in a sample's metadata, a callable that
                 gets the sample, or None. ``"auto"`` takes the conversation or source document where the metadata
                 name one.
+            bootstrap: Intervals from the BCa bootstrap instead of t, from 300 scores on that stand alone; needs
+                the extra ``stats``.
         """
         return summarise(
-            self._results,
-            self.metrics,
+            *(self._results, self.metrics),
             thresholds=thresholds or RiskThresholds(),
             cluster=cluster,
             stopped=self._run.ended_early,
+            bootstrap=bootstrap,
         )
 
     def scores(self, metric: str) -> list[float | None]:
@@ -133,7 +135,7 @@ class Report:
         """
         return data_frame(self._results, self.metrics)
 
-    def to_html(self, path: str | Path, *, cluster: ClusterBy = "auto") -> None:
+    def to_html(self, path: str | Path, *, cluster: GroupBy = "auto") -> None:
         """Write the report as one HTML page that opens offline; texts of the samples are in it.
 
         Args:
@@ -164,6 +166,8 @@ class Report:
             SettingError: If the report has no such metric.
             MissingDependency: If matplotlib is not installed.
         """
+        from ragmetrics_core.page.figures import histogram  # only where something is drawn
+
         return histogram(metric, self._scored(metric))
 
     def plot_box(self) -> Figure:
@@ -172,10 +176,14 @@ class Report:
         Raises:
             MissingDependency: If matplotlib is not installed.
         """
+        from ragmetrics_core.page.figures import box_plot  # only where something is drawn
+
         return box_plot({metric: self._scored(metric) for metric in self.metrics})
 
     def methods(self) -> str:
         """The methods paragraph: what was measured, how, by which judge, with references."""
+        from ragmetrics_core.page.methods import paragraphs  # only where it is read
+
         return "\n\n".join(paragraphs(self.summary(), self._run))
 
     def compare(
@@ -183,18 +191,18 @@ class Report:
         other: Report,
         *,
         metrics: Sequence[str] | None = None,
-        cluster: ClusterBy = "auto",
-        slices: ClusterBy = None,
+        cluster: GroupBy = "auto",
+        slices: GroupBy = None,
         margin: float = MARGIN,
         anyway: bool = False,
     ) -> Comparison:
-        """Compare another run over the same samples with this one; see ``compare.compare``.
+        """Compare another run over the same samples with this one.
 
         Args:
             other: The run in question; differences are ``other`` − ``self``.
             metrics: Names of metrics; None for all that both runs have.
             cluster: Which samples belong together, as in ``summary``.
-            slices: What splits the samples into slices that are tested, too.
+            slices: What splits the samples into slices that are tested, too; Holm counts all tests.
             margin: Differences up to this do not matter.
             anyway: Compare runs that were not measured in the same way.
 
@@ -202,8 +210,6 @@ class Report:
             InputError: If no sample is in both runs, or the runs are not comparable.
             SettingError: If a metric is not in both runs.
         """
-        from ragmetrics_core.reporting.compare import compare  # only where runs are compared
-
         return compare(
             self, other, metrics=metrics, cluster=cluster, slices=slices, margin=margin, anyway=anyway
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragmetrics_core.statistics.clusters import FEWEST
+from ragmetrics_core.statistics.means import FEWEST_CLUSTERS
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.summary import MetricSummary, RiskThresholds, Summary
@@ -47,8 +47,8 @@ def _count_signs(numbers: MetricSummary, thresholds: RiskThresholds) -> list[str
         signs.append(f"nothing scored: {undefined} undefined, {failed} failed, {numbers.not_judged} not judged.")
     elif numbers.count < thresholds.count:
         signs.append(f"too few samples to say: {numbers.count} scored, {thresholds.count} wanted.")
-    if numbers.clusters is not None and numbers.clusters < FEWEST:
-        signs.append(f"few clusters: {numbers.clusters}, under {FEWEST}; the interval is a rough guide.")
+    if numbers.clusters is not None and numbers.clusters < FEWEST_CLUSTERS:
+        signs.append(f"few clusters: {numbers.clusters}, under {FEWEST_CLUSTERS}; the interval is a rough guide.")
     if abstained := numbers.undefined.get("abstained", 0):
         signs.append(
             f"abstaining answers: {abstained} of {outcomes}; they stand outside the mean, "

@@ -8,10 +8,11 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragmetrics_core.data.errors import InputError, MissingDependency
+from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.reporting.summary import MetricSummary, Summary, total_usage
+from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,13 +141,9 @@ def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.Da
     Raises:
         MissingDependency: If pandas is not installed.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingDependency('a DataFrame needs pandas: pip install "ragmetrics-core[pandas]"') from error
-
+    pandas = extra("pandas", "pandas", "a DataFrame")
     dtypes = {"index": "Int64", "calls": "Int64", "cost": "Float64", **dict.fromkeys(metrics, "Float64")}
-    frame = pd.DataFrame(_columns(results, metrics), dtype=object)
+    frame: pd.DataFrame = pandas.DataFrame(_columns(results, metrics), dtype=object)
     return frame.astype({name: dtypes.get(name, "string") for name in frame.columns})
 
 
@@ -161,10 +158,9 @@ def write_parquet(path: str | Path, frame: pd.DataFrame) -> None:
         MissingDependency: If pyarrow is not installed.
         InputError: If the file cannot be written.
     """
+    extra("pyarrow", "parquet", "a Parquet file")
     try:
         frame.to_parquet(path, engine="pyarrow", index=False)
-    except ImportError as error:
-        raise MissingDependency('Parquet files need: pip install "ragmetrics-core[parquet]"') from error
     except OSError as error:
         raise InputError(f"the table cannot be written to {path}: {error.strerror}") from error
 
@@ -183,7 +179,7 @@ def _columns(results: Sequence[SampleResult], metrics: Sequence[str]) -> dict[st
         columns[name] = [result and result.value for result in found]
         columns[f"{name}_status"] = [result and result.status for result in found]
         columns[f"{name}_reason"] = [result and result.reason for result in found]
-    usages = [total_usage([row]) for row in results]
+    usages = [row.usage for row in results]
     columns["calls"] = [usage.calls for usage in usages]
     columns["cost"] = [usage.cost for usage in usages]
     columns["problem"] = [row.problem or None for row in results]

@@ -10,12 +10,12 @@ from math import ceil, comb, fsum
 from operator import getitem
 from statistics import NormalDist
 
-from ragmetrics_core.statistics.clusters import Clustered, cluster_interval, grouped
-from ragmetrics_core.statistics.statistics import Interval
+from ragmetrics_core.statistics.means import Interval, grouped, padded_t
 
 EXACT = 16
 """Up to so many clusters that changed, every one of their 2¹⁶ sign patterns is tried."""
 
+_ALPHA = 0.05
 _DRAWS = 9999
 _BLOCK = 8
 _ROUNDING = 1e-9
@@ -30,7 +30,7 @@ class Permuted:
     exact: bool
 
 
-def difference_interval(differences: Sequence[float], keys: Sequence[int], level: float = 0.95) -> Clustered:
+def difference_interval(differences: Sequence[float], keys: Sequence[int] = (), level: float = 0.95) -> Interval:
     """Interval for the mean of paired differences in [-1, 1].
 
     Args:
@@ -44,17 +44,60 @@ def difference_interval(differences: Sequence[float], keys: Sequence[int], level
         [sim]; equal scores never give zero width.
 
     Example:
-        >>> found = difference_interval([0.0] * 50, [-1] * 50).interval
+        >>> found = difference_interval([0.0] * 50)
         >>> round(found.low, 3), round(found.high, 3)
         (-0.055, 0.055)
     """
-    found = cluster_interval(differences, keys, level=level, ends=(-1.0, 1.0), added=1)
-    method = "t with one difference added at −1 and one at +1"
-    if found.clusters < len(differences):
-        method = f"t over {found.clusters} clusters, with one added at −1 and one at +1"
-    return Clustered(
-        Interval(found.interval.low, found.interval.high, method), found.clusters, found.design_effect, found.error
-    )
+    return padded_t(differences, keys, level=level, ends=(-1.0, 1.0), added=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A mean difference of paired measurements with everything that follows from it.
+
+    Args:
+        pairs: Number of pairs.
+        mean: The mean difference.
+        interval: Its 95 % interval.
+        p: P-value of the permutation test.
+        exact: True if every pattern of signs was tried.
+        clusters: Number of clusters; of pairs, if each stands alone.
+        detectable: Smallest true difference that this design finds with 80 %.
+        needed: Pairs needed to find a difference of the margin with 80 %; None for a margin of 0.
+    """
+
+    pairs: int
+    mean: float
+    interval: Interval
+    p: float
+    exact: bool
+    clusters: int
+    detectable: float
+    needed: int | None
+
+
+def one_sided(differences: Sequence[float], keys: Sequence[int]) -> tuple[float, float]:
+    """Lower and upper one-sided 95 % bounds of the mean difference."""
+    found = difference_interval(differences, keys, 1 - 2 * _ALPHA)
+    return found.low, found.high
+
+
+def difference(differences: Sequence[float], keys: Sequence[int], margin: float) -> Difference:
+    """Measure and test a mean difference.
+
+    Args:
+        differences: One per pair, at least one.
+        keys: Number of each pair's cluster, negative for one of its own.
+        margin: The difference that matters, for the number of pairs needed.
+    """
+    interval, test = difference_interval(differences, keys), permutation(differences, keys)
+    low, high = one_sided(differences, keys)
+    # The error with a pair added at each end: mostly tied pairs would otherwise promise to detect anything.
+    error, pairs = (high - low) / (2 * NormalDist().inv_cdf(1 - _ALPHA)), len(differences)
+    return Difference(
+        pairs, fsum(differences) / pairs, interval, test.p, test.exact, interval.clusters or pairs, detectable(error),
+        pairs_needed(error, pairs, margin) if margin > 0 else None,
+    )  # fmt: skip
 
 
 def permutation(differences: Sequence[float], keys: Sequence[int], *, seed: int = 0) -> Permuted:

@@ -9,16 +9,14 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ragmetrics_core.data.errors import MissingDependency
-from ragmetrics_core.reporting.fooled import RankShare
+from ragmetrics_core.data.extras import extra
+from ragmetrics_core.page.biases import RankShare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BINS = 10
-
-_NEEDED = 'figures need matplotlib: pip install "ragmetrics-core[report]"'
 
 
 class _Palette(NamedTuple):
@@ -128,11 +126,7 @@ def check_matplotlib() -> None:
 @contextmanager
 def _drawing(width: float, height: float, colours: _Palette) -> Iterator[Figure]:
     """A figure of no window, in a style that no setting of the user changes."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependency(_NEEDED) from error
+    matplotlib, module = (extra(name, "report", "a figure") for name in ("matplotlib", "matplotlib.figure"))
     style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "ragmetrics",
@@ -141,8 +135,8 @@ def _drawing(width: float, height: float, colours: _Palette) -> Iterator[Figure]
         **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), colours.ink),
         "axes.edgecolor": colours.soft,
     }
-    with rc_context(style):
-        figure = Figure(figsize=(width, height), layout="constrained")
+    with matplotlib.rc_context(style):
+        figure = module.Figure(figsize=(width, height), layout="constrained")
         figure.patch.set_alpha(0.0)
         yield figure
 

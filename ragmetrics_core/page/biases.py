@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import atanh, sqrt, tanh
 from statistics import NormalDist
 
-from ragmetrics_core.data.evidence import UtilizationEvidence
+from ragmetrics_core.data.families import family
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.reporting.evidence import chunks_of
 from ragmetrics_core.statistics.agreement import spearman
 
 _FEWEST = 10
 _NOTABLE = 0.3
-
-FAMILIES = {
-    "OpenAI": r"gpt|chatgpt|\bo[1345]\b|davinci",
-    "Anthropic": r"claude",
-    "Google": r"gemini|gemma|palm",
-    "Meta": r"llama(?!-?index|cpp|\.cpp)",
-    "Mistral": r"mistral|mixtral|ministral|codestral",
-    "Alibaba": r"qwen|qwq",
-    "DeepSeek": r"deepseek",
-    "Cohere": r"command-?[ar]\b|cohere",
-    "Microsoft": r"\bphi-?\d",
-    "xAI": r"grok",
-}
-"""Families of models by how their names are written; judges tend to favour texts of their own family."""
 
 CAUGHT: dict[str, dict[str, float]] = {
     "lexical": {"a number was changed": 0.82, 'a "not" was put in': 0.0, "a name was swapped": 0.01}
@@ -144,21 +130,15 @@ def usefulness_by_rank(rows: Iterable[SampleResult], *, most: int = 20) -> list[
     verdicts: dict[int, list[bool]] = {}
     for row in rows:
         for result in row.results.values():
-            if isinstance(result.evidence, UtilizationEvidence):
-                for chunk in result.evidence.chunks:
-                    if chunk.useful is not None and chunk.rank <= most:
-                        verdicts.setdefault(chunk.rank, []).append(chunk.useful)
+            for chunk in chunks_of(result):
+                if chunk.useful is not None and chunk.rank <= most:
+                    verdicts.setdefault(chunk.rank, []).append(chunk.useful)
     return [rank_share(rank, own) for rank, own in sorted(verdicts.items())]
 
 
 def rank_share(rank: int, verdicts: Sequence[bool]) -> RankShare:
     """The share of useful chunks at a rank."""
     return RankShare(rank, sum(verdicts), len(verdicts), *wilson(sum(verdicts), len(verdicts)))
-
-
-def family(model: str) -> str | None:
-    """The family that a model's name tells; None if it tells none."""
-    return next((name for name, pattern in FAMILIES.items() if re.search(pattern, model.casefold())), None)
 
 
 def shared_families(rows: Iterable[SampleResult]) -> dict[str, int]:
@@ -176,6 +156,6 @@ def shared_families(rows: Iterable[SampleResult]) -> dict[str, int]:
             continue
         own = family(row.sample.generator)
         names = {name for result in row.results.values() for name in (result.judge, *result.usage.models)}
-        if own is not None and own in {family(name) for name in names}:
+        if own and own in map(family, names):
             counts[own] = counts.get(own, 0) + 1
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -16,8 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ragmetrics_core.data.evidence import AccuracyEvidence, AdherenceEvidence, RecallEvidence, UtilizationEvidence
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.metrics.average_precision import average_precision
+from ragmetrics_core.reporting.evidence import (
+    AccuracyEvidence,
+    AdherenceEvidence,
+    RecallEvidence,
+    UtilizationEvidence,
+    evidence_of,
+)
 
 Code = Literal["no_context", "outside_store", "retrieval", "ranking", "generation"]
 
@@ -174,14 +181,13 @@ def _signals(result: MetricResult) -> dict[str, bool | None]:
         return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
-    evidence = result.evidence
-    if isinstance(evidence, AccuracyEvidence):
-        return _of_facts(result.value, evidence)
-    if isinstance(evidence, UtilizationEvidence):
-        return _of_chunks(result.value, evidence)
-    if isinstance(evidence, AdherenceEvidence):
-        return {"adherent": _sure(*_adherence_bounds(result.value, evidence))}
-    if isinstance(evidence, RecallEvidence):
+    if (accuracy := evidence_of(result, AccuracyEvidence)) is not None:
+        return _of_facts(result.value, accuracy)
+    if (utilization := evidence_of(result, UtilizationEvidence)) is not None:
+        return _of_chunks(result.value, utilization)
+    if (adherence := evidence_of(result, AdherenceEvidence)) is not None:
+        return {"adherent": _sure(*_adherence_bounds(result.value, adherence))}
+    if evidence_of(result, RecallEvidence) is not None:
         return {"matching": _sure(result.value - _CONVENTION, result.value + _CONVENTION)}
     return {}
 
@@ -212,7 +218,7 @@ def _of_chunks(value: float, evidence: UtilizationEvidence) -> dict[str, bool | 
     sure = [_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks]
     if True not in sure:
         return {"any_useful": None if None in sure else False}
-    extremes = [_precision([verdict is not False for verdict in sure]), _precision([bool(v) for v in sure]), value]
+    extremes = [average_precision([v is not False for v in sure]), average_precision([v is True for v in sure]), value]
     margin = _CONVENTION if len(set(extremes)) == 1 else 0.0
     return {"any_useful": True, "well_ranked": _sure(min(extremes) - margin, max(extremes) + margin)}
 
@@ -221,12 +227,6 @@ def _verdict(useful: bool | None, probability: float | None) -> bool | None:
     if probability is None:
         return useful
     return None if _UNSURE[0] < probability < _UNSURE[1] else probability > HALF
-
-
-def _precision(verdicts: list[bool]) -> float:
-    """Average precision of verdicts in rank order, at least one of them positive."""
-    ranks = [rank for rank, verdict in enumerate(verdicts, 1) if verdict]
-    return sum(found / rank for found, rank in enumerate(ranks, 1)) / len(ranks)
 
 
 def _adherence_bounds(value: float, evidence: AdherenceEvidence) -> tuple[float, float]:
