@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Annotated
 
@@ -136,43 +136,6 @@ class Summary(Frozen):
         return tuple(chain(self.signs, *(found.signs for found in self.metrics)))
 
 
-def summarise(
-    results: Iterable[SampleResult],
-    metrics: Sequence[str],
-    *,
-    thresholds: RiskThresholds = _DEFAULT_THRESHOLDS,
-    cluster: GroupBy = "auto",
-    stopped: str = "",
-    bootstrap: bool = False,
-) -> Summary:
-    """Summarise results metric by metric and name the signs of high risk.
-
-    Args:
-        results: Results of a run, in any order.
-        metrics: Names of the metrics, in the order to show them; one without any result stays, with count 0.
-        thresholds: When a number counts as a sign of high risk.
-        cluster: Which samples belong together, see ``grouping.GroupBy``.
-        stopped: Why the run ended early; "" if it did not.
-        bootstrap: Intervals from the BCa bootstrap, where there are enough scores that stand alone.
-
-    Example:
-        >>> from ragmetrics_core.data.results import Scored
-        >>> from ragmetrics_core.data.sample import Sample
-        >>> sample = Sample(question="Who?", answer="Ada")
-        >>> scored = Scored(metric="context_recall", reason="", value=0.25)
-        >>> summary = summarise([SampleResult(index=0, sample=sample, results={"context_recall": scored})],
-        ...                     ["context_recall"])
-        >>> summary["context_recall"].mean, summary.without_context
-        (0.25, 1)
-        >>> summary["context_recall"].signs[0]
-        'context_recall: low mean: 0.250, under 0.7.'
-    """
-    tally = Tally(metrics, cluster=cluster)
-    for result in results:
-        tally.add(result)
-    return tally.summary(thresholds, stopped=stopped, bootstrap=bootstrap)
-
-
 class Tally:
     """A summary that grows row by row; it keeps sixteen bytes per score, not the results.
 
@@ -205,7 +168,13 @@ class Tally:
     def summary(
         self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS, *, stopped: str = "", bootstrap: bool = False
     ) -> Summary:
-        """Everything counted so far, with the signs of high risk; arguments as in ``summarise``."""
+        """Everything counted so far, with the signs of high risk.
+
+        Args:
+            thresholds: When a number counts as a sign.
+            stopped: Why the run ended early; "" if it did not.
+            bootstrap: Intervals from the BCa bootstrap, where there are enough scores that stand alone.
+        """
         counted = ("rows", "judged", "not_judged", "bad_rows", "without_context", "application_errors")
         metrics = (metric.summary(name, bootstrap) for name, metric in self._metrics.items())
         facts = Summary(
