@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import atanh, sqrt, tanh
@@ -16,6 +17,7 @@ from ragmetrics_core.statistics.agreement import spearman
 
 _FEWEST = 10
 _NOTABLE = 0.3
+_MOST_RANKS = 20
 
 CAUGHT: dict[str, dict[str, float]] = {
     "lexical": {"a number was changed": 0.82, 'a "not" was put in': 0.0, "a name was swapped": 0.01}
@@ -32,15 +34,9 @@ FLIPPED: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """How a metric's score goes with something that should not matter.
+    """How a metric's score goes with something that should not matter: Spearman's ρ and its 95 % interval.
 
-    Args:
-        metric: Name of the metric.
-        trait: What the score was held against.
-        rho: Spearman's rank correlation, ties averaged; None if one side does not vary.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
-        count: Samples scored.
+    ``rho`` is None if one side does not vary.
     """
 
     metric: str
@@ -72,40 +68,29 @@ class RankShare:
         return self.useful / self.count
 
 
+TRAITS = ("answer length", "context length", "number of chunks")
+"""What should not move a score by itself: sizes of a sample."""
+
+
 def traits(sample: Sample) -> dict[str, float]:
-    """What should not move a score by itself: sizes of a sample."""
-    return {
-        "answer length": float(len(sample.answer or "")),
-        "context length": float(sum(len(context.text) for context in sample.contexts)),
-        "number of chunks": float(len(sample.contexts)),
-    }
+    """The sizes of a sample by name."""
+    context = sum(len(context.text) for context in sample.contexts)
+    return dict(zip(TRAITS, (len(sample.answer or ""), context, len(sample.contexts)), strict=True))
 
 
-def correlations(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[Correlation]:
-    """Rank correlation of every metric's score with every trait.
-
-    Args:
-        rows: Results of a run.
-        metrics: Names of the metrics.
-
-    Returns:
-        One entry per metric and trait; none for a metric with fewer than ten scores.
+def correlations(rows: Sequence[SampleResult], metrics: Sequence[str]) -> list[Correlation]:
+    """Rank correlation of every metric's score with every trait; none for a metric with fewer than ten scores.
 
     Source:
         Interval: Bonett & Wright (2000), Psychometrika 65(1).
     """
-    keys = [(name, trait) for name in metrics for trait in traits(Sample())]
-    pairs: dict[tuple[str, str], list[tuple[float, float]]] = {key: [] for key in keys}
-    for row in rows:
-        if row.sample is None:
-            continue
-        own = traits(row.sample)
-        for name in metrics:
-            result = row.results.get(name)
-            if result is not None and result.value is not None:
-                for trait, size in own.items():
-                    pairs[name, trait].append((result.value, size))
-    return [_correlation(*key, own) for key, own in pairs.items() if len(own) >= _FEWEST]
+    found = []
+    for name in metrics:
+        own = [(row.results[name].value, traits(row.sample)) for row in rows if row.sample and name in row.results]
+        scored = [(score, sizes) for score, sizes in own if score is not None]
+        if len(scored) >= _FEWEST:
+            found += [_correlation(name, trait, [(score, sizes[trait]) for score, sizes in scored]) for trait in TRAITS]
+    return found
 
 
 def _correlation(metric: str, trait: str, pairs: Sequence[tuple[float, float]]) -> Correlation:
@@ -117,22 +102,12 @@ def _correlation(metric: str, trait: str, pairs: Sequence[tuple[float, float]]) 
     return Correlation(metric, trait, rho, tanh(z - half), tanh(z + half), len(pairs))
 
 
-def usefulness_by_rank(rows: Iterable[SampleResult], *, most: int = 20) -> list[RankShare]:
-    """Share of chunks judged useful at each rank.
-
-    Args:
-        rows: Results of a run.
-        most: Ranks after this one are left out.
-
-    Returns:
-        One entry per rank that occurs, in order; empty without Context Utilization.
-    """
+def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
+    """Share of chunks judged useful at each of the first twenty ranks; empty without Context Utilization."""
     verdicts: dict[int, list[bool]] = {}
-    for row in rows:
-        for result in row.results.values():
-            for chunk in chunks_of(result):
-                if chunk.useful is not None and chunk.rank <= most:
-                    verdicts.setdefault(chunk.rank, []).append(chunk.useful)
+    for chunk in (chunk for row in rows for result in row.results.values() for chunk in chunks_of(result)):
+        if chunk.useful is not None and chunk.rank <= _MOST_RANKS:
+            verdicts.setdefault(chunk.rank, []).append(chunk.useful)
     return [rank_share(rank, own) for rank, own in sorted(verdicts.items())]
 
 
@@ -142,20 +117,11 @@ def rank_share(rank: int, verdicts: Sequence[bool]) -> RankShare:
 
 
 def shared_families(rows: Iterable[SampleResult]) -> dict[str, int]:
-    """Families that judge and generator of a sample share, with the number of such samples.
-
-    Args:
-        rows: Results of a run; the generator is known where it was captured.
-
-    Returns:
-        Number of samples by family, the most frequent first.
-    """
-    counts: dict[str, int] = {}
+    """Families that judge and generator of a sample share, with the number of such samples, most frequent first."""
+    counts: Counter[str] = Counter()
     for row in rows:
-        if row.sample is None or row.sample.generator is None:
-            continue
-        own = family(row.sample.generator)
+        own = family(row.sample.generator) if row.sample and row.sample.generator else ""
         names = {name for result in row.results.values() for name in (result.judge, *result.usage.models)}
         if own and own in map(family, names):
-            counts[own] = counts.get(own, 0) + 1
+            counts[own] += 1
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -45,15 +45,7 @@ def counts(values: Sequence[float]) -> list[int]:
 
 
 def histogram(metric: str, values: Sequence[float]) -> Figure:
-    """A histogram with ten bins on [0, 1], and the mean as a dashed line.
-
-    Args:
-        metric: Name of the metric, for the axis.
-        values: Scores; without any the axes stay empty.
-
-    Raises:
-        MissingDependency: If matplotlib is not installed.
-    """
+    """A histogram with ten bins on [0, 1], and the mean as a dashed line; empty axes without scores."""
     with _drawing(5.0, 3.0, _NOTEBOOK) as figure:
         axes = figure.add_subplot()
         _bars(axes, values, _NOTEBOOK)
@@ -62,14 +54,7 @@ def histogram(metric: str, values: Sequence[float]) -> Figure:
 
 
 def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
-    """A box plot per metric: median, quartiles, whiskers to 1.5 times their distance, the mean as a diamond.
-
-    Args:
-        values: Scores by metric; a metric without scores is left out.
-
-    Raises:
-        MissingDependency: If matplotlib is not installed.
-    """
+    """A box plot per metric: median, quartiles, whiskers to 1.5 times their distance, the mean as a diamond."""
     shown = {name: own for name, own in values.items() if own}
     with _drawing(5.0, 1.0 + 0.5 * len(shown), _NOTEBOOK) as figure:
         axes = figure.add_subplot()
@@ -80,12 +65,7 @@ def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
 
 
 def scores_svg(values: Sequence[float], label: str) -> str:
-    """Histogram above box plot, as an SVG element.
-
-    Args:
-        values: Scores, at least one.
-        label: What the figure shows, for readers who do not see it.
-    """
+    """Histogram above box plot, as an SVG element; the label is for readers who do not see it."""
     with _drawing(4.4, 2.5, _PAGE) as figure:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
         _bars(above, values, _PAGE)

@@ -18,6 +18,7 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.page.biases import (
     CAUGHT,
     FLIPPED,
+    TRAITS,
     Correlation,
     correlations,
     rank_share,
@@ -37,34 +38,12 @@ _BENCHMARK = "benchmarks/judge_quality.py measures it on labelled data"
 
 
 def write_page(path: str | Path, rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> None:
-    """Write the report as one HTML file that opens offline and asks nothing of any network.
-
-    Args:
-        path: The file to write; an existing one is replaced.
-        rows: Results in input order.
-        summary: Their numbers.
-        run: The run's facts.
-
-    Raises:
-        MissingDependency: If Jinja2 or matplotlib is not installed.
-        InputError: If the file cannot be written.
-    """
+    """Write the report as one HTML file that opens offline and asks nothing of any network; see ``Report.to_html``."""
     write_html(path, "report.html.j2", ("table.js", "detail.js"), page_data(rows, summary, run))
 
 
 def write_html(path: str | Path, template: str, scripts: Sequence[str], data: dict[str, Any]) -> None:
-    """Render one of the templates of this folder into a file.
-
-    Args:
-        path: The file to write.
-        template: Name of the template.
-        scripts: Names of the script files, joined into one.
-        data: What the template shows.
-
-    Raises:
-        MissingDependency: If Jinja2 is not installed.
-        InputError: If the file cannot be written.
-    """
+    """Render one of the templates of this folder into a file, with its scripts joined into one."""
     from_file = _environment().get_template(template)
     script = "\n".join(_text(name) for name in scripts)
     fixed = {
@@ -80,12 +59,7 @@ def write_html(path: str | Path, template: str, scripts: Sequence[str], data: di
 
 
 def check_page(path: Path) -> None:
-    """Refuse, before anything is judged, a page that could not be written at the end.
-
-    Raises:
-        MissingDependency: If Jinja2 or matplotlib is not installed.
-        InputError: If the folder of the page does not exist.
-    """
+    """Raise, before anything is judged, for a page that could not be written at the end."""
     _environment()
     check_matplotlib()
     if not path.parent.is_dir():
@@ -112,7 +86,7 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
             for code, rule in RULES.items()
         ],
         "undiagnosed": found[None],
-        "traits": ("answer length", "context length", "number of chunks"),
+        "traits": TRAITS,
         "correlations": _by_metric(correlations(rows, metrics)),
         "caught": [_caught(judge) for judge in run.judges],
         "flipped": [_flipped(judge) for judge in run.judges],

@@ -14,10 +14,19 @@ from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.gates import MIN_SCORED, ROUNDING, Decision, Outcome, check_share
-from ragmetrics_core.reporting.grouping import GroupBy, Numbers
+from ragmetrics_core.reporting.grouping import GroupBy, Groups
 from ragmetrics_core.reporting.matching import Matched, Pair, differences, match
 from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.paired import difference, holm, mcnemar, one_sided
+from ragmetrics_core.statistics.paired import (
+    detectable,
+    difference_interval,
+    holm,
+    mcnemar,
+    one_sided,
+    pairs_needed,
+    permutation,
+    standard_error,
+)
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
@@ -262,38 +271,49 @@ def _names(first: Report, second: Report, metrics: Sequence[str] | None) -> list
 def _change(metric: str, part: str | None, own: Matched, cluster: GroupBy, margin: float) -> MetricChange:
     """Everything about one metric over some pairs, but for what depends on the other tests."""
     both = [(one.results.get(metric), other.results.get(metric)) for one, other in own.pairs]
-    numbers = Numbers(cluster)
-    keys = [numbers.of(one.sample) for one, _ in own.pairs]
+    groups = Groups(cluster)
+    keys = [groups.number_of(one.sample) for one, _ in own.pairs]
+    counted = {
+        "metric": metric,
+        "slice": part,
+        "rows": own.rows,
+        "outcomes": dict(Counter(f"{_status(one)}/{_status(other)}" for one, other in both).most_common()),
+        "abstained": _mcnemar([(_abstained(one), _abstained(other)) for one, other in both]),
+        "failed": _mcnemar([(_status(one) == "failed", _status(other) == "failed") for one, other in both]),
+    }
+    scored, worst, best = (_differences(both, keys, assumed) for assumed in ((None, None), (1.0, 0.0), (0.0, 1.0)))
+    pairs = len(scored[0])
+    if not pairs:
+        return MetricChange.model_validate(counted)
+    interval, test, error = difference_interval(*scored), permutation(*scored), standard_error(*scored)
+    sided = [one_sided(*differences) for differences in (scored, worst, best)]
+    measured = {
+        "pairs": pairs,
+        "difference": fmean(scored[0]),
+        "interval": interval,
+        "p": test.p,
+        "exact": test.exact,
+        "clusters": interval.clusters or pairs,
+        "detectable": detectable(error),
+        "needed": pairs_needed(error, pairs, margin) if margin > 0 else None,
+        "one_sided": (min(sided[0][0], sided[1][0]), max(sided[0][1], sided[2][1])),
+        "bounds": (fmean(worst[0]), fmean(best[0])),
+    }
+    return MetricChange.model_validate(counted | measured)
 
-    def measured(worst: bool | None = None) -> tuple[list[float], list[int]]:
-        """Differences and cluster numbers; failures at the worst or the best for the second run, or left out."""
-        low, high = (None, None) if worst is None else (float(worst), float(not worst))
-        sides = [(_value(one, low), _value(other, high), key) for (one, other), key in zip(both, keys, strict=True)]
-        known = [(other - one, key) for one, other, key in sides if one is not None and other is not None]
-        return [value for value, _ in known], [key for _, key in known]
 
-    counted = MetricChange(
-        metric=metric,
-        slice=part,
-        rows=own.rows,
-        outcomes=dict(Counter(f"{_status(one)}/{_status(other)}" for one, other in both).most_common()),
-        abstained=_mcnemar([(_abstained(one), _abstained(other)) for one, other in both]),
-        failed=_mcnemar([(_status(one) == "failed", _status(other) == "failed") for one, other in both]),
-    )
-    values, groups = measured()
-    if not values:
-        return counted
-    found, worst, best = difference(values, groups, margin), measured(worst=True), measured(worst=False)
-    sided = [one_sided(*numbers) for numbers in ((values, groups), worst, best)]
-    return counted.model_copy(
-        update={
-            **{name: getattr(found, name) for name in ("pairs", "interval", "p", "exact", "clusters")},
-            **{name: getattr(found, name) for name in ("detectable", "needed")},
-            "difference": found.mean,
-            "one_sided": (min(sided[0][0], sided[1][0]), max(sided[0][1], sided[2][1])),
-            "bounds": (fmean(worst[0]), fmean(best[0])),
-        }
-    )
+def _differences(
+    both: Sequence[tuple[MetricResult | None, MetricResult | None]],
+    keys: Sequence[int],
+    assumed: tuple[float | None, float | None],
+) -> tuple[list[float], list[int]]:
+    """Second − first with cluster numbers; a failure of either run is taken for what is assumed, or left out."""
+    sides = [
+        (_value(one, assumed[0]), _value(other, assumed[1]), key)
+        for (one, other), key in zip(both, keys, strict=True)
+    ]  # fmt: skip
+    known = [(other - one, key) for one, other, key in sides if one is not None and other is not None]
+    return [value for value, _ in known], [key for _, key in known]
 
 
 def _value(result: MetricResult | None, if_failed: float | None) -> float | None:

@@ -51,7 +51,7 @@ def _hashable(value: object) -> Hashable | None:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-class Numbers:
+class Groups:
     """Numbers the groups of samples in order of appearance.
 
     Args:
@@ -62,7 +62,7 @@ class Numbers:
         self._by = by
         self._known: dict[Hashable, int] = {}
 
-    def of(self, sample: Sample | None) -> int:
+    def number_of(self, sample: Sample | None) -> int:
         """The number of the sample's group; −1 for a sample that stands alone."""
         key = group_of(sample, self._by)
         return -1 if key is None else self._known.setdefault(key, len(self._known))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ragmetrics_core.data.cells import follow
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.grouping import GroupBy, Numbers
+from ragmetrics_core.reporting.grouping import GroupBy, Groups
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled
 from ragmetrics_core.statistics.certification import Certified, certify
@@ -173,8 +173,8 @@ def calibrate(
         InputError: If the labels are no random sample by their own record, or none belongs to a scored sample; a
             ``NotCorrectable`` if Rogan–Gladen is undefined.
     """
-    known, numbers = _drawn(labels, assume_random), Numbers(cluster)
-    rows = [(known.get(str(sample.id)), score, numbers.of(sample)) for sample, score in _with_ids(report, metric)]
+    known, groups = _drawn(labels, assume_random), Groups(cluster)
+    rows = [(known.get(str(sample.id)), score, groups.number_of(sample)) for sample, score in _with_ids(report, metric)]
     own, others = (
         Scores([score for _, score, _ in side], [number for _, _, number in side])
         for side in ([row for row in rows if row[0] is not None], [row for row in rows if row[0] is None])

@@ -16,7 +16,7 @@ from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.evidence import any_useful
-from ragmetrics_core.reporting.grouping import GroupBy, Numbers
+from ragmetrics_core.reporting.grouping import GroupBy, Groups
 from ragmetrics_core.reporting.risks import metric_signs, run_signs
 from ragmetrics_core.statistics.means import Interval, mean, mean_interval, median, sd
 
@@ -145,7 +145,7 @@ class Tally:
     """
 
     def __init__(self, metrics: Sequence[str], *, cluster: GroupBy = "auto") -> None:
-        self._numbers = Numbers(cluster)
+        self._groups = Groups(cluster)
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
         self._usage = Usage()
@@ -161,7 +161,7 @@ class Tally:
         self._rows["judged" if result.results else "not_judged"] += 1
         self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
         self._rows["application_errors"] += sample.error is not None
-        number = self._numbers.of(sample)
+        number = self._groups.number_of(sample)
         for name, metric in self._metrics.items():
             metric.add(result.results.get(name), number)
 

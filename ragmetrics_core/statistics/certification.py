@@ -36,8 +36,8 @@ class Certified:
     Args:
         target: The precision asked for.
         step: The lowest threshold that is certified; None if none is.
-        best: Else the threshold that fewest more labels would certify if its share of yes stayed; None if none.
-        needed: Else about how many labels of the run would do; None if no number is known that would.
+        best: Else the threshold that fewest more labels would certify if its share of yes stayed.
+        needed: Else about how many labels of the run would do; None if that is not known.
         samples: Scored samples of the run.
     """
 

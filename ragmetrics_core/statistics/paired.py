@@ -15,7 +15,6 @@ from ragmetrics_core.statistics.means import Interval, grouped, padded_t
 EXACT = 16
 """Up to so many clusters that changed, every one of their 2¹⁶ sign patterns is tried."""
 
-_ALPHA = 0.05
 _DRAWS = 9999
 _BLOCK = 8
 _ROUNDING = 1e-9
@@ -51,53 +50,10 @@ def difference_interval(differences: Sequence[float], keys: Sequence[int] = (), 
     return padded_t(differences, keys, level=level, ends=(-1.0, 1.0), added=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A mean difference of paired measurements with everything that follows from it.
-
-    Args:
-        pairs: Number of pairs.
-        mean: The mean difference.
-        interval: Its 95 % interval.
-        p: P-value of the permutation test.
-        exact: True if every pattern of signs was tried.
-        clusters: Number of clusters; of pairs, if each stands alone.
-        detectable: Smallest true difference that this design finds with 80 %.
-        needed: Pairs needed to find a difference of the margin with 80 %; None for a margin of 0.
-    """
-
-    pairs: int
-    mean: float
-    interval: Interval
-    p: float
-    exact: bool
-    clusters: int
-    detectable: float
-    needed: int | None
-
-
 def one_sided(differences: Sequence[float], keys: Sequence[int]) -> tuple[float, float]:
     """Lower and upper one-sided 95 % bounds of the mean difference."""
-    found = difference_interval(differences, keys, 1 - 2 * _ALPHA)
+    found = difference_interval(differences, keys, 0.9)
     return found.low, found.high
-
-
-def difference(differences: Sequence[float], keys: Sequence[int], margin: float) -> Difference:
-    """Measure and test a mean difference.
-
-    Args:
-        differences: One per pair, at least one.
-        keys: Number of each pair's cluster, negative for one of its own.
-        margin: The difference that matters, for the number of pairs needed.
-    """
-    interval, test = difference_interval(differences, keys), permutation(differences, keys)
-    low, high = one_sided(differences, keys)
-    # The error with a pair added at each end: mostly tied pairs would otherwise promise to detect anything.
-    error, pairs = (high - low) / (2 * NormalDist().inv_cdf(1 - _ALPHA)), len(differences)
-    return Difference(
-        pairs, fsum(differences) / pairs, interval, test.p, test.exact, interval.clusters or pairs, detectable(error),
-        pairs_needed(error, pairs, margin) if margin > 0 else None,
-    )  # fmt: skip
 
 
 def permutation(differences: Sequence[float], keys: Sequence[int], *, seed: int = 0) -> Permuted:
@@ -173,6 +129,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
         adjusted[index] = highest
     return adjusted
+
+
+def standard_error(differences: Sequence[float], keys: Sequence[int]) -> float:
+    """Standard error with a pair added at each end: mostly tied pairs would otherwise promise to detect anything."""
+    low, high = one_sided(differences, keys)
+    return (high - low) / (2 * NormalDist().inv_cdf(0.95))
 
 
 def detectable(error: float) -> float:
