@@ -60,9 +60,8 @@ def means(runs: int, counts: Sequence[int] = (5, 20, 50, 200, 400)) -> Iterator[
         for mean in (0.5, 0.8, 0.95, 0.98):
             for count in counts:
                 draw = random.Random(f"{score.__name__} {mean} {count}")
-                own = runs if count < 300 else max(runs // 10, 1)  # resampling takes half a second
-                held = sum(holds(mean_interval([score(draw, mean) for _ in range(count)]), mean) for _ in range(own))
-                yield Measured(f"mean of {count} {score.__name__}, true mean {mean}", held / own, COVERAGE, own)
+                held = sum(holds(mean_interval([score(draw, mean) for _ in range(count)]), mean) for _ in range(runs))
+                yield Measured(f"mean of {count} {score.__name__}, true mean {mean}", held / runs, COVERAGE, runs)
 
 
 def clustered(runs: int, counts: Sequence[int] = (5, 10, 20, 50, 200)) -> Iterator[Measured]:
