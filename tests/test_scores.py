@@ -64,6 +64,20 @@ def test_a_run_counts_it_as_failed_beside_the_others():
     assert (broken.status, fine.value) == ("failed", 0.5)
 
 
+class Altered(Fixed):
+    """A metric that alters the result of another one by a copy, which nothing validates."""
+
+    def plan(self, sample):
+        outcome = yield from Fixed(number=0.5).plan(sample)
+        return outcome.model_copy(update={"value": self.number})
+
+
+@pytest.mark.parametrize(("number", "value"), [(math.nan, None), (100.0, None), (-0.5, None), (0.25, 0.25)])
+def test_an_altered_result_is_held_to_the_same(number, value):
+    result = Altered(number=number).score(SAMPLE, judge=ScriptedJudge({}))
+    assert (result.status, result.value) == ("failed" if value is None else "scored", value)
+
+
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, 5.0, -0.5])
 @pytest.mark.parametrize(
     ("metric", "replies"),

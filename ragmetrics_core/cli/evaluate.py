@@ -110,12 +110,17 @@ def run(options: argparse.Namespace) -> int:
     cluster = None if options.cluster == "none" else options.cluster
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
+    writer = JsonlWriter(options.out, this.facts) if options.out else None
     try:
-        _evaluate(this, source, tally, kept, options)
+        with writer or nullcontext():
+            _evaluate(this, source, tally, kept, writer, options)
     except JudgeUnavailable as error:
         raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
     except KeyboardInterrupt:  # between two results; an interrupt while waiting for one ends the stream
         this.interrupted = True
+    finally:
+        if writer is not None and writer.left is not None:
+            print(f"ragmetrics: {options.out} is as it was; what was judged stands in {writer.left}", file=sys.stderr)
     summary = tally.summary(stopped=this.facts.ended_early)
     if options.report:
         report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
@@ -135,23 +140,25 @@ def _judge(options: argparse.Namespace) -> Judge | None:
 
 
 def _evaluate(
-    this: Run, source: Source, tally: Tally, kept: list[SampleResult] | None, options: argparse.Namespace
+    this: Run,
+    source: Source,
+    tally: Tally,
+    kept: list[SampleResult] | None,
+    writer: JsonlWriter | None,
+    options: argparse.Namespace,
 ) -> None:
     """Judge every sample; results are on disk as soon as they are known, in memory only where ``kept`` is a list."""
-    samples = source.counted()
-    writer = JsonlWriter(options.out, this.facts) if options.out else None
-    with writer or nullcontext():
-        for result in stream(this, samples, progress=False if options.quiet else None, columns={}):
-            if writer is not None:
-                writer.write(result)
-            tally.add(result)
-            source.saw(result)
-            if kept is not None:
-                kept.append(result)
-        if options.audit and not this.interrupted:
-            this.audit = audit(kept or [], this.metrics, judge=_judge(options), concurrency=options.concurrency)
+    for result in stream(this, source.counted(), progress=False if options.quiet else None, columns={}):
         if writer is not None:
-            writer.close(this.facts)
+            writer.write(result)
+        tally.add(result)
+        source.saw(result)
+        if kept is not None:
+            kept.append(result)
+    if options.audit and not this.interrupted:
+        this.audit = audit(kept or [], this.metrics, judge=_judge(options), concurrency=options.concurrency)
+    if writer is not None:
+        writer.close(this.facts)
 
 
 def _lines(
@@ -167,13 +174,14 @@ def _lines(
         for metric in summary.metrics
         if metric not in shown.metrics and shown.metrics
     ]
+    lines += [f"{sentence}, kept as metadata" for sentence in source.unread]
     usage = summary.usage
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
     if shown.metrics:
         lines.append(
             f"Judge: {', '.join(this.facts.judges)}; {spending.calls(usage)}, {price}; {this.facts.seconds:.1f} s"
         )
-    if options.out:
+    if options.out and not this.interrupted:
         lines.append(f"Samples and results: {options.out}")
     if options.report:
         lines.append(f"Report: {options.report}")

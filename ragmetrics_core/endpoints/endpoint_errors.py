@@ -40,6 +40,7 @@ _STATUSES: dict[int | None, type[errors.JudgeError]] = {
     408: errors.JudgeTimeout,
     429: errors.RateLimited,
 }
+_STUMBLES = ("AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError")
 _CONNECTION = frozenset(
     {"APIConnectionError", "ClientConnectionError", "ConnectionError", "NetworkError", "RemoteProtocolError"}
 )
@@ -105,6 +106,12 @@ class Fault:
     def disconnected(self) -> bool:
         """True if the endpoint could not be reached, or the connection broke."""
         return not self.classes.isdisjoint(_CONNECTION)
+
+    @property
+    def unreadable(self) -> bool:
+        """True if there was a reply that the client could not read, whatever it calls that itself."""
+        stumbled = not self.classes.isdisjoint(_STUMBLES) and "OSError" not in self.classes
+        return stumbled or any(word in self.text for word in _NOT_JSON)
 
     @property
     def about_key(self) -> bool:
@@ -196,7 +203,7 @@ def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeE
     if kind in (errors.JudgeServerError, errors.ConnectionFailed):
         if fault.timed_out:
             return errors.JudgeTimeout
-        if any(word in fault.text for word in _NOT_JSON):
+        if fault.unreadable:
             return errors.JudgeServerError
         return errors.ConnectionFailed if fault.disconnected else kind
     if kind is errors.RequestRejected and filtered(fault.text):
@@ -233,6 +240,8 @@ def judge_error(
     message = sentence.format(where=where, details=fault.details)
     if issubclass(kind, errors.ContextWindowExceeded):
         return kind.counted(where, *token_counts(fault.text))
+    if kind is errors.JudgeServerError and fault.unreadable:
+        message = f"{where} sent a reply that cannot be read: check that the endpoint is what its name says"
     if issubclass(kind, errors.TransientJudgeError):
         return kind(message, retry_after=fault.retry_after)
     return kind(message)

@@ -22,7 +22,7 @@ from ragmetrics_core.engine.carrying import Room, Seat, carry_out
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.tables import Samples, each_sample
+from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
@@ -161,7 +161,7 @@ class Run:
 def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]) -> Iterator[SampleResult]:
     """Yield the results of a run in input order; an interrupt yields what is done and marks the run."""
     waiting: deque[Future[SampleResult]] = deque()
-    started = run.start(each_sample(samples, columns))
+    started = run.start(warn_of_doubles(each_sample(samples, columns)))
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
             exhausted = False
@@ -205,7 +205,7 @@ async def astream(
     waiting: deque[Future[SampleResult]] = deque()
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
-            for future in run.start(each_sample(samples, columns)):
+            for future in run.start(warn_of_doubles(each_sample(samples, columns))):
                 waiting.append(future)
                 while len(waiting) >= run.window:
                     yield await _next(run, waiting, display)

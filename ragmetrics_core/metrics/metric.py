@@ -109,7 +109,7 @@ class Metric(Frozen, ABC):
             parts.append(f"prompt:{digest(*self.prompts(), self.language or '')}")
         return "|".join(parts)
 
-    def scored(self, value: float, reason: str, evidence: Evidence) -> Scored | Failed:
+    def scored(self, value: float, reason: str, evidence: Evidence | None) -> Scored | Failed:
         """A score in [0, 1] with its evidence; what is no such number is failed, never clipped.
 
         Args:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.extras import extra
+from ragmetrics_core.data.files import write_text
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.usage import Usage
@@ -52,10 +53,7 @@ def write_html(path: str | Path, template: str, scripts: Sequence[str], data: di
         "script_hash": b64encode(sha256(script.encode()).digest()).decode(),
     }
     text = from_file.render(**fixed, **data).lstrip()
-    try:
-        Path(path).write_text(str(clean(text)), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(f"the page cannot be written to {path}: {error.strerror}") from error
+    write_text(path, str(clean(text)), "the page")
 
 
 def check_page(path: Path) -> None:
