@@ -67,8 +67,8 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
     by: Literal["id", "question"] = "id" if by_id else "question"
     if not pairs:
         raise InputError(f"the two runs have no sample in common (matched by {by}); compare runs over the same samples")
-    places = [{pair[side].index for pair in pairs} for side in (0, 1)]
-    left = ([row for row in rows if row.index not in own] for rows, own in zip((first, second), places, strict=True))
+    used = {id(row) for pair in pairs for row in pair}
+    left = ([row for row in rows if id(row) not in used] for rows in (first, second))
     return Matched(by, pairs, *left)
 
 
