@@ -16,17 +16,8 @@ from ragmetrics_core.data.results import MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.gates import MIN_SCORED, ROUNDING, Decision, Outcome, check_share
 from ragmetrics_core.reporting.grouping import GroupBy, Groups
 from ragmetrics_core.reporting.matching import Matched, Pair, differences, match
+from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.paired import (
-    detectable,
-    difference_interval,
-    holm,
-    mcnemar,
-    one_sided,
-    pairs_needed,
-    permutation,
-    standard_error,
-)
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
@@ -244,7 +235,7 @@ def compare(
         )
     parts = [(None, matched), *matched.slices(slices).items()]
     changes = [_change(name, part, own, cluster, margin) for part, own in parts for name in names]
-    adjusted = iter(holm([change.p for change in changes if change.p is not None]))
+    adjusted = iter(paired.holm([change.p for change in changes if change.p is not None]))
     early = (("first", first.run.ended_early), ("second", second.run.ended_early))
     return Comparison(
         changes=tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes),
@@ -285,8 +276,9 @@ def _change(metric: str, part: str | None, own: Matched, cluster: GroupBy, margi
     pairs = len(scored[0])
     if not pairs:
         return MetricChange.model_validate(counted)
-    interval, test, error = difference_interval(*scored), permutation(*scored), standard_error(*scored)
-    sided = [one_sided(*differences) for differences in (scored, worst, best)]
+    interval, test = paired.difference_interval(*scored), paired.permutation(*scored)
+    error = paired.standard_error(*scored)
+    sided = [paired.one_sided(*differences) for differences in (scored, worst, best)]
     measured = {
         "pairs": pairs,
         "difference": fmean(scored[0]),
@@ -294,8 +286,8 @@ def _change(metric: str, part: str | None, own: Matched, cluster: GroupBy, margi
         "p": test.p,
         "exact": test.exact,
         "clusters": interval.clusters or pairs,
-        "detectable": detectable(error),
-        "needed": pairs_needed(error, pairs, margin) if margin > 0 else None,
+        "detectable": paired.detectable(error),
+        "needed": paired.pairs_needed(error, pairs, margin) if margin > 0 else None,
         "one_sided": (min(sided[0][0], sided[1][0]), max(sided[0][1], sided[2][1])),
         "bounds": (fmean(worst[0]), fmean(best[0])),
     }
@@ -345,7 +337,7 @@ def _abstained(result: MetricResult | None) -> bool:
 
 
 def _mcnemar(traits: Sequence[tuple[bool, bool]]) -> float:
-    return mcnemar(sum(one > other for one, other in traits), sum(one < other for one, other in traits))
+    return paired.mcnemar(sum(one > other for one, other in traits), sum(one < other for one, other in traits))
 
 
 def _most_changed(pairs: Sequence[Pair], metric: str) -> Iterator[Changed]:
