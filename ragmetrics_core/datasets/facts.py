@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable, RowError
 from ragmetrics_core.data.files import read_text, write_text
 from ragmetrics_core.data.frozen import Frozen
@@ -49,7 +51,7 @@ class FactsFile(Frozen):
     extraction: str
     prompts: str
     frozen: str = ""
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = Field(repr=False)
 
     @property
     def digest(self) -> str:
@@ -209,16 +211,22 @@ def as_text(file: FactsFile) -> str:
     parts = ["Edit the facts: one per line, under the number of their reference. Lines with > are not read.\n"]
     for number, row in enumerate(file.rows, start=1):
         quoted = "\n".join(f"> {line}" for line in _reference(row).splitlines())
-        facts = "\n".join(" ".join(fact["text"].split()) for fact in row["facts"])
+        facts = "\n".join(map(_line, row["facts"]))
         parts.append(f"== {number} ==\n{quoted}\n{facts}\n")
     return "\n".join(parts)
+
+
+def _line(fact: Row) -> str:
+    """A fact on one line; one that would read as a quotation or as a heading stands behind a space."""
+    text = " ".join(fact["text"].split())
+    return f" {text}" if text.startswith((">", "==")) else text
 
 
 def from_text(text: str) -> list[list[str]]:
     """The facts of an edited text, per reference."""
     blocks: list[list[str]] = []
     for line in text.splitlines():
-        if _BLOCK.match(line.strip()):
+        if _BLOCK.match(line.rstrip()):
             blocks.append([])
         elif blocks and line.strip() and not line.startswith(">"):
             blocks[-1].append(line.strip())

@@ -228,6 +228,9 @@ def compare(
     names = _names(first, second, metrics)
     matched = match(first.results, second.results)
     differing = tuple(found for name in names for found in differences(matched.pairs, name))
+    few = sum(row.sample is not None for row in (*matched.first_only, *matched.second_only))
+    if matched.by == "question" and few:
+        differing = (f"{few} rows are in one run only, and without ids nothing else tells rows apart", *differing)
     if differing and not anyway:
         raise InputError(
             f"the runs are not comparable: {'; '.join(differing)}. Measure both in the same way, or compare them "
