@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import Comment, Instructions, NotAnswered, Part, Question, about, ask
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.metric import Metric, Plan
@@ -42,7 +42,7 @@ def band_of(score: float) -> str:
     return next(name for name, low, high in BANDS if low <= score <= high)
 
 
-class Rating(Frozen, extra="ignore"):
+class Rating(Silent, extra="ignore"):
     """How well the answer matches an expected answer.
 
     Args:
@@ -83,7 +83,7 @@ class RateRecall(Question[Rating]):
     bands: tuple[tuple[str, float, float], ...] = ()
 
 
-class Unrated(Frozen):
+class Unrated(Silent):
     """In place of a rating that the judge did not give."""
 
     reason: str = ""
@@ -108,7 +108,7 @@ class RecallEvidence(Evidence, extra="ignore"):
     with_contexts: bool
 
 
-class RecallExample(Frozen):
+class RecallExample(Silent):
     """A few-shot example of a rating.
 
     Args:

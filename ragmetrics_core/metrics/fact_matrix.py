@@ -11,24 +11,24 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.evidence import Cell, FactMatrix
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import Asked, Bit, Comment, NotAnswered, Question, Weigh, cells, in_order, shares
 
 
-class Covered(Frozen, extra="ignore"):
+class Covered(Silent, extra="ignore"):
     """Is a fact fully discussed in a context?"""
 
     covered: Bit
     reason: SkipJsonSchema[Comment] = ""
 
 
-class _LabelledCovered(Frozen, extra="ignore"):
+class _LabelledCovered(Silent, extra="ignore"):
     label: Comment
     covered: Bit
     reason: SkipJsonSchema[Comment] = ""
 
 
-class CoveredList(Frozen, extra="ignore"):
+class CoveredList(Silent, extra="ignore"):
     """A verdict on each of several facts."""
 
     facts: tuple[_LabelledCovered, ...]

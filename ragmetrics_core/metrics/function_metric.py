@@ -12,6 +12,7 @@ from pydantic import PrivateAttr
 from ragmetrics_core.data.errors import JudgeError, MetricCrashed, SettingError
 from ragmetrics_core.data.results import Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 Given = float | bool | None | Outcome
@@ -37,9 +38,9 @@ class FunctionMetric(Metric):
         return self._requires
 
     @property
-    def signature(self) -> str:
+    def signature(self) -> Signature:
         """Name and version."""
-        return f"{self.name}|v{self._version}"
+        return Signature(metric=self.name, version=self._version)
 
     def plan(self, sample: Sample) -> Plan:
         """Carry out the function; what it returns becomes the outcome."""
