@@ -413,7 +413,7 @@ class Agreeing(ChatModel):
         return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request):
-        text = '{"reasoning": "r", "verdict": "yes", "unsupported_claims": []}'
+        text = '{"reason": "r", "verdict": "yes", "unsupported": []}'
         return ChatReply((Choice(text),) * request.n, Usage(calls=1))
 
 
@@ -539,7 +539,7 @@ class Slow(ChatModel):
     async def complete(self, request):
         asked.release()
         await asyncio.sleep(0 if os.getpid() != parent else 3600)
-        return ChatReply((Choice('{"reasoning": "r", "verdict": "yes", "unsupported_claims": []}'),) * request.n)
+        return ChatReply((Choice('{"reason": "r", "verdict": "yes", "unsupported": []}'),) * request.n)
 
 parent = os.getpid()
 metrics = (name for name in ["adherence"])  # gone after the first look

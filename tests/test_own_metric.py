@@ -154,7 +154,7 @@ def lengthy(sample: Sample) -> bool:
 
 
 class OwnEvidence(Evidence):
-    kind: str = "own"
+    kind: str = "own_words"
     words: int = 0
 
 
