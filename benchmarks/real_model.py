@@ -35,7 +35,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.testing.golden import GOLDEN_TURNS
 
 METRICS: tuple[Metric, ...] = (

@@ -10,8 +10,8 @@ from ragmetrics_core import Asked, Instructions, Metric, Question, Sample, Weigh
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.metrics.context_recall import Rating
 from ragmetrics_core.metrics.context_utilization import UsefulGrade, Usefulness
+from ragmetrics_core.metrics.fact_matrix import Covered, CoveredList
 from ragmetrics_core.metrics.polls import Poll
-from ragmetrics_core.metrics.retrieval_accuracy import Covered, CoveredList
 
 
 def useful(verdict: bool, p: float | None = None, reason: str = "", *, grade: int | None = None) -> Asked[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ragmetrics_core.data.questions import Mode
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult
 from ragmetrics_core.data.sample import Fact
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 SIGNATURE = "m|v1|polls:5|T:1.0|prompt:3fa2|judge:gpt"
@@ -123,6 +124,13 @@ def test_rows_without_a_partner_belong_to_their_slice() -> None:
     assert found.regression() == {"m": "undecided", "m [a]": "passed", "m [b]": "undecided"}
 
 
+def test_comparing_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("numpy", "scipy", "sklearn", "statsmodels"):
+        monkeypatch.setitem(sys.modules, name, None)
+    found = run_of(*[0.9] * 30).compare(run_of(*[0.3] * 30))
+    assert (found["m"].verdict, found.regression()) == ("worse", {"m": "failed"})
+
+
 def test_slices_clusters_and_holm() -> None:
     first, second = run_of(*[0.2] * 40, grouped=True), run_of(*[0.4] * 40, grouped=True)
     found = first.compare(second, slices="topic")
@@ -137,10 +145,13 @@ def test_slices_clusters_and_holm() -> None:
 
 def test_matching_by_question_and_by_id() -> None:
     first, second = run_of(0.1, 0.2, 0.3, ids=False), run_of(0.1, 0.2, ids=False)
-    found = first.compare(second)
+    with pytest.raises(InputError, match="1 rows are in one run only, and without ids nothing else tells rows apart"):
+        first.compare(second)
+    found = first.compare(second, anyway=True)
     assert (found.matched, found.first_only, found.second_only, found.matched_by) == (2, 1, 0, "question")
+    assert run_of(0.1, 0.2, 0.3).compare(run_of(0.1, 0.2)).matched == 2  # by id
     again = Report([*run_of(0.1).results, SampleResult(index=1, sample=Sample(question="q0"), results={})])
-    assert again.compare(run_of(0.1)).matched == 1  # one id is missing: by question, in order
+    assert again.compare(run_of(0.1), anyway=True).matched == 1  # one id is missing: by question, in order
     with pytest.raises(InputError, match="no sample in common"):
         first.compare(Report([SampleResult(index=0, sample=Sample(question="else"), results=first.results[0].results)]))
 

@@ -26,8 +26,8 @@ from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
 from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.metrics.retrieval_accuracy import FactInContext
 
 FOLDER = Path(__file__).parents[1] / "conformance"
 CASES = [(path.stem, case) for path in sorted(FOLDER.glob("*.json")) for case in json.loads(path.read_text("utf-8"))]

@@ -59,7 +59,7 @@ def test_shipped_examples_lie_inside_their_bands_and_are_shown():
     _, judge = score(rating(0.5))
     shown = judge.asked[0].instructions.examples
     for example in EXAMPLES:
-        reply = json.loads(example.written().rpartition("reply ")[2])
+        reply = json.loads(example.written().rpartition(" -> ")[2])
         assert reply["band"] == band_of(example.score)
         assert example.reason in shown
     assert judge.asked[0].bands == BANDS

@@ -43,7 +43,7 @@ from ragmetrics_core.datasets import (
 from ragmetrics_core.datasets.continuous import document_points, point_of
 from ragmetrics_core.datasets.set_files import to_jsonl
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, Sentence
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.testing.replies import quoting_reply
 from ragmetrics_core.testing.server import LoopbackServer
 

@@ -13,8 +13,8 @@ from ragmetrics_core.data.sample import Fact, Sample
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence
-from ragmetrics_core.reporting.diagnosis import RULES, Diagnosis, diagnose
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
+from ragmetrics_core.page.diagnosis import RULES, Diagnosis, diagnose
 
 
 def chunks(*verdicts: bool | float) -> Scored:

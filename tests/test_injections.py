@@ -11,7 +11,7 @@ from said import poll
 
 from ragmetrics_core import ContextAdherence, ScriptedJudge
 from ragmetrics_core.metrics.polls import Adherent, Poll
-from ragmetrics_core.reporting.fooled import FLIPPED
+from ragmetrics_core.page.biases import FLIPPED
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 

@@ -280,7 +280,7 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
             self.calls += 1
             if self.calls == 5:
                 raise AuthenticationFailed("blocked by a firewall")
-            text = json.dumps({"reasoning": "r", "verdict": "yes", "unsupported_claims": []})
+            text = json.dumps({"reason": "r", "verdict": "yes", "unsupported": []})
             return ChatReply((Choice(text),), Usage(calls=1))
 
     report = evaluate(ROWS[:1], "adherence", judge=LLMJudge(Refusing()), concurrency=1, progress=False)
@@ -300,7 +300,7 @@ def test_a_limit_amid_early_stopped_polls_leaves_no_score() -> None:
 
     class Polled(Singly):
         async def complete(self, request: ChatRequest) -> ChatReply:
-            text = json.dumps({"reasoning": "r", "verdict": next(verdicts), "unsupported_claims": []})
+            text = json.dumps({"reason": "r", "verdict": next(verdicts), "unsupported": []})
             return ChatReply((Choice(text),), Usage(calls=1))
 
     metric = ContextAdherence(polls=3, early_stop=True, cause=False)

@@ -24,8 +24,8 @@ from ragmetrics_core import (
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.metrics.retrieval_accuracy import FactInContext
 from ragmetrics_core.testing.metric_contract import MetricContract
 
 FULL = Sample(id="s", question="q", contexts=["c0", "c1"], answer="a", reference="r", metadata={"own": [1]})

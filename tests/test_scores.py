@@ -21,8 +21,8 @@ from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.metrics.retrieval_accuracy import FactInContext
 
 SAMPLE = Sample(question="q", contexts=["c"], answer="a", reference="r")
 

@@ -44,6 +44,8 @@ def adherent(answer: str, *contexts: str, question: str | None = None) -> Any:
 
 def useful(*chunks: str, answer: str, question: str | None = None, graded: bool = False) -> tuple[Any, ...]:
     """A verdict with its probability for each chunk."""
+    if not chunks:
+        return ()
     asked = ask(shown(GRADED if graded else USEFUL, answer=answer, chunks=chunks, question=question))
     assert all(weight.mode == "lexical" for weight in asked.weights)
     verdicts = zip(cells(asked.reply), asked.weights, strict=True)

@@ -145,7 +145,7 @@ class Captured(Generic[Run]):
             self._assemble_all()
             waiting = [*self._rest()]
             self._assemble_all()  # an adapter may have recorded what waited
-            if self._kept and not self._made and not waiting and self._hint:
+            if self._kept and not self._made and not waiting and self._hint and not self.problems:
                 self.problems.note(self._hint)
             made = [self._finished(sample, self._made + place) for place, sample in enumerate(waiting)]
             return (*self._samples, *(sample for sample in made if sample is not None))

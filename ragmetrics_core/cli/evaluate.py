@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import spending
-from ragmetrics_core.cli.options import add_undecided, exit_code, positive
+from ragmetrics_core.cli.gates import add_undecided, exit_code, parse_gate
+from ragmetrics_core.cli.options import positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
@@ -25,9 +26,9 @@ from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
+from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, named
 from ragmetrics_core.page.render import check_page
-from ragmetrics_core.reporting.gates import Decision, decide, parse_gate
+from ragmetrics_core.reporting.gates import Decision, decide
 from ragmetrics_core.reporting.report import JsonlWriter
 from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
 from ragmetrics_core.reporting.tables import text_table
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     if options.quiet:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     metrics = _metrics(options)
-    gates = [parse_gate(text, names=[metric.name for metric in metrics]) for text in options.fail_under]
+    gates = [parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
     source = Source(options)
     judge = _judge(options)
     if options.dry_run:
@@ -110,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
     cluster = None if options.cluster == "none" else options.cluster
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
-    writer = JsonlWriter(options.out, this.facts) if options.out else None
+    writer = JsonlWriter(options.out, source.described(this.facts)) if options.out else None
     try:
         with writer or nullcontext():
             _evaluate(this, source, tally, kept, writer, options)
@@ -158,7 +159,7 @@ def _evaluate(
     if options.audit and not this.interrupted:
         this.audit = audit(kept or [], this.metrics, judge=_judge(options), concurrency=options.concurrency)
     if writer is not None:
-        writer.close(this.facts)
+        writer.close(source.described(this.facts))
 
 
 def _lines(
@@ -223,20 +224,24 @@ def _say_idle(source: Source) -> int:
 
 def _metrics(options: argparse.Namespace) -> Sequence[Metric]:
     names = list(METRICS) if options.metrics is None else options.metrics.split(",")
-    settings: dict[str, dict[str, Any]] = {full_name(name): {} for name in names}
+    settings: dict[str, dict[str, Any]] = {_name(name): {} for name in names}
     for text in options.settings:
         place, equals, value = text.partition("=")
         metric, dot, setting = place.strip().partition(".")
         if not equals or not dot:
             raise SettingError(f"--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got {text!r}")
-        name = full_name(metric)
+        name = _name(metric)
         if name not in settings:
             raise SettingError(f"--set {text}: {name} is not among the metrics of this run")
         known = METRICS[name].model_fields if name in METRICS else {}
         if name in METRICS and setting not in known:
             raise SettingError(f"--set {text}: {name} has no setting {setting!r}; it has: {', '.join(known)}")
         settings[name][setting] = _value(value)
-    return chosen([metric_named(name, **chosen_settings) for name, chosen_settings in settings.items()])
+    return chosen([named(name, **chosen_settings) for name, chosen_settings in settings.items()])
+
+
+def _name(text: str) -> str:
+    return text.strip() if ":" in text else full_name(text)
 
 
 def _value(text: str) -> Any:

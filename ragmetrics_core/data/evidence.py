@@ -11,12 +11,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
 
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import Mode
 from ragmetrics_core.data.sample import Fact
 
 
-class Evidence(Frozen):
+class Evidence(Silent):
     """What a score rests on: any fields.
 
     Args:
@@ -36,7 +36,7 @@ class Evidence(Frozen):
             Evidence.known[cls.model_fields["kind"].default] = cls
 
 
-class JudgedChunk(Frozen, extra="ignore"):
+class JudgedChunk(Silent, extra="ignore"):
     """One chunk's verdict.
 
     Args:
@@ -91,7 +91,7 @@ class Polled(Evidence):
     repeatability: tuple[Share, Share] | None = None
 
 
-class Cell(Frozen, extra="ignore"):
+class Cell(Silent, extra="ignore"):
     """One fact × context: how probable it is that the context fully discusses the fact.
 
     Args:

@@ -26,7 +26,8 @@ from ragmetrics_core.datasets.sets import (
 )
 from ragmetrics_core.datasets.writing import template
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.metrics.retrieval_accuracy import AccuracyEvidence, RetrievalAccuracy
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
+from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.metrics.templates import digest
 
 

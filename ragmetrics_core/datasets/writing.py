@@ -9,13 +9,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Silent
 from ragmetrics_core.data.questions import Instructions, Part, Question
 
 _Stated = Annotated[str, Field(min_length=1)]
 
 
-class TaggedSentence(Frozen, extra="ignore", str_strip_whitespace=True):
+class TaggedSentence(Silent, extra="ignore", str_strip_whitespace=True):
     """One sentence of a golden response.
 
     Args:
@@ -27,7 +27,7 @@ class TaggedSentence(Frozen, extra="ignore", str_strip_whitespace=True):
     chunk: _Stated
 
 
-class Written(Frozen, extra="ignore", str_strip_whitespace=True):
+class Written(Silent, extra="ignore", str_strip_whitespace=True):
     """A question and its golden response.
 
     Args:

@@ -128,11 +128,10 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     except Exception as error:  # noqa: BLE001  # the failure boundary: the rest of the run goes on
         outcome = _crashed(metric, error)
     asked = bool(usage) or outcome.status == "failed"
-    details = "".join(f"|{key}:{value}" for key, value in judge.session.details.items())
     return outcome.model_copy(
         update={
             "judge": judge.session.name if asked else "",
-            "signature": f"{metric.signature}|judge:{judge.session.name}{details}",
+            "signature": metric.signature.by(judge.session.name, judge.session.details),
             "sample_id": sample.id,
             "usage": sum(usage, Usage()),
         }

@@ -1,14 +1,16 @@
 """Turns a question into chat messages: the template's fixed text, with the sample's texts in fences.
 
-A fence opens and closes with the same 128-bit digest of the text that it encloses, salted if the text should hold
-it: no text can close its own fence, and equal questions give equal prompts. Replaced text is never scanned again,
-and only ``{names}`` of parts are replaced.
+Each text stands between two lines with the same fence: one for a whole prompt, a 128-bit digest of the first text that
+it shows, salted until none of its texts holds it. So no text can close or open a fence, equal questions give equal
+prompts, and what follows a shared text can vary without changing what stands before it. Replaced text is never scanned
+again, and only ``{names}`` of parts are replaced.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -26,19 +28,11 @@ _SPACE = re.compile(r"\s+")
 _DIGITS = 39  # 128 bits in decimal, which most tokenizers write three digits to a token; hexadecimal costs half more
 
 
-def fenced(label: str, text: str) -> str:
-    """Enclose a text in a fence that it cannot contain.
-
-    Args:
-        label: What the text is, in our words.
-        text: A text of the sample.
-
-    Returns:
-        The opening line with the label and a 128-bit digest of the text, the text, the closing line with the same.
-    """
-    text = safe(text)
-    digest = next(digest for salt in count() if (digest := _digest(text, salt)) not in text)
-    return f"{label} <{digest}>\n{text}\n</{digest}>"
+def fence(texts: Sequence[str]) -> str:
+    """A line that none of these texts contains, from a 128-bit digest of the first of them."""
+    first = texts[0] if texts else ""
+    marks = (_digest(first, salt) for salt in count())
+    return f"<{next(mark for mark in marks if all(mark not in text for text in texts))}>"
 
 
 def _digest(text: str, salt: int) -> str:
@@ -59,8 +53,16 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
         SettingError: If a line of the template is a placeholder of which the question has no part.
     """
     above, below = _parts(question.instructions.template)
-    head = _fixed(above, question.instructions) or Message("system", _fill(above, question.instructions, question))
-    body = _fill(below, question.instructions, question)
+    names = (match["alone"] or match["inside"] for match in _PLACEHOLDER.finditer(question.instructions.template))
+    shown = {name: _blocks(question.parts[name]) for name in dict.fromkeys(names) if name in question.parts}
+    mark = fence([text for blocks in shown.values() for _, text in blocks])
+    texts = {
+        name: "".join(f"{mark} {label}\n{text}\n{mark}\n" for label, text in blocks) for name, blocks in shown.items()
+    }
+    twice = f"{mark}\n{mark} "  # what closes a text opens the next
+    fixed = _fixed(above, question.instructions)
+    head = fixed or Message("system", _fill(above, question.instructions, texts).replace(twice, f"{mark} "))
+    body = _fill(below, question.instructions, texts).replace(twice, f"{mark} ")
     if head.content and body:
         return (head, Message("user", body))
     return (Message("user", head.content or body),)
@@ -77,41 +79,41 @@ def _parts(template: str) -> tuple[str, str]:
 def _fixed(part: str, instructions: Instructions) -> Message | None:
     """A system message that no sample changes, the same for thousands of questions; None if one may."""
     if {match["alone"] or match["inside"] for match in _PLACEHOLDER.finditer(part)} <= {"examples", "language"}:
-        return Message("system", _fill(part, instructions, None))
+        return Message("system", _fill(part, instructions, {}))
     return None
 
 
-def _fill(template: str, instructions: Instructions, question: Question[Any] | None) -> str:
+def _fill(template: str, instructions: Instructions, texts: Mapping[str, str]) -> str:
     def replace(match: re.Match[str]) -> str:
         alone = match["alone"]
-        text = _value(alone or match["inside"], instructions, question)
-        if text is None and alone is not None and question is not None:
-            known = ", ".join(f"{{{name}}}" for name in question.parts)
+        text = _value(alone or match["inside"], instructions, texts)
+        if text is None and alone is not None:
+            known = ", ".join(f"{{{name}}}" for name in texts)
             raise SettingError(f"the template shows {{{alone}}}, of which this question has no part; it has {known}")
         if text is None:
             return match[0]
-        return text if alone is None else text and text + match["end"]
+        return text.removesuffix("\n") if alone is None else text and text.removesuffix("\n") + match["end"]
 
     return _PLACEHOLDER.sub(replace, template).strip()
 
 
-def _value(name: str, instructions: Instructions, question: Question[Any] | None) -> str | None:
+def _value(name: str, instructions: Instructions, texts: Mapping[str, str]) -> str | None:
     """What replaces a placeholder; None if it is no name of ours."""
     if name == "examples":
         return safe(instructions.examples).strip()
     if name == "language":
         return f"Write explanations in {safe(instructions.language)}." if instructions.language else ""
-    part = None if question is None else question.parts.get(name)
-    return None if part is None else _shown(part)
+    return texts.get(name)
 
 
-def _shown(part: Part) -> str:
+def _blocks(part: Part) -> list[tuple[str, str]]:
+    """What stands in each fence of a part: its label and the text."""
     if isinstance(part.text, str):
-        return fenced(part.label, "\n".join([part.text, *_beside(part)]))
+        return [(part.label, safe("\n".join([part.text, *_beside(part)])))]
     if part.marks == "lines" and part.texts:
         lines = (f"{label}: {_SPACE.sub(' ', text)}" for label, text in zip(part.labels, part.texts, strict=True))
-        return fenced(part.label, "\n".join(lines))
-    return "\n".join(fenced(f"{part.label} {label}", text) for label, text in zip(part.labels, part.texts, strict=True))
+        return [(part.label, safe("\n".join(lines)))]
+    return [(f"{part.label} {label}", safe(text)) for label, text in zip(part.labels, part.texts, strict=True)]
 
 
 def _beside(part: Part) -> list[str]:

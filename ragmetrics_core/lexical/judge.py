@@ -17,8 +17,8 @@ from ragmetrics_core.lexical.text import Passage, holds, read
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, Poll, SentenceSupport
-from ragmetrics_core.metrics.retrieval_accuracy import FactInContext
 
 Q = TypeVar("Q", bound=Question[Any])
 _ANSWERS: dict[type[Question[Any]], Callable[[Any], Asked[Any]]] = {}

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from ragmetrics_core.data.errors import LimitReached, QuestionNotSupported, SettingError, TooFewPolls
 from ragmetrics_core.data.evidence import Polled
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.questions import (
     Batch,
@@ -33,7 +33,7 @@ from ragmetrics_core.metrics.templates import checked, shipped
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
 
-class Sufficiency(Frozen, extra="ignore"):
+class Sufficiency(Silent, extra="ignore"):
     """Could the question have been answered?
 
     Args:
@@ -164,6 +164,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("contexts",), ("answer",))
 
     name: str = Field(default="context_adherence", min_length=1)

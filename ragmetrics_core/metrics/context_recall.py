@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import Comment, Instructions, NotAnswered, Part, Question, about, ask
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.metric import Metric, Plan
@@ -42,7 +42,7 @@ def band_of(score: float) -> str:
     return next(name for name, low, high in BANDS if low <= score <= high)
 
 
-class Rating(Frozen, extra="ignore"):
+class Rating(Silent, extra="ignore"):
     """How well the answer matches an expected answer.
 
     Args:
@@ -83,7 +83,7 @@ class RateRecall(Question[Rating]):
     bands: tuple[tuple[str, float, float], ...] = ()
 
 
-class Unrated(Frozen):
+class Unrated(Silent):
     """In place of a rating that the judge did not give."""
 
     reason: str = ""
@@ -108,7 +108,7 @@ class RecallEvidence(Evidence, extra="ignore"):
     with_contexts: bool
 
 
-class RecallExample(Frozen):
+class RecallExample(Silent):
     """A few-shot example of a rating.
 
     Args:
@@ -127,13 +127,17 @@ class RecallExample(Frozen):
     reason: str
     contexts: tuple[str, ...] = ()
 
-    def written(self) -> str:
-        """The example as the judge sees it."""
-        given = {"question": self.question, "expected answer": self.reference, "answer": self.answer}
+    def written(self, before: RecallExample | None = None) -> str:
+        """The example as the judge sees it; what it shares with the one before is not said again."""
+        given = {"question": self.question, "expected": self.reference}
         if self.contexts:
             given = {"contexts": "\n".join(self.contexts), **given}
+        again = before is not None and (before.question, before.reference, before.contexts) == (
+            (self.question, self.reference, self.contexts)
+        )
+        asked = {"answer": self.answer} if again else {**given, "answer": self.answer}
         reply = {"reason": self.reason, "band": band_of(self.score), "score": self.score}
-        return f"Given {json.dumps(given, ensure_ascii=False)}\nreply {json.dumps(reply, ensure_ascii=False)}"
+        return f"{json.dumps(asked, ensure_ascii=False)} -> {json.dumps(reply, ensure_ascii=False)}"
 
 
 EXAMPLES: tuple[RecallExample, ...] = (
@@ -197,6 +201,7 @@ class ContextRecall(Metric):
         0.5
     """
 
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
@@ -215,7 +220,8 @@ class ContextRecall(Metric):
 
     @property
     def _examples(self) -> str:
-        return "\n\n".join(("Examples:", *(example.written() for example in self.examples))) if self.examples else ""
+        pairs = zip(self.examples, (None, *self.examples), strict=False)
+        return "\n".join(("Examples:", *(own.written(before) for own, before in pairs))) if self.examples else ""
 
     def prompts(self) -> tuple[str, ...]:
         """Template and examples."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_va
 
 from ragmetrics_core.data.errors import JudgeError, MalformedReply, SettingError
 from ragmetrics_core.data.evidence import JudgedChunk, JudgedChunks
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import (
     Asked,
     Bit,
@@ -40,33 +40,33 @@ from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
 
 
-class Usefulness(Frozen, extra="ignore"):
+class Usefulness(Silent, extra="ignore"):
     """Is a chunk useful to arrive at the answer?"""
 
     useful: Bit
     reason: Comment = ""
 
 
-class UsefulGrade(Frozen, extra="ignore"):
+class UsefulGrade(Silent, extra="ignore"):
     """How useful a chunk is: 0 (useless) to 3 (decisive)."""
 
     grade: Grade
     reason: Comment = ""
 
 
-class _LabelledUsefulness(Frozen, extra="ignore"):
+class _LabelledUsefulness(Silent, extra="ignore"):
     label: Comment
     useful: Bit
     reason: Comment = ""
 
 
-class _LabelledGrade(Frozen, extra="ignore"):
+class _LabelledGrade(Silent, extra="ignore"):
     label: Comment
     grade: Grade
     reason: Comment = ""
 
 
-class _EachOnce(Frozen, extra="ignore"):
+class _EachOnce(Silent, extra="ignore"):
     @field_validator("chunks", check_fields=False)
     @classmethod
     def _labelled(cls, items: Any, info: ValidationInfo) -> Any:
@@ -170,6 +170,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("contexts",), ("answer",))
 
     name: str = Field(default="context_utilization", min_length=1)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Silent
 from ragmetrics_core.data.questions import Comment, Instructions, Part, Question
 
 
@@ -21,13 +21,13 @@ def distinct(texts: object) -> object:
     return tuple(found.values())
 
 
-class Facts(Frozen, extra="ignore"):
+class Facts(Silent, extra="ignore"):
     """The distinct facts that a text states."""
 
     facts: Annotated[tuple[str, ...], BeforeValidator(distinct)]
 
 
-class ReasonedFacts(Frozen, extra="ignore"):
+class ReasonedFacts(Silent, extra="ignore"):
     """The same after a chain of thought."""
 
     reason: Comment = ""

@@ -12,6 +12,7 @@ from pydantic import PrivateAttr
 from ragmetrics_core.data.errors import JudgeError, MetricCrashed, SettingError
 from ragmetrics_core.data.results import Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 Given = float | bool | None | Outcome
@@ -27,7 +28,7 @@ class FunctionMetric(Metric):
 
     in_thread: ClassVar[bool] = False
 
-    _function: Function = PrivateAttr()
+    _function: Function | None = PrivateAttr(None)
     _version: str = PrivateAttr("1")
     _requires: tuple[tuple[str, ...], ...] = PrivateAttr(())
 
@@ -37,12 +38,14 @@ class FunctionMetric(Metric):
         return self._requires
 
     @property
-    def signature(self) -> str:
+    def signature(self) -> Signature:
         """Name and version."""
-        return f"{self.name}|v{self._version}"
+        return Signature(metric=self.name, version=self._version)
 
     def plan(self, sample: Sample) -> Plan:
         """Carry out the function; what it returns becomes the outcome."""
+        if self._function is None:
+            raise SettingError(f"{self.name} has lost its function; name the place where @metric made it")
         try:
             given = self._function(sample)
             if isinstance(given, Generator):

@@ -9,14 +9,14 @@ from pydantic import BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import Asked, Comment, NotAnswered, Question
 from ragmetrics_core.metrics.fact_extraction import distinct
 
 PollVerdict = Literal["yes", "no", "abstains"]
 
 
-class SentenceSupport(Frozen, extra="ignore"):
+class SentenceSupport(Silent, extra="ignore"):
     """How far one sentence of the answer is found in the contexts, by word overlap.
 
     Args:
@@ -36,7 +36,7 @@ class SentenceSupport(Frozen, extra="ignore"):
     numbers: tuple[str, ...] = ()
 
 
-class Poll(Frozen, extra="ignore"):
+class Poll(Silent, extra="ignore"):
     """One judgement whether the answer is based purely on the contexts.
 
     Args:

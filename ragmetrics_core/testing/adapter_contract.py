@@ -34,7 +34,6 @@ class AdapterContract:
         keeps_ids: Whether the framework's chunks carry ids.
         keeps_scores: Whether the framework's chunks carry scores.
         own_arguments: What ``capture``, ``watch`` and ``samples_from`` take besides what all adapters take.
-        has_front_door: Whether the module has ``capture``, ``watch`` and ``samples_from``.
     """
 
     module: ClassVar[str]
@@ -42,7 +41,6 @@ class AdapterContract:
     keeps_ids: ClassVar[bool] = True
     keeps_scores: ClassVar[bool] = True
     own_arguments: ClassVar[tuple[str, ...]] = ()
-    has_front_door: ClassVar[bool] = True
 
     def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
         """Run a real application of the framework over a turn under capture.
@@ -71,6 +69,10 @@ class AdapterContract:
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         """Turn a result into the framework's own result type and read score and reason back from it."""
         raise AssertionError("implement to_native_and_back()")
+
+    def door(self) -> Any:
+        """What holds ``capture``, ``watch`` and ``samples_from``: the adapter's module."""
+        return import_module(self.module)
 
     def expected(self, turn: GoldenTurn) -> Sample:
         """The sample that a turn must give; chunks lose what the framework cannot carry."""
@@ -157,9 +159,7 @@ class AdapterContract:
 
     def test_front_door(self) -> None:
         """``capture``, ``watch`` and ``samples_from`` have the names, order and defaults of every adapter."""
-        if not self.has_front_door:
-            return
-        door, shared = import_module(self.module), FrontDoor
+        door, shared = self.door(), FrontDoor
         for found, expected in ((door.capture, shared.capture), (door.watch, shared.watch)):
             assert _arguments(found, self.own_arguments) == _arguments(expected)
             assert inspect.getdoc(found), "a front door without a word"
@@ -174,17 +174,14 @@ class AdapterContract:
 
     def test_a_block_without_a_run_says_why(self) -> None:
         """A block that saw nothing says what to do."""
-        if self.has_front_door:
-            with import_module(self.module).capture() as captured:
-                pass
-            assert captured.samples == ()
-            assert "inside the block" in repr(captured.problems)
+        with self.door().capture() as captured:
+            pass
+        assert captured.samples == ()
+        assert "inside the block" in repr(captured.problems)
 
     def test_requests_of_two_tenants_never_mix(self) -> None:
         """Concurrent requests: each capture has its own run alone, through its own ``redact``, under its own names."""
-        if not self.has_front_door:
-            return
-        door = import_module(self.module)
+        door = self.door()
 
         async def request(tenant: str, turn: GoldenTurn) -> None:
             masked = partial(_masked, tenant)
@@ -205,9 +202,7 @@ class AdapterContract:
 
     def test_nothing_gets_a_sample_before_redact(self) -> None:
         """A watch hands on what ``redact`` gave; where it raises, nothing is handed on and it is counted."""
-        if not self.has_front_door:
-            return
-        door, seen = import_module(self.module), list[Any]()
+        door, seen = self.door(), list[Any]()
         fine = door.watch([], redact=partial(_masked, "x"), on_result=seen.append)
         broken = door.watch([], redact=_broken, on_result=seen.append)
         try:

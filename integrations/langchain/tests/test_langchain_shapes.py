@@ -235,7 +235,8 @@ def test_shape(name: str) -> None:
     with capture(**options) as captured:
         asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
     assert [seen(sample) for sample in captured.samples] == expected
-    assert not [one for one in captured.problems.counts if "model calls were seen" not in one and "person" not in one]
+    said = [one for one in captured.problems.counts if "model calls were seen" not in one and "person" not in one]
+    assert not said or (not expected and "none of them retrieved" in said[0])
 
 
 def test_what_is_ambiguous_is_said() -> None:

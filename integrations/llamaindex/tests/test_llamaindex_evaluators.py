@@ -160,7 +160,7 @@ def test_undefined_and_failed_are_invalid_never_raised() -> None:
         (evaluator.evaluate(query="q", response="a", contexts=[7]), "contexts"),  # type: ignore[list-item]
         (evaluator.evaluate_response(query="q", response=object()), "got object"),
         (ContextRecallEvaluator(judge=judge()).evaluate(query="q", response="a", contexts=["c"]), "no reference"),
-        (ContextUtilizationEvaluator(judge=down).evaluate(query="q", response="a", contexts=["c"]), "useful"),
+        (ContextUtilizationEvaluator(judge=down).evaluate(query="q", response="a", contexts=["c"]), "type Useful"),
         (ContextAdherenceEvaluator(judge=down).evaluate(query="q", response="a", contexts=["c"]), "refused the key"),
     ):
         assert result.invalid_result
@@ -256,7 +256,7 @@ def test_batch_runner(engine: RetrieverQueryEngine) -> None:
 
 
 def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
-    judging = kit.ScriptedLLM(script={"": '{"reasoning": "yes", "verdict": "yes", "unsupported_claims": []}'})
+    judging = kit.ScriptedLLM(script={"": '{"reason": "yes", "verdict": "yes", "unsupported": []}'})
     with capture() as captured:
         response = engine.query(QUESTION)
         result = ContextAdherenceEvaluator(llm=judging, polls=1).evaluate_response(query=QUESTION, response=response)
@@ -268,7 +268,7 @@ def test_which_judge(kit: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: p
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(evaluators, "_announced", set())
     fields: dict[str, Any] = {"query": "q", "response": "a", "contexts": ["c"]}
-    reply = kit.ScriptedLLM(script={"": '{"reasoning": "x", "verdict": "no", "unsupported_claims": []}'})
+    reply = kit.ScriptedLLM(script={"": '{"reason": "x", "verdict": "no", "unsupported": []}'})
     monkeypatch.setattr(Settings, "_llm", reply)
     for _ in range(2):
         result = ContextAdherenceEvaluator(cause=False).evaluate(**fields)

@@ -251,7 +251,7 @@ def test_a_wrong_key_and_a_bug_are_invalid_results() -> None:
 
 
 def test_a_judge_over_json(kit: ModuleType) -> None:
-    reply = 'I think.\n{"reasoning": "There.", "verdict": "yes", "unsupported_claims": []}'
+    reply = 'I think.\n{"reason": "There.", "verdict": "yes", "unsupported": []}'
     evaluator = ContextAdherenceEvaluator(llm=kit.ScriptedLLM(script={"": reply}), polls=3)
     result = evaluator.evaluate(query="q", response="a", contexts=["c {x}"])
     assert (result.score, result.feedback) == (1.0, "There.")

@@ -99,7 +99,8 @@ _DOOR = _Door(
     _assembler,
     as_judge,
     unseen="nothing of LangChain or LangGraph ran in it; make the calls inside the block",
-    sampleless="",  # the assembler knows better what is missing
+    sampleless="LangChain's runs were seen, but none of them retrieved anything; say where things are by "
+    "question_from=, contexts_from= and answer_from=, or by build=",
 )
 capture = _DOOR.capture
 watch = _DOOR.watch

@@ -132,10 +132,10 @@ def native(
         comment=f"{outcome.reason}; {hint}" if hint else outcome.reason,
         metadata={
             "status": outcome.status,
-            "signature": outcome.signature,
+            "signature": str(outcome.signature),
             "evidence": None if outcome.evidence is None else outcome.evidence.model_dump(mode="json"),
         },
-        evaluator_info={"judge": outcome.judge, "signature": outcome.signature},
+        evaluator_info={"judge": outcome.judge, "signature": str(outcome.signature)},
         source_run_id=evaluator_run_id,
     )
 
