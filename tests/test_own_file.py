@@ -48,6 +48,7 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
     "our early tables with another version": lambda path: made_of(path, *steps(2), "PRAGMA user_version=1"),
     "a file with another program's number": lambda path: made_of(path, *steps(2), "PRAGMA application_id=7"),
     "no more than another program's number": lambda path: made_of(path, "PRAGMA application_id=7"),
+    "the first bytes of a SQLite file": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 4),
     "what remains of a SQLite file": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 84),
     "a store of a newer version": lambda path: made_of(
         path, "CREATE TABLE r (a)", f"PRAGMA application_id={REPLIES.application_id}", "PRAGMA user_version=999"

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,17 @@ from ragmetrics_core.endpoints import own_file
 
 logger = logging.getLogger("ragmetrics_core")
 
+Change = Callable[[sqlite3.Connection], object]
+
 _LINGER = 0.02  # seconds that the writing thread waits for more before it ends
+_NO_NEWS: Mapping[str, Any] = {}
 
 
 class _Batch:
-    """Changes that are committed together: their statements, and what readers are told until then."""
+    """Changes that are committed together, and what readers are told until then."""
 
     def __init__(self) -> None:
-        self.statements: list[tuple[str, tuple[object, ...]]] = []
+        self.changes: list[Change] = []
         self.news: dict[str, Any] = {}
         self.done: Future[None] = Future()
         self.done.set_running_or_notify_cancel()  # shared by all who wait: none of them can take it back
@@ -98,17 +101,16 @@ class Database:
             return None
         return row
 
-    def write(self, statement: str, rows: Iterable[tuple[object, ...]], news: Mapping[str, Any]) -> bool:
-        """Have a statement executed with each row, soon; False if the file cannot be written.
+    def write(self, changes: Iterable[Change], news: Mapping[str, Any] = _NO_NEWS) -> bool:
+        """Have changes made soon, in one transaction; False if the file cannot be written.
 
         Args:
-            statement: What to execute.
-            rows: Its values.
-            news: What ``unwritten`` tells of it until it is committed, by key.
+            changes: Called in order, in the writing thread, with its connection.
+            news: What ``unwritten`` tells until they are committed, by key.
         """
-        if not self.usable():
+        if self.trouble is not None:
             return False
-        self._gathering.statements += [(statement, row) for row in rows]
+        self._gathering.changes += changes
         self._gathering.news.update(news)
         self._start()
         return True
@@ -126,7 +128,7 @@ class Database:
     def committed(self) -> Future[None] | None:
         """What to wait for until all changes are committed or given up; None if they are."""
         with self.lock:
-            batch = self._gathering if self._gathering.statements else self._writing
+            batch = self._gathering if self._gathering.changes else self._writing
             return None if batch is None else batch.done
 
     def pause(self) -> None:
@@ -163,8 +165,8 @@ class Database:
         trouble: Exception | None = RuntimeError("unforeseen")
         try:
             with contextlib.closing(own_file.connect(self.path, self._kind)) as connection:
-                while statements := self._next():
-                    _commit(connection, statements)
+                while changes := self._next():
+                    _commit(connection, changes)
             trouble = None
         except own_file.TROUBLE as error:
             trouble = error
@@ -174,20 +176,20 @@ class Database:
                 self.lock.notify_all()
                 if trouble is not None:
                     self._give_up(trouble)
-                elif self._gathering.statements:
+                elif self._gathering.changes:
                     self._start()
 
-    def _next(self) -> list[tuple[str, tuple[object, ...]]]:
+    def _next(self) -> list[Change]:
         """All that waits, as soon as there is something; empty if nothing comes. What was taken before is done."""
         with self.lock:
             if self._writing is not None:
                 self._writing.done.set_result(None)
                 self._writing = None
-            self.lock.wait_for(lambda: self._gathering.statements or self._leaving, _LINGER)
-            if not self._gathering.statements:
+            self.lock.wait_for(lambda: self._gathering.changes or self._leaving, _LINGER)
+            if not self._gathering.changes:
                 return []
             self._writing, self._gathering = self._gathering, _Batch()
-            return self._writing.statements
+            return self._writing.changes
 
     def _give_up(self, error: Exception) -> None:
         """Write nothing any more, and say so once; a damaged file is moved aside."""
@@ -201,17 +203,17 @@ class Database:
             batch.done.set_result(None)
         name = getattr(error, "sqlite_errorname", None) or getattr(error, "strerror", None) or type(error).__name__
         why = str(error) if isinstance(error, ForeignFile) else f"{self.path} cannot be written ({name})"
-        logger.warning("new %s are kept in memory only: %s; make room or name another file", self._kind.holds, why)
+        logger.warning("%s: %s; make room or name another file", self._kind.without, why)
         if own_file.damaged(error):
             with contextlib.suppress(OSError, ForeignFile):
                 own_file.move_aside(self.path, self._kind)
 
 
-def _commit(connection: sqlite3.Connection, statements: list[tuple[str, tuple[object, ...]]]) -> None:
+def _commit(connection: sqlite3.Connection, changes: list[Change]) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement, values in statements:
-            connection.execute(statement, values)
+        for change in changes:
+            change(connection)
         connection.execute("COMMIT")
     except sqlite3.Error:
         if connection.in_transaction:

@@ -19,6 +19,7 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.limits import Allowance
 from ragmetrics_core.endpoints.pacing import Pace, Slots
+from ragmetrics_core.endpoints.shared_rate import SharedRate
 from ragmetrics_core.endpoints.wrappers import Wrapper
 
 _REPLY_TOKENS = 100.0
@@ -68,6 +69,13 @@ class Limited(Wrapper):
         self._allowance = allowance = allowance or Allowance()
         self._slots = Slots(concurrency, allowance.clock)
         requests, tokens = allowance.limits.requests_per_minute, allowance.limits.tokens_per_minute
+        self._shared = None
+        if allowance.limits.rate_file is not None:
+            self._shared = SharedRate(
+                *(allowance.limits.rate_file, (inner.name, inner.endpoint), allowance.limits.per_minute),
+                check=allowance.check, sleep=allowance.sleep,
+            )  # fmt: skip
+            requests = tokens = None
         self._requests = None if requests is None else Pace(requests, allowance.clock)
         self._tokens = None if tokens is None else Pace(tokens, allowance.clock)
         self._reply_tokens = _REPLY_TOKENS
@@ -118,7 +126,7 @@ class Limited(Wrapper):
             raise self._unavailable.with_traceback(None)
         estimate = await self._keep_pace(request)
         await self._allowance.admit()
-        usage, sent = None, self._allowance.clock()
+        usage, reply, sent = None, None, self._allowance.clock()
         try:
             reply = await self._call(request)
             usage = reply.usage
@@ -129,6 +137,8 @@ class Limited(Wrapper):
         finally:
             self._allowance.settle(usage)
             self._correct(estimate, usage)
+            if self._shared is not None:
+                self._shared.observe(estimate, reply)
         self._slots.went_well()
         return reply
 
@@ -171,6 +181,8 @@ class Limited(Wrapper):
     async def _keep_pace(self, request: ChatRequest) -> float:
         """Wait for a place in the schedule; returns the tokens reserved."""
         self._allowance.check()
+        if self._shared is not None:
+            return await self._shared.acquire(_prompt_tokens(request))
         wait = 0.0 if self._requests is None else self._requests.reserve()
         estimate = 0.0
         if self._tokens is not None:

@@ -37,6 +37,7 @@ class Kind(NamedTuple):
         unnumbered: How many of the first versions carry no such number; a file without one is ours only if its
             tables are those of such a version, to the letter.
         made: What is logged when a new one is made; ``%s`` is its place.
+        without: What is so while it cannot be written, for the warning.
     """
 
     holds: str
@@ -44,6 +45,7 @@ class Kind(NamedTuple):
     steps: tuple[tuple[str, ...], ...]
     unnumbered: int = 0
     made: str = "made %s"
+    without: str = "nothing is kept"
 
 
 def check(path: Path, kind: Kind) -> None:
@@ -63,7 +65,9 @@ def check(path: Path, kind: Kind) -> None:
         if Path(f"{path}-wal").exists():
             raise ForeignFile(f"{path}-wal is the journal of a file that is gone; remove it or name another file")
         return
-    version, number = struct.unpack(">60xi4xi28x", header) if header[:16] == b"SQLite format 3\0" else (0, -1)
+    version, number = (
+        struct.unpack(">60xi4xi28x", header.ljust(100)) if header[:16] == b"SQLite format 3\0" else (0, -1)
+    )
     if number == kind.application_id:
         if version > len(kind.steps):
             raise ForeignFile(f"{path} was made by a newer version of ragmetrics; name another file")

@@ -12,7 +12,8 @@ import json
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -132,6 +133,7 @@ REPLIES = own_file.Kind(
     ),
     unnumbered=2,
     made="replies are kept in %s, so that none is paid twice; 'ragmetrics store' shows them",
+    without="new replies are kept in memory only",
 )
 _GET = "SELECT choice, model, tokens, cost, unusable, rejections FROM replies WHERE key = ?"
 _PUT = """INSERT INTO replies (key, choice, created, model, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)
@@ -201,7 +203,7 @@ class SqliteStore(Database, ReplyStore):
             self._rejected.update((key, False) for key in choices if key in self._rejected)
             if self._new is not None:
                 self._new.update(choices)
-            if not self.write(_PUT, rows, choices):
+            if not self._execute(_PUT, rows, choices):
                 self._memory.put(choices, usage)
 
     def reject(self, key: str) -> None:
@@ -210,7 +212,7 @@ class SqliteStore(Database, ReplyStore):
             first = key not in self._rejected
             self._rejected[key] = True
             self._memory.reject(key)
-            self.write(_REJECT, [(first, bytes.fromhex(key))], {key: None})
+            self._execute(_REJECT, [(first, bytes.fromhex(key))], {key: None})
 
     def adopt(self, key: str, source: str, choice: Choice) -> None:
         """Move a repaired reply, with what it cost, to the place of the unusable one."""
@@ -218,7 +220,7 @@ class SqliteStore(Database, ReplyStore):
             self._rejected.pop(key, None)
             if self._new is not None:
                 self._new.add(key)
-            if not self.write(_MOVE, [(bytes.fromhex(key), bytes.fromhex(source))], {key: choice, source: None}):
+            if not self._execute(_MOVE, [(bytes.fromhex(key), bytes.fromhex(source))], {key: choice, source: None}):
                 self._memory.adopt(key, source, choice)
 
     async def settled(self) -> None:
@@ -231,7 +233,7 @@ class SqliteStore(Database, ReplyStore):
         with self.lock:
             self._rejected.clear()
             if self._saved:
-                self.write(_SAVED, [(model, *counts) for model, counts in self._saved.items()], {})
+                self._execute(_SAVED, [(model, *counts) for model, counts in self._saved.items()], {})
                 self._saved = {}
         if (done := self.committed()) is not None:
             done.result()
@@ -245,6 +247,12 @@ class SqliteStore(Database, ReplyStore):
     def lost(self, news: Mapping[str, Choice | None]) -> None:
         """Keep in memory what could not be written."""
         self._memory.put({key: choice for key, choice in news.items() if choice is not None}, Usage())
+
+    def _execute(
+        self, statement: str, rows: Iterable[tuple[object, ...]], replies: Mapping[str, Choice | None]
+    ) -> bool:
+        """Have a statement executed with each row; False if the file cannot be written."""
+        return self.usable() and self.write([methodcaller("execute", statement, row) for row in rows], replies)
 
     def _read(self, key: str) -> Choice | None:
         row = self.read(_GET, (bytes.fromhex(key),))
