@@ -69,6 +69,7 @@ class Database:
         self.lock = threading.Condition()
         self.trouble: Exception | None = None
         self._reader: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
         self._leaving = False
         self._gathering = _Batch()
@@ -96,7 +97,7 @@ class Database:
         try:
             row: tuple[Any, ...] | None = self._reader.execute(query, values).fetchone()
         except sqlite3.Error as error:
-            self._close_reader()
+            self._reader = None
             self._give_up(error)
             return None
         return row
@@ -137,17 +138,14 @@ class Database:
         self._leaving = True
         self.lock.notify_all()
         self.lock.wait_for(lambda: self._thread is None)
-        self._close_reader()
+        for connection in filter(None, (self._reader, self._writer)):
+            connection.close()
+        self._reader = self._writer = None
 
     def resume(self) -> None:
         """Go on, in the process that forked."""
         self._leaving = False
         self.lock.release()
-
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
 
     def _start(self) -> None:
         """Have what waits committed by the thread; here, where the process is too near its end to start one."""
@@ -164,9 +162,11 @@ class Database:
         """Commit all that waits until nothing comes; whatever ends this, nobody waits for it any longer."""
         trouble: Exception | None = RuntimeError("unforeseen")
         try:
-            with contextlib.closing(own_file.connect(self.path, self._kind)) as connection:
-                while changes := self._next():
-                    _commit(connection, changes)
+            if self._writer is None:
+                self._writer = own_file.connect(self.path, self._kind)
+                weakref.finalize(self, self._writer.close)
+            while changes := self._next():
+                _commit(self._writer, changes)
             trouble = None
         except own_file.TROUBLE as error:
             trouble = error
