@@ -73,6 +73,24 @@ def test_a_process_that_ends_without_closing_keeps_its_replies(path: Path) -> No
     assert [place.name for place in path.parent.iterdir()] == [path.name]  # all of it is in the file itself
 
 
+def test_a_process_ends_although_a_thread_never_stops_writing(path: Path) -> None:
+    code = """
+import atexit
+atexit.register(lambda: (store.put({KEY: Choice("late")}, Usage()), store.flush(), print(store.get(KEY).text)))
+
+def forever():
+    for number in range(sys.maxsize):
+        store.put({f"{number:064x}": Choice("x")}, Usage())
+        started.set()
+
+started = threading.Event()
+threading.Thread(target=forever, daemon=True).start()
+started.wait()
+"""
+    assert run(code, path) == "late\n"
+    assert run("print(store.get(KEY).text)", path) == "late\n"
+
+
 def test_a_process_that_is_killed_keeps_what_was_committed(path: Path) -> None:
     process = start(SEVERAL + "store.flush()\nos.kill(os.getpid(), 9)", path, 0)
     process.communicate(timeout=100)

@@ -5,6 +5,7 @@ In WAL mode a commit survives a killed process without waiting for the disk.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -71,9 +72,10 @@ class Database:
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
-        self._leaving = False
         self._gathering = _Batch()
         self._writing: _Batch | None = None
+        self._leaving = False
+        self._last: _Batch | None = None  # with which the thread ends, when it is to leave
 
     def usable(self) -> bool:
         """True if the file can be written; it is opened for that."""
@@ -86,7 +88,7 @@ class Database:
                 self._give_up(error)
             if self._reader is not None:
                 self._reader.text_factory = bytes  # a text that is none is no error
-                weakref.finalize(self, self._reader.close)
+                weakref.finalize(self, self._reader.close).atexit = False
         return self.trouble is None
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
@@ -132,10 +134,15 @@ class Database:
             batch = self._gathering if self._gathering.changes else self._writing
             return None if batch is None else batch.done
 
+    def close(self) -> None:
+        """Commit what waits and let go of the file; the next use opens it again."""
+        self.pause()
+        self.resume()
+
     def pause(self) -> None:
         """Commit what waits, close the file, and let nobody use it until ``resume``."""
         self.lock.acquire()
-        self._leaving = True
+        self._leaving, self._last = True, self._gathering if self._gathering.changes else self._writing
         self.lock.notify_all()
         self.lock.wait_for(lambda: self._thread is None)
         for connection in filter(None, (self._reader, self._writer)):
@@ -144,7 +151,9 @@ class Database:
 
     def resume(self) -> None:
         """Go on, in the process that forked."""
-        self._leaving = False
+        self._leaving, self._last = False, None
+        if self._gathering.changes:
+            self._start()
         self.lock.release()
 
     def _start(self) -> None:
@@ -152,7 +161,7 @@ class Database:
         if self._thread is not None:
             self.lock.notify()
             return
-        self._thread = threading.Thread(target=self._work, name="ragmetrics-database", daemon=False)
+        self._thread = threading.Thread(target=self._work, name="ragmetrics-database", daemon=True)
         try:
             self._thread.start()
         except RuntimeError:
@@ -164,7 +173,7 @@ class Database:
         try:
             if self._writer is None:
                 self._writer = own_file.connect(self.path, self._kind)
-                weakref.finalize(self, self._writer.close)
+                weakref.finalize(self, self._writer.close).atexit = False
             while changes := self._next():
                 _commit(self._writer, changes)
             trouble = None
@@ -176,17 +185,19 @@ class Database:
                 self.lock.notify_all()
                 if trouble is not None:
                     self._give_up(trouble)
-                elif self._gathering.changes:
+                elif self._gathering.changes and not self._leaving:
                     self._start()
 
     def _next(self) -> list[Change]:
         """All that waits, as soon as there is something; empty if nothing comes. What was taken before is done."""
         with self.lock:
-            if self._writing is not None:
-                self._writing.done.set_result(None)
-                self._writing = None
+            done, self._writing = self._writing, None
+            if done is not None:
+                done.done.set_result(None)
+            if self._leaving and done is self._last:
+                return []
             self.lock.wait_for(lambda: self._gathering.changes or self._leaving, _LINGER)
-            if not self._gathering.changes:
+            if not self._gathering.changes or (self._leaving and self._last is None):
                 return []
             self._writing, self._gathering = self._gathering, _Batch()
             return self._writing.changes
@@ -242,6 +253,13 @@ def _after_fork_in_child() -> None:
     _forking = threading.RLock()
     for database in list(_OPEN):
         database.begin()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Have all of it in the file itself, and no journal beside it; what comes later opens it again."""
+    for database in list(_OPEN):
+        database.close()
 
 
 if hasattr(os, "register_at_fork"):

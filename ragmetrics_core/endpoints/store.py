@@ -241,8 +241,7 @@ class SqliteStore(Database, ReplyStore):
     def close(self) -> None:
         """Commit what waits and let go of the file; the next use opens it again."""
         self.flush()
-        self.pause()
-        self.resume()
+        super().close()
 
     def lost(self, news: Mapping[str, Choice | None]) -> None:
         """Keep in memory what could not be written."""
