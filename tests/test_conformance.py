@@ -55,7 +55,7 @@ READERS = {
     Sufficient: lambda question, reply: Sufficiency(**reply["says"]),
     RateRecall: lambda question, reply: RecallRating(**reply["says"]),
     ExtractFacts: lambda question, reply: tuple(reply["says"]),
-    FactInContext: lambda question, reply: tuple(map(FactVerdict, reply["says"])),
+    FactInContext: lambda question, reply: tuple(FactVerdict(p, reply.get("mode", "verdict")) for p in reply["says"]),
 }
 
 
@@ -193,6 +193,8 @@ def accuracy(case, subset=None):
             cells[fact] += [decimal(p)] if reply["about"]["context"] in texts else []
     noisy = case["settings"].get("combination") == "noisy_or"
     found = [1 - prod(1 - p for p in row) if noisy else any(p > Fraction(1, 2) for p in row) for row in cells.values()]
+    if "facts" not in sample and any(reply.get("mode") == "lexical" for reply in case["replies"]):
+        found = [max(row, default=Fraction(0)) for row in cells.values()]
     return sum(weight * share for weight, share in zip(weights, found, strict=True)) / sum(weights)
 
 

@@ -64,6 +64,13 @@ def test_editing_keeps_what_is_not_touched(tmp_path: Path) -> None:
     assert changed.rows[1]["contexts"] == ["In 1856."]
 
 
+@pytest.mark.parametrize("fact", ["> 90 % of them recover.", ">5 km", "== 3 ==", "== 3 == 3", "a\u2028b", "-\tx\n y"])
+def test_a_fact_that_looks_like_the_page_stays_a_fact(fact: str) -> None:
+    file = extracted()
+    odd = file.model_copy(update={"rows": ({**file.rows[0], "facts": [{"text": fact, "weight": 2.0}]}, file.rows[1])})
+    assert texts(odd.changed(from_text(as_text(odd)))) == texts(odd)
+
+
 @pytest.mark.parametrize(
     ("facts", "said"),
     [([["a"]], "1 blocks of facts for 2 references"), ([["a"], []], "reference 2 has no fact left")],

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import Context, Fact, RowError, Sample, SettingError, Turn
 from ragmetrics_core.data.columns import USUAL_NAMES
+from ragmetrics_core.data.frozen import blank
 from ragmetrics_core.data.rows import samples_from_row
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
@@ -342,7 +343,7 @@ def test_any_row_is_samples_or_a_row_error(row: dict[str, Any]) -> None:
     assert repr(row) == before
 
 
-texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: not blank(text))
 fields = st.sampled_from(["question", "answer", "reference", "contexts"])
 
 
@@ -359,3 +360,27 @@ def test_no_text_under_a_canonical_name_is_lost(given_texts: dict[str, str], oth
         if text.strip()[0] not in "[{":
             (found,) = getattr(sample, field)
             assert (found.text if isinstance(found, Context) else found) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Document(metadata={'a': 1}, page_content='one'), Document(metadata={}, page_content='two')]",
+        "[Document(id=1, content: 'one'), Document(id=2, content: 'two')]",
+        "[NodeWithScore(node=TextNode(id_='1', text='one'), score=0.5)]",
+        "[<docs.Document object at 0x7f00>, <docs.Document object at 0x7f01>]",
+        "array(['one', 'two'], dtype=object)",
+        "[array(['one', 'two'], dtype=object)]",
+        "['one' 'two' ... 'nine']",
+    ],
+)
+def test_objects_that_were_written_as_one_text_are_no_context(text: str) -> None:
+    with pytest.raises(RowError, match=r"contexts: Python objects that str\(\) wrote as one text"):
+        Sample.from_row({"contexts": text})
+
+
+@pytest.mark.parametrize(
+    "text", ["[1] Paris (France) is big.", "[Fe(CN)6]", "[Note] f(x=1)", "[Paris](a=b) is big", "array([1]) is code."]
+)
+def test_a_context_in_brackets_stays_one(text: str) -> None:
+    assert [context.text for context in Sample.from_row({"contexts": text}).contexts] == [text]

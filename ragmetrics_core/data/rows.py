@@ -13,7 +13,7 @@ from ragmetrics_core.data.cells import follow, number_as_text, plain_data, prese
 from ragmetrics_core.data.columns import USUAL_NAMES, plain_name
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.shapes import context, fact, items, turns
+from ragmetrics_core.data.shapes import documents, fact, items, turns
 
 Column = str | Callable[[Mapping[str, Any]], Any]
 
@@ -183,7 +183,7 @@ def _sample(row: Mapping[str, Any], found_values: Mapping[str, Any], found: _Fou
     values = {name: plain_data(value) for name, value in found_values.items() if present(value)}
     for name in ("contexts", "retrieved"):
         if name in values:
-            values[name] = [context(item, name, rank) for rank, item in enumerate(items(values[name]), start=1)]
+            values[name] = documents(values[name], name)
     if "facts" in values:
         values["facts"] = [fact(item) for item in items(values["facts"])] or None
     if "history" in values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,24 @@ _ID_KEYS = (
 _SCORE_KEYS = ("score", "relevance_score", "similarity", "document.score")
 _METADATA_KEYS = ("metadata", "meta", "node.metadata", "document.metadata", "kwargs.metadata")
 _SPEAKERS = {"human": "user", "ai": "assistant"}
+
+
+# How str() writes lists of objects, and arrays with their middle left out.
+_WRITTEN_OBJECTS = re.compile(
+    r"\[?\s*array\(\[|\[\s*[A-Za-z_][\w.]*\(\w+=|\[\s*<[\w.]+ object at |\[['\"].*['\"]\s*\.\.\.\s*['\"]", re.DOTALL
+)
+
+
+def documents(value: Any, field: str) -> list[Any]:
+    """Contexts of a row; see ``items``.
+
+    Raises:
+        RowError: If a context has no text, or Python's objects were written as one text, which holds several.
+    """
+    written = isinstance(value, str) and value.rstrip()[-1:] in ("]", ")") and _WRITTEN_OBJECTS.match(value.lstrip())
+    if written and isinstance(structured(value), str):
+        raise RowError(f"{field}: Python objects that str() wrote as one text; write a list of their texts, or JSON")
+    return [context(item, field, rank) for rank, item in enumerate(items(value), start=1)]
 
 
 def items(value: Any) -> list[Any]:

@@ -209,16 +209,22 @@ def as_text(file: FactsFile) -> str:
     parts = ["Edit the facts: one per line, under the number of their reference. Lines with > are not read.\n"]
     for number, row in enumerate(file.rows, start=1):
         quoted = "\n".join(f"> {line}" for line in _reference(row).splitlines())
-        facts = "\n".join(" ".join(fact["text"].split()) for fact in row["facts"])
+        facts = "\n".join(map(_line, row["facts"]))
         parts.append(f"== {number} ==\n{quoted}\n{facts}\n")
     return "\n".join(parts)
+
+
+def _line(fact: Row) -> str:
+    """A fact on one line; one that would read as a quotation or as a heading stands behind a space."""
+    text = " ".join(fact["text"].split())
+    return f" {text}" if text.startswith((">", "==")) else text
 
 
 def from_text(text: str) -> list[list[str]]:
     """The facts of an edited text, per reference."""
     blocks: list[list[str]] = []
     for line in text.splitlines():
-        if _BLOCK.match(line.strip()):
+        if _BLOCK.match(line.rstrip()):
             blocks.append([])
         elif blocks and line.strip() and not line.startswith(">"):
             blocks[-1].append(line.strip())
