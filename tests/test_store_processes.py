@@ -73,6 +73,20 @@ def test_a_process_that_ends_without_closing_keeps_its_replies(path: Path) -> No
     assert [place.name for place in path.parent.iterdir()] == [path.name]  # all of it is in the file itself
 
 
+def test_to_look_whose_a_file_is_gives_up_no_lock_on_it(path: Path) -> None:
+    """POSIX takes a process's locks on a file back when it closes any descriptor of it."""
+    code = """
+import subprocess
+store.put({KEY: Choice("x")}, Usage())
+store.flush()
+SqliteStore(sys.argv[1])  # looks whose it is
+other = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM replies').fetchone())"
+subprocess.run([sys.executable, "-c", other, sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
+print(os.path.exists(sys.argv[1] + "-wal"))  # the last to close a file removes it, and there is another
+"""
+    assert run(code, path) == "True\n"
+
+
 def test_a_process_ends_although_a_thread_never_stops_writing(path: Path) -> None:
     code = """
 import atexit
