@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import tracemalloc
-from contextlib import contextmanager
-from typing import ClassVar
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,7 +28,19 @@ from ragmetrics_core import (
     SettingError,
     Usage,
 )
-from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Given, Overrides, Problems, guarded
+from ragmetrics_core.capturing import (
+    BackgroundEvaluator,
+    Captured,
+    EachRun,
+    FrontDoor,
+    Given,
+    Listeners,
+    Overrides,
+    Problems,
+    as_judge_work,
+    guarded,
+    judge_context,
+)
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge
@@ -38,69 +50,71 @@ from ragmetrics_core.testing.golden import GOLDEN_TURNS
 YES = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "fine"),))})
 
 
-class ToyApp:
-    """A framework in ten lines: it retrieves, answers, and tells its listeners when a run has ended."""
+LISTENERS = Listeners()
 
-    listeners: ClassVar[list] = []
+
+class ToyApp:
+    """A framework in ten lines: it retrieves, answers, and tells those who listen when a run has ended."""
 
     def __init__(self, turn, fail=False):
         self.turn, self.fail = turn, fail
 
     def run(self):
-        run = {
-            "inputs": {"query": self.turn.question},
-            "documents": list(self.turn.contexts),
-            "output": None,
-            "error": None,
-        }
+        listening, output, error = LISTENERS.here(), None, None
         try:
             if self.fail:
                 raise RuntimeError("generator is down")
-            run["output"] = self.turn.answer
-            return run["output"]
-        except RuntimeError as error:
-            run["error"] = repr(error)
+            output = self.turn.answer
+            return output
+        except RuntimeError as raised:
+            error = repr(raised)
             raise
         finally:
-            for listener in list(self.listeners):
-                listener.ended(run)
+            run = {
+                "inputs": {"query": self.turn.question},
+                "documents": tuple(self.turn.contexts),
+                "output": output,
+                "error": error,
+            }
+            for listener in listening:
+                listener.record(run)
 
     async def arun(self):
         await asyncio.sleep(0)
         return self.run()
 
 
-class Recorder:
-    """The toy adapter's hooks."""
-
-    def __init__(self, sink):
-        self.problems, self._sink = sink.problems, sink
-
-    @guarded
-    def ended(self, run):
-        self._sink.record({**run, "documents": tuple(run["documents"])})
-
-
-def samples_from(run):
+def samples_from(run, *, question_from=None, contexts_from=None, answer_from=None, context_tools=None, build=None):
+    where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
+    if where.build is not None:
+        return list(where.build(run))
+    said, question = where.find("question", run, run["inputs"])
     return [
-        Sample(question=run["inputs"]["query"], contexts=run["documents"], answer=run["output"], error=run["error"])
+        Sample(
+            question=question if said else run["inputs"]["query"],
+            contexts=run["documents"],
+            answer=run["output"],
+            error=run["error"],
+        )
     ]
 
 
-@contextmanager
-def capture(**given):
-    captured = Captured(samples_from, given=Given(**given))
-    recorder = Recorder(captured)
-    ToyApp.listeners.append(recorder)
-    try:
-        yield captured
-    finally:
-        ToyApp.listeners.remove(recorder)
+DOOR = FrontDoor(
+    LISTENERS,
+    lambda where, listener: EachRun(partial(samples_from, **vars(where))),
+    lambda judge: judge,
+    unseen="make the calls inside the block",
+    sampleless="say where things are by build=",
+)
+capture = DOOR.capture
 
 
 class TestToyContract(AdapterContract):
     module = "json"
     framework = "toy"
+
+    def door(self):
+        return SimpleNamespace(capture=capture, watch=DOOR.watch, samples_from=samples_from)
 
     def play(self, turn):
         with capture() as captured:
@@ -145,6 +159,89 @@ def test_given_values_are_applied():
     assert [sample.id for sample in captured.samples] == ["run", "run#1"]
     assert {(s.question, s.reference, s.metadata["tag"]) for s in captured.samples} == {("as given", ("expected",), 1)}
     assert captured.samples[0].contexts == GOLDEN_TURNS[0].contexts
+
+
+def test_runs_without_a_sample_are_said():
+    with capture(build=lambda run: []) as captured:
+        ToyApp(GOLDEN_TURNS[0]).run()
+    assert captured.samples == ()
+    assert captured.problems.counts == {"say where things are by build=": 1}
+
+
+def in_a_bare_thread():
+    thread = threading.Thread(target=ToyApp(GOLDEN_TURNS[0]).run)
+    thread.start()
+    thread.join()
+
+
+def test_bare_threads_are_left_out_with_a_word_or_taken_where_one_asks():
+    with capture(all_threads=True) as everything, capture() as own:
+        in_a_bare_thread()
+    assert (len(everything.samples), len(own.samples)) == (1, 0)
+    (said,) = own.problems.counts
+    assert "all_threads=True" in said
+    assert not everything.problems
+
+
+def test_a_judge_at_work_is_not_captured():
+    with capture() as captured:
+        with as_judge_work():
+            ToyApp(GOLDEN_TURNS[0]).run()
+        judge_context().run(ToyApp(GOLDEN_TURNS[0]).run)
+        ToyApp(GOLDEN_TURNS[1]).run()
+    assert [sample.contexts for sample in captured.samples] == [GOLDEN_TURNS[1].contexts]
+
+
+def test_redact_that_gives_no_sample_drops_it_with_a_word():
+    with capture(redact=lambda sample: None) as captured:
+        ToyApp(GOLDEN_TURNS[0]).run()
+    assert captured.samples == ()
+    (said,) = captured.problems.counts
+    assert "must return a Sample and returned NoneType" in said
+
+
+def test_a_watch_sees_the_process_and_redacts_before_anybody_sees():
+    seen = []
+    watching = DOOR.watch(
+        ["adherence"], YES, redact=lambda sample: Sample(contexts=sample.contexts, answer="x"), on_result=seen.append
+    )
+    in_a_bare_thread()
+    assert watching.flush(timeout=30)
+    assert watching.stop(timeout=30)
+    in_a_bare_thread()
+    assert [(result.sample.question, result.sample.answer) for result in seen] == [(None, "x")]
+    assert watching.aggregates["context_adherence"].scored == 1
+
+
+def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
+    class Pairs:
+        def __init__(self):
+            self.held = []
+
+        def add(self, run):
+            self.held.append(run)
+            return [Sample(question=self.held.pop(0), answer=self.held.pop())] if len(self.held) == 2 else []
+
+        def rest(self):
+            return [Sample(question=run) for run in self.held]
+
+        def finish(self):
+            rest, self.held = self.rest(), []
+            return rest
+
+    pairs = Pairs()
+    captured = Captured(pairs.add, rest=pairs.rest, given=Given(id="a"))
+    for run in ("q1", "a1", "q2"):
+        captured.record(run)
+    assert [(sample.id, sample.answer) for sample in captured.samples] == [("a", "a1"), ("a#1", None)]
+    captured.record("a2")
+    assert [(sample.id, sample.answer) for sample in captured.samples] == [("a", "a1"), ("a#1", "a2")]
+    pairs = Pairs()
+    background = BackgroundEvaluator(pairs.add, [], rest=pairs.finish, keep=True)
+    for run in ("q1", "a1", "q2"):
+        background.record(run)
+    assert background.stop(timeout=30)
+    assert [(sample.question, sample.answer) for sample in background.samples] == [("q1", "a1"), ("q2", None)]
 
 
 def test_captured_is_evaluated_in_both_forms():

@@ -136,10 +136,13 @@ def test_slices_clusters_and_holm() -> None:
 
 def test_matching_by_question_and_by_id() -> None:
     first, second = run_of(0.1, 0.2, 0.3, ids=False), run_of(0.1, 0.2, ids=False)
-    found = first.compare(second)
+    with pytest.raises(InputError, match="1 rows are in one run only, and without ids nothing else tells rows apart"):
+        first.compare(second)
+    found = first.compare(second, anyway=True)
     assert (found.matched, found.first_only, found.second_only, found.matched_by) == (2, 1, 0, "question")
+    assert run_of(0.1, 0.2, 0.3).compare(run_of(0.1, 0.2)).matched == 2  # by id
     again = Report([*run_of(0.1).results, SampleResult(index=1, sample=Sample(question="q0"), results={})])
-    assert again.compare(run_of(0.1)).matched == 1  # one id is missing: by question, in order
+    assert again.compare(run_of(0.1), anyway=True).matched == 1  # one id is missing: by question, in order
     with pytest.raises(InputError, match="no sample in common"):
         first.compare(Report([SampleResult(index=0, sample=Sample(question="else"), results=first.results[0].results)]))
 

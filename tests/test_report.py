@@ -19,6 +19,7 @@ from ragmetrics_core.data.errors import InputError, MissingDependency, SettingEr
 from ragmetrics_core.data.evidence import OtherEvidence, UtilizationEvidence
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Context, Sample
+from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
 
@@ -165,7 +166,7 @@ def test_round_trip(tmp_path: Path) -> None:
     report.to_jsonl(tmp_path / "r.jsonl")
     assert Report.from_jsonl(tmp_path / "r.jsonl") == report
     header = json.loads((tmp_path / "r.jsonl").read_text("utf-8").splitlines()[0])
-    assert header["ragmetrics_report"] == 1
+    assert header["ragmetrics_report"] == 2
 
 
 JSON = st.recursive(
@@ -319,7 +320,7 @@ HEADER = '{"ragmetrics_report": 1, "run": {}}'
         ("question,answer\n", "line 1: this is no report"),
         ('{"question": "q"}\n', "line 1: this is no report"),
         ('{"ragmetrics_rep', "line 1: this is no report"),
-        ('{"ragmetrics_report": 2, "run": {}}\n', "line 1: .*newer ragmetrics"),
+        ('{"ragmetrics_report": 3, "run": {}}\n', "line 1: .*newer ragmetrics"),
         ('{"ragmetrics_report": 1, "run": 3}\n', "line 1: RunFacts"),
         (HEADER + '\n{"index": 0\n{"index": 1, "sample": null}\n', "line 2: this is no complete JSON"),
         (HEADER + '\n{"index": 0\n', "line 2: this is no complete JSON"),
@@ -380,7 +381,8 @@ def test_to_parquet(tmp_path: Path) -> None:
 
 
 def test_methods() -> None:
-    run = RUN.model_copy(update={"metrics": {"context_adherence": "context_adherence|v1|polls:5|T:1.0"}})
+    signature = Signature.model_validate("context_adherence|v1|polls:5|T:1.0")
+    run = RUN.model_copy(update={"metrics": {"context_adherence": signature}})
     text = Report([a_row(0, 0.25), a_row(1, 0.5), a_row(2, 1.0)], run).methods()
     for words in (
         "3 samples were evaluated with ragmetrics 0.1.0; the judge was lexical (returned as gpt).",

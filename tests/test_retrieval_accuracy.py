@@ -126,10 +126,10 @@ def test_noisy_or_is_told_by_result_and_signature_and_not_by_default():
     assert (result.value, result.evidence.combination) == (0.75, "noisy_or")
     assert result.evidence.soft == 0.5
     assert "taken as independent" in result.reason
-    assert "combination:noisy_or" in result.signature
+    assert result.signature.settings["combination"] == "noisy_or"
     default, _ = score([[0.5, 0.5]])
     assert (default.value, default.evidence.combination) == (0.0, "or")
-    assert "combination" not in default.signature
+    assert "combination" not in default.signature.settings
 
 
 def test_the_methods_paragraph_says_how_contexts_are_combined():

@@ -1,15 +1,50 @@
-"""What all adapters share: captured samples, the background evaluator, hooks that never harm the application.
+"""What all adapters share: the front door, captured samples, the background evaluator, hooks that never harm.
 
-An adapter records its framework's runs (copying data only), calls ``Captured.record`` or
-``BackgroundEvaluator.record`` with each finished run, and gives a pure function from run to samples.
+An adapter records its framework's runs (copying data only) and hands each finished one to those who listen; a pure
+function makes samples of it. ``FrontDoor`` makes ``capture`` and ``watch`` of the two. Beside the names at the top of
+the package, an adapter imports from here alone.
 """
 
 from ragmetrics_core.capturing.background import Aggregate as Aggregate
 from ragmetrics_core.capturing.background import BackgroundEvaluator as BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured as Captured
 from ragmetrics_core.capturing.captured import Given as Given
+from ragmetrics_core.capturing.captured import changed as changed
+from ragmetrics_core.capturing.forks import renew_after_fork as renew_after_fork
+from ragmetrics_core.capturing.front_door import Assembler as Assembler
+from ragmetrics_core.capturing.front_door import EachRun as EachRun
+from ragmetrics_core.capturing.front_door import FrontDoor as FrontDoor
+from ragmetrics_core.capturing.front_door import Watcher as Watcher
 from ragmetrics_core.capturing.guarded import Problems as Problems
 from ragmetrics_core.capturing.guarded import guarded as guarded
 from ragmetrics_core.capturing.judge_work import as_judge_work as as_judge_work
 from ragmetrics_core.capturing.judge_work import is_judge_work as is_judge_work
+from ragmetrics_core.capturing.judge_work import judge_context as judge_context
+from ragmetrics_core.capturing.listening import Listener as Listener
+from ragmetrics_core.capturing.listening import Listeners as Listeners
+from ragmetrics_core.capturing.listening import in_a_capture as in_a_capture
 from ragmetrics_core.capturing.overrides import Overrides as Overrides
+from ragmetrics_core.capturing.overrides import Source as Source
+from ragmetrics_core.capturing.redaction import Redact as Redact
+from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
+from ragmetrics_core.data.errors import InputError as InputError
+from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
+from ragmetrics_core.data.errors import RowError as RowError
+from ragmetrics_core.data.errors import SettingError as SettingError
+from ragmetrics_core.data.results import ErrorInfo as ErrorInfo
+from ragmetrics_core.data.results import MetricResult as MetricResult
+from ragmetrics_core.data.results import SampleResult as SampleResult
+from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
+from ragmetrics_core.data.usage import Usage as Usage
+from ragmetrics_core.engine.progress import Display as Display
+from ragmetrics_core.engine.resolve import resolve_judge as resolve_judge
+from ragmetrics_core.engine.run import JudgeLike as JudgeLike
+from ragmetrics_core.engine.run import Metrics as Metrics
+from ragmetrics_core.engine.run import Run as _Run
+from ragmetrics_core.engine.tables import each_sample as each_sample
+from ragmetrics_core.judging.judge import Judge as Judge
+from ragmetrics_core.metrics.registry import METRICS as METRICS
+from ragmetrics_core.metrics.registry import chosen as chosen
+from ragmetrics_core.metrics.registry import metric_named as metric_named
+
+EvaluationRun = _Run

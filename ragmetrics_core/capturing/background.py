@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from ragmetrics_core.capturing.forks import renew_after_fork
 from ragmetrics_core.capturing.guarded import Problems, guarded
 from ragmetrics_core.capturing.judge_work import as_judge_work
+from ragmetrics_core.capturing.redaction import Redact, Redaction
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
@@ -92,6 +93,9 @@ class BackgroundEvaluator(Generic[Run]):
         on_result: Called in the background thread with each ``SampleResult``, in the order in which they are done.
         concurrency: Most model calls in flight.
         limits: What judging may spend; see ``evaluate``. What a limit cuts off is counted in ``problems``.
+        redact: The user's function through which each sample goes as it is made, before the judge, ``on_result``
+            or anything else gets it. Where it raises, the sample is dropped and counted in ``problems``.
+        rest: Gives the samples that wait for a further run, and forgets them; asked at each ``flush``.
         seed: Seed of the choice that ``sample_rate`` makes; None for a random one.
 
     Raises:
@@ -115,12 +119,15 @@ class BackgroundEvaluator(Generic[Run]):
         on_result: Callable[[SampleResult], None] | None = None,
         concurrency: int = 8,
         limits: Limits | None = None,
+        redact: Redact | None = None,
+        rest: Callable[[], Iterable[Sample]] | None = None,
+        problems: Problems | None = None,
         seed: int | None = None,
     ) -> None:
         if not 0 < sample_rate <= 1:
             raise SettingError(f"sample_rate must lie in (0, 1], got {sample_rate}")
-        self.problems = Problems()
-        self._build = build
+        self.problems = Problems() if problems is None else problems
+        self._build, self._rest, self._redaction = build, rest, Redaction(redact, self.problems)
         self._run = EvaluationRun(metrics, judge, concurrency, None, limits)
         self._new_run = partial(EvaluationRun, tuple(self._run.metrics), judge, concurrency, None, limits)
         self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
@@ -136,7 +143,7 @@ class BackgroundEvaluator(Generic[Run]):
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._queue: deque[Run] = deque()
+        self._queue: deque[Callable[[], Iterable[Sample]]] = deque()
         self._done: deque[tuple[_Judging, Future[SampleResult]]] = deque()
         self._unjudged = self._flying = self._count = 0
         self._results: list[SampleResult] = []
@@ -150,7 +157,7 @@ class BackgroundEvaluator(Generic[Run]):
     def record(self, run: Run) -> None:
         """Queue a finished run; never blocks, from any thread."""
         with self._changed:
-            if self._stopped:
+            if self._stopped and threading.current_thread() is not self._thread:  # what waited comes from that one
                 return
             if self._max_queue is not None and len(self._queue) >= self._max_queue:
                 self.dropped += 1
@@ -159,12 +166,15 @@ class BackgroundEvaluator(Generic[Run]):
                     "further ones are dropped"
                 )
                 return
-            self._queue.append(run)
-            self._unjudged += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="ragmetrics-background", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+            self._take(partial(self._build, run))
+
+    def _take(self, making: Callable[[], Iterable[Sample]]) -> None:
+        self._queue.append(making)
+        self._unjudged += 1
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="ragmetrics-background", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything recorded so far is judged.
@@ -176,14 +186,18 @@ class BackgroundEvaluator(Generic[Run]):
             True if nothing is left, False at the timeout.
         """
         with self._changed:
+            if self._rest is not None and not self._stopped:
+                self._take(self._rest)  # in the queue, behind all runs that may still go with them
             return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
 
     def stop(self, timeout: float | None = None) -> bool:
         """Accept no further runs, and wait as ``flush`` does."""
         with self._changed:
+            if self._rest is not None and not self._stopped:
+                self._take(self._rest)
             self._stopped = True
             self._changed.notify_all()
-        return self.flush(timeout)
+            return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
 
     @property
     def pending(self) -> int:
@@ -221,14 +235,14 @@ class BackgroundEvaluator(Generic[Run]):
                         self._thread = None
                         return
                     done, self._done = self._done, deque()
-                    run = self._queue.popleft() if self._may_start else None
-                    self._flying += run is not None
+                    making = self._queue.popleft() if self._may_start else None
+                    self._flying += making is not None
                 for judging, future in done:
                     self._finish(future)
                     self._one_less(judging)
-                if run is not None:
+                if making is not None:
                     judging = _Judging(left=1)  # the start itself: no result may end the run before it
-                    self._start(run, judging)
+                    self._start(making, judging)
                     self._one_less(judging)
 
     @property
@@ -248,9 +262,12 @@ class BackgroundEvaluator(Generic[Run]):
                 self._changed.notify_all()
 
     @guarded
-    def _start(self, run: Run, judging: _Judging) -> None:
-        for sample in self._build(run):
+    def _start(self, making: Callable[[], Iterable[Sample]], judging: _Judging) -> None:
+        for made in making():
             if self._sample_rate < 1 and self._random.random() >= self._sample_rate:
+                continue  # samples are drawn, not runs: runs that belong together must not be torn apart
+            sample = self._redaction.redact(made)
+            if sample is None:
                 continue
             future = self._run.follow(self._count, sample)
             self._count += 1

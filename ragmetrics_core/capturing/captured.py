@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ragmetrics_core.capturing.forks import renew_after_fork
 from ragmetrics_core.capturing.guarded import Problems, guarded
 from ragmetrics_core.capturing.judge_work import as_judge_work
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.capturing.redaction import Redact, Redaction
+from ragmetrics_core.data.sample import CaptureNotes, Sample
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.reporting.report import Report
@@ -27,12 +28,14 @@ class Given:
         reference: The expected answer, one or several.
         id: Id of the sample; further samples of the same capture get ``id#1``, ``id#2``, ….
         metadata: The user's own data.
+        conversation: The conversation that the runs are turns of; kept as ``Sample.capture.conversation``.
     """
 
     question: str | None = None
     reference: str | tuple[str, ...] | list[str] | None = None
     id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    conversation: str | None = None
 
     def applied(self, sample: Sample, number: int) -> Sample:
         """A sample with these values in it.
@@ -50,10 +53,21 @@ class Given:
             update["id"] = self.id if number == 0 else f"{self.id}#{number}"
         if self.metadata:
             update["metadata"] = {**sample.metadata, **self.metadata}
-        if not update:
-            return sample
-        # Fields, not a dump: contexts are shared, not copied.
-        return Sample(**{**{name: getattr(sample, name) for name in Sample.model_fields}, **update})
+        if self.conversation is not None:
+            notes = sample.capture or CaptureNotes()
+            update["capture"] = notes.model_copy(update={"conversation": self.conversation})
+        return changed(sample, update)
+
+
+def changed(sample: Sample, update: Mapping[str, Any]) -> Sample:
+    """A validated sample with other values in some fields; contexts are shared, not copied."""
+    if not update:
+        return sample
+    return Sample(**{**{name: getattr(sample, name) for name in Sample.model_fields}, **update})
+
+
+def _as_it_is(judge: object) -> JudgeLike:
+    return cast("JudgeLike", judge)  # resolve_judge says what it cannot take
 
 
 class Captured(Generic[Run]):
@@ -65,22 +79,37 @@ class Captured(Generic[Run]):
         build: Pure function from a recorded run to its samples.
         given: Values of the user.
         max_samples: Most runs kept; later ones are counted in ``dropped`` with a warning. None keeps all.
+        redact: The user's function through which each sample goes as it is made.
+        rest: Gives the samples that still wait for a further run, and forgets none.
+        as_judge: Makes a judge of a framework's own model object.
+        hint: What to do where runs were seen and none gave a sample.
 
     Attributes:
-        problems: Internal errors; an application's own error is ``Sample.error``.
+        problems: Internal errors, and why there is no sample; an application's own error is ``Sample.error``.
         dropped: Runs not kept because of ``max_samples``.
     """
 
     def __init__(
-        self, build: Callable[[Run], Iterable[Sample]], *, given: Given | None = None, max_samples: int | None = None
+        self,
+        build: Callable[[Run], Iterable[Sample]],
+        *,
+        given: Given | None = None,
+        max_samples: int | None = None,
+        redact: Redact | None = None,
+        rest: Callable[[], Iterable[Sample]] = tuple,
+        as_judge: Callable[[Any], JudgeLike] = _as_it_is,
+        problems: Problems | None = None,
+        hint: str = "",
     ) -> None:
-        self.problems = Problems()
+        self.problems = Problems() if problems is None else problems
         self.dropped = 0
-        self._build = build
+        self._build, self._rest, self._as_judge, self._hint = build, rest, as_judge, hint
         self._given = given or Given()
+        self._redaction = Redaction(redact, self.problems)
         self._max_samples = max_samples
         self._pending: list[Run] = []
         self._samples: list[Sample] = []
+        self._made = 0
         self._kept = 0
         self._lock = threading.RLock()
         renew_after_fork(self)
@@ -105,27 +134,52 @@ class Captured(Generic[Run]):
             self._pending.append(run)
 
     @property
+    def recorded(self) -> int:
+        """Number of runs kept so far."""
+        return self._kept
+
+    @property
     def samples(self) -> tuple[Sample, ...]:
-        """Samples of all runs recorded so far, in the order in which the runs ended."""
+        """Samples of all runs so far, in the order in which they ended; those that wait for a further run last."""
         with self._lock:
-            pending, self._pending = self._pending, []
-            for run in pending:
-                self._assemble(run)
-            return tuple(self._samples)
+            self._assemble_all()
+            waiting = [*self._rest()]
+            self._assemble_all()  # an adapter may have recorded what waited
+            if self._kept and not self._made and not waiting and self._hint and not self.problems:
+                self.problems.note(self._hint)
+            made = [self._finished(sample, self._made + place) for place, sample in enumerate(waiting)]
+            return (*self._samples, *(sample for sample in made if sample is not None))
+
+    def _assemble_all(self) -> None:
+        pending, self._pending = self._pending, []
+        for run in pending:
+            self._assemble(run)
 
     @guarded
     def _assemble(self, run: Run) -> None:
         for sample in self._build(run):
-            self._samples.append(self._given.applied(sample, len(self._samples)))
+            finished = self._finished(sample, self._made)
+            self._made += 1
+            if finished is not None:
+                self._samples.append(finished)
 
-    def evaluate(self, metrics: Metrics = None, *, judge: JudgeLike = None, **settings: Any) -> Report:
-        """Score what was captured; see ``ragmetrics_core.evaluate``."""
+    def _finished(self, sample: Sample, number: int) -> Sample | None:
+        return self._redaction.redact(self._given.applied(sample, number))
+
+    def evaluate(self, metrics: Metrics = None, *, judge: object = None, **settings: Any) -> Report:
+        """Score what was captured.
+
+        Args:
+            metrics: Metrics or their names; None for all that apply.
+            judge: As for ``ragmetrics_core.evaluate``, or the framework's own model object.
+            **settings: Further arguments of ``ragmetrics_core.evaluate``.
+        """
         samples = self.samples
         with as_judge_work():
-            return evaluate(samples, metrics, judge=judge, **settings)
+            return evaluate(samples, metrics, judge=self._as_judge(judge), **settings)
 
-    async def aevaluate(self, metrics: Metrics = None, *, judge: JudgeLike = None, **settings: Any) -> Report:
-        """Score what was captured, without blocking the event loop."""
+    async def aevaluate(self, metrics: Metrics = None, *, judge: object = None, **settings: Any) -> Report:
+        """Score what was captured, without blocking the event loop; see ``evaluate``."""
         samples = self.samples
         with as_judge_work():
-            return await aevaluate(samples, metrics, judge=judge, **settings)
+            return await aevaluate(samples, metrics, judge=self._as_judge(judge), **settings)

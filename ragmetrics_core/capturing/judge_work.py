@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 
 _active: ContextVar[bool] = ContextVar("ragmetrics_judge_work", default=False)
 
@@ -17,6 +17,13 @@ def as_judge_work() -> Iterator[None]:
         yield
     finally:
         _active.reset(token)
+
+
+def judge_context() -> Context:
+    """An empty context that is marked: for calls of a judge's model, where no tracer of the application is set."""
+    context = Context()
+    context.run(_active.set, True)
+    return context
 
 
 def is_judge_work() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,36 @@ class Overrides:
         question_from: A key or dotted path into the run's inputs or outputs, or a callable that gets the run.
         contexts_from: The same for the contexts.
         answer_from: The same for the answer.
+        context_tools: Names of the tools whose text is a context, where they return no documents. None leaves it to
+            the adapter's rules.
         build: A callable from the run to its samples, instead of all rules.
+
+    Raises:
+        SettingError: If a source is neither a text nor callable, or names are given as one text.
     """
 
     question_from: Source | None = None
     contexts_from: Source | None = None
     answer_from: Source | None = None
+    context_tools: Collection[str] | None = None
     build: Callable[[Any], Iterable[Sample]] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("question_from", "contexts_from", "answer_from"):
+            source = getattr(self, name)
+            if source is not None and not isinstance(source, str) and not callable(source):
+                raise SettingError(f"{name} must be a key, a path or a callable, got {type(source).__name__}")
+        if isinstance(self.context_tools, str):
+            raise SettingError(f"context_tools must be a set of names, got one text; write {{{self.context_tools!r}}}")
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether a run's inputs and outputs are needed whole, for keys, paths and callables of the user."""
+        return any(one is not None for one in (self.question_from, self.contexts_from, self.answer_from, self.build))
+
+    def is_context_tool(self, name: str) -> bool:
+        """Whether the user named a tool as one whose text is a context."""
+        return self.context_tools is not None and name in self.context_tools
 
     def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:
         """Look a field up as the user said.
@@ -39,17 +62,12 @@ class Overrides:
 
         Returns:
             Whether the user said where the field is and something is there, and what.
-
-        Raises:
-            SettingError: If a source is neither a text nor callable.
         """
         source = getattr(self, f"{field}_from")
         if source is None:
             return False, None
         if callable(source):
             return True, source(run)
-        if not isinstance(source, str):
-            raise SettingError(f"{field}_from must be a key, a path or a callable, got {type(source).__name__}")
         for place in places:
             for path in ([source], source.split(".")):
                 there, value = follow(place, path)

@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     cluster = None if options.cluster == "none" else options.cluster
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
-    writer = JsonlWriter(options.out, this.facts) if options.out else None
+    writer = JsonlWriter(options.out, source.described(this.facts)) if options.out else None
     try:
         with writer or nullcontext():
             _evaluate(this, source, tally, kept, writer, options)
@@ -157,7 +157,7 @@ def _evaluate(
     if options.audit and not this.interrupted:
         this.audit = audit(kept or [], this.metrics, judge=_judge(options), concurrency=options.concurrency)
     if writer is not None:
-        writer.close(this.facts)
+        writer.close(source.described(this.facts))
 
 
 def _lines(

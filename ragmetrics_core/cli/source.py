@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from functools import cached_property
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ragmetrics_core.cli.reading import check_readable, read_samples
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
 _SHOWN_PROBLEMS = 5
@@ -86,6 +88,17 @@ class Source:
             print(f"ragmetrics: {error}", file=sys.stderr)
         elif self._bad[number] == _SHOWN_PROBLEMS + 1:
             print(f"ragmetrics: {self.files[number]}: further bad rows are only counted", file=sys.stderr)
+
+    def described(self, facts: RunFacts) -> RunFacts:
+        """The facts of a run with the files that it reads, and their rows as far as they are read."""
+        starts = [0, *self._ends]
+        rows = [end - start for start, end in pairwise(starts)] + [None] * (len(self.files) - len(self._ends))
+        inputs = tuple(one.model_copy(update={"rows": n}) for one, n in zip(self._digests, rows, strict=True))
+        return facts.model_copy(update={"inputs": inputs})
+
+    @cached_property
+    def _digests(self) -> list[Input]:
+        return [Input.of_file(path) for path in self.files]
 
     def saw(self, result: SampleResult) -> None:
         """Note whether any metric applied to the result's file, and why others did not."""

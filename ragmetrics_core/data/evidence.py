@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Silent as Frozen
 from ragmetrics_core.data.questions import Mode, PollVerdict
 from ragmetrics_core.data.sample import Fact
 

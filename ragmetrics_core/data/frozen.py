@@ -1,4 +1,4 @@
-"""The base of all data models: immutable, strict about unknown fields, silent about texts in its repr."""
+"""The base of all data models: immutable and strict about unknown fields."""
 
 from __future__ import annotations
 
@@ -7,26 +7,8 @@ from unicodedata import category
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-# Fields that hold symbols of ours or the caller's ids; every other text is private and shown by its size.
-_SYMBOLS = frozenset(
-    {
-        "band",
-        "cause",
-        "code",
-        "formula",
-        "generator",
-        "id",
-        "judge",
-        "message",
-        "kind",
-        "metric",
-        "mode",
-        "name",
-        "role",
-        "sample_id",
-    }
-    | {"scale", "signature", "status", "type", "verdict", "version"}
-)
+# Fields of evidence, questions and metrics that hold symbols of ours; their other texts are shown by their size.
+_SYMBOLS = frozenset({"band", "cause", "formula", "id", "kind", "mode", "name", "scale", "status", "verdict"})
 
 
 class _Size:
@@ -49,16 +31,20 @@ def redacted(name: str | None, value: object) -> object:
 
 
 class Frozen(BaseModel):
-    """Immutable data; unknown fields are errors; texts never appear in the repr."""
+    """Immutable data; unknown fields are errors. Fields with texts of samples or replies are ``repr=False``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+class Silent(Frozen):
+    """Immutable data whose fields are not marked one by one: of texts and collections the repr shows the size."""
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Show sizes of texts and collections, not what they say."""
         return [(name, redacted(name, value)) for name, value in super().__repr_args__()]
-
-    def __str__(self) -> str:
-        return repr(self)
 
 
 def clean(value: object) -> object:

@@ -10,6 +10,7 @@ from ragmetrics_core.data.errors import RagMetricsError
 from ragmetrics_core.data.evidence import Evidence, Share
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.data.usage import Usage
 
 
@@ -24,7 +25,7 @@ class ErrorInfo(Frozen):
 
     type: str
     message: str
-    raw: str = ""
+    raw: str = Field(default="", repr=False)
 
     @classmethod
     def of(cls, error: RagMetricsError) -> ErrorInfo:
@@ -40,16 +41,16 @@ class _Result(Frozen):
         reason: Why this outcome, in words.
         evidence: What the outcome rests on; None if nothing was asked.
         judge: Name of the judge; "" if none was asked.
-        signature: Settings that make two numbers comparable, in one line.
+        signature: Settings that make two numbers comparable.
         sample_id: The sample's id, if it has one.
         usage: What it cost.
     """
 
     metric: str
-    reason: str
+    reason: str = Field(repr=False)
     evidence: Evidence | None = None
     judge: str = ""
-    signature: str = ""
+    signature: Signature = Signature()
     sample_id: str | None = None
     usage: Usage = Field(default_factory=Usage)
 

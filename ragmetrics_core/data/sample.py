@@ -20,10 +20,10 @@ class Context(Frozen):
         metadata: The chunk's metadata, untouched.
     """
 
-    text: Text
+    text: Text = Field(repr=False)
     id: str | None = None
     score: float | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
 
     @property
     def blank(self) -> bool:
@@ -40,7 +40,7 @@ class Fact(Frozen):
         vital: True for a fact that the answer must hold, False for one that is merely okay.
     """
 
-    text: Annotated[Text, Field(pattern=r"\S")]
+    text: Annotated[Text, Field(pattern=r"\S")] = Field(repr=False)
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     vital: bool = True
 
@@ -54,7 +54,7 @@ class Turn(Frozen):
     """
 
     role: str
-    content: Text
+    content: Text = Field(repr=False)
 
 
 class CaptureNotes(Frozen):
@@ -66,13 +66,15 @@ class CaptureNotes(Frozen):
         intermediate: Answers of intermediate steps, which are not retrieved evidence.
         other: Nodes seen in the run that are neither contexts nor retrieved.
         complete: False if the run was abandoned, interrupted or still going on.
+        conversation: The conversation that the run was a turn of, as the user named it.
     """
 
-    provenance: dict[str, str] = Field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    provenance: dict[str, str] = Field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = Field(default=(), repr=False)
     intermediate: tuple[Context, ...] = ()
     other: tuple[Context, ...] = ()
     complete: bool = True
+    conversation: str | None = None
 
 
 def _as_contexts(value: object) -> object:
@@ -131,18 +133,18 @@ class Sample(Frozen):
         'Paris is the capital.'
     """
 
-    question: OptionalText = None
+    question: OptionalText = Field(default=None, repr=False)
     contexts: Contexts = ()
-    answer: OptionalText = None
-    reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = ()
+    answer: OptionalText = Field(default=None, repr=False)
+    reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = Field(default=(), repr=False)
     retrieved: Annotated[Contexts | None, BeforeValidator(_as_contexts)] = None
     facts: Annotated[tuple[Fact, ...] | None, BeforeValidator(_as_facts)] = None
-    standalone_question: OptionalText = None
+    standalone_question: OptionalText = Field(default=None, repr=False)
     history: tuple[Turn, ...] = ()
     generator: str | None = None
-    error: str | None = None
+    error: str | None = Field(default=None, repr=False)
     id: str | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
     capture: CaptureNotes | None = None
 
     @field_validator("contexts", mode="before")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from pydantic import Field
+
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Frozen, Text
 
@@ -27,7 +29,7 @@ class Document(Frozen):
     """
 
     id: str
-    text: Text
+    text: Text = Field(repr=False)
 
 
 class Chunk(Frozen):
@@ -43,7 +45,7 @@ class Chunk(Frozen):
     id: str
     document: str
     number: int
-    text: Text
+    text: Text = Field(repr=False)
 
 
 def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Chunk, ...]:

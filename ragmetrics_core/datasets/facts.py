@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable, RowError
 from ragmetrics_core.data.files import read_text, write_text
 from ragmetrics_core.data.frozen import Frozen
@@ -49,7 +51,7 @@ class FactsFile(Frozen):
     extraction: str
     prompts: str
     frozen: str = ""
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = Field(repr=False)
 
     @property
     def digest(self) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.files import read_text
 from ragmetrics_core.data.frozen import Frozen, Text
@@ -32,8 +34,8 @@ class Pair(Frozen):
         document: The document that it is about; "" if unknown.
     """
 
-    question: Text
-    answer: Text
+    question: Text = Field(repr=False)
+    answer: Text = Field(repr=False)
     document: str = ""
 
 

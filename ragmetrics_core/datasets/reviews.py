@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import Frozen
@@ -46,7 +46,7 @@ class Review(Frozen):
     was: Label
     label: Verdict
     reviewer: str
-    reason: str = ""
+    reason: str = Field(default="", repr=False)
     date: str = ""
     second: bool = False
 
@@ -149,9 +149,9 @@ class Item(Frozen):
 
     id: str
     was: Label
-    question: str
-    claim: str
-    texts: tuple[str, ...]
+    question: str = Field(repr=False)
+    claim: str = Field(repr=False)
+    texts: tuple[str, ...] = Field(repr=False)
 
 
 def review_items(given: AnySet) -> list[Item]:

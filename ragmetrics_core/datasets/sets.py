@@ -56,8 +56,8 @@ class DiscretePoint(Frozen):
 
     id: str
     document: str
-    question: Text
-    answer: Text
+    question: Text = Field(repr=False)
+    answer: Text = Field(repr=False)
     contexts: tuple[Context, ...]
     ranks: tuple[int, ...]
     by_rank: Label
@@ -78,7 +78,7 @@ class Sentence(Frozen):
         context: Index of the golden context that it was taken from.
     """
 
-    text: Text
+    text: Text = Field(repr=False)
     context: int
 
 
@@ -97,7 +97,7 @@ class LabelledDocument(Frozen):
     """
 
     id: str
-    question: Text
+    question: Text = Field(repr=False)
     sentences: tuple[Sentence, ...]
     contexts: tuple[Context, ...]
     golden: int

@@ -123,11 +123,10 @@ async def carry_out(metric: Metric, sample: Sample, seat: Seat) -> Outcome:
     except Exception as error:  # noqa: BLE001  # the failure boundary: the rest of the run goes on
         outcome = _crashed(metric, error)
     asked = bool(usage) or outcome.status == "failed"
-    details = "".join(f"|{key}:{value}" for key, value in seat.judge.details.items())
     return outcome.model_copy(
         update={
             "judge": seat.judge.name if asked else "",
-            "signature": f"{metric.signature}|judge:{seat.judge.name}{details}",
+            "signature": metric.signature.by(seat.judge.name, seat.judge.details),
             "sample_id": sample.id,
             "usage": sum(usage, Usage()),
         }

@@ -12,6 +12,7 @@ from ragmetrics_core.endpoints.store import StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
 from ragmetrics_core.engine.tables import Samples
 from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.run_facts import Input
 
 
 def iter_results(
@@ -105,7 +106,7 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
         results: Its results.
         asked: True if the metrics were named.
     """
-    facts = run.facts
+    facts = run.facts.model_copy(update={"inputs": (Input.of_samples(result.sample for result in results),)})
     if asked:
         return Report(results=results, run=facts)
     idle = [metric.name for metric in run.metrics if results and all(_idle(result, metric.name) for result in results)]

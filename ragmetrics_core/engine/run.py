@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import platform
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -32,6 +35,13 @@ Metrics = Iterable[Metric | str] | Metric | str | None
 JudgeLike = Judge | ChatModel | str | None
 Show = bool | Callable[[Progress], None] | None
 
+_PACKAGES = {
+    "litellm": "litellm",
+    "httpx": "httpx",
+    "langchain_core": "langchain-core",
+    "llama_index.core": "llama-index-core",
+    "haystack": "haystack-ai",
+}
 _AHEAD = 32  # questions that wait for a slot, between two attempts, or for their reply to be read
 _POOL = 64  # samples that metrics look at which need others
 
@@ -59,6 +69,7 @@ class Run:
         self.concurrency = concurrency
         self.interrupted = False
         self.audit: Audit | None = None
+        self._models: set[str] = set()
         self._before: tuple[Sample, ...] = ()
         self._started = time.monotonic()
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
@@ -91,6 +102,8 @@ class Run:
         """What is known of the run so far."""
         return RunFacts(
             version=_version(),
+            packages=_packages(),
+            models=tuple(sorted(self._models)),
             judges=tuple(dict.fromkeys(seat.judge.name for seat in self._seats.values())),
             metrics={metric.name: metric.signature for metric in self.metrics},
             started=self._date,
@@ -125,6 +138,7 @@ class Run:
         outcomes = await self._room.enter(
             lambda: (carry_out(metric, item, self._seats[metric.name]) for metric in metrics)
         )
+        self._models.update(model for outcome in outcomes for model in outcome.usage.models)
         named = {metric.name: outcome for metric, outcome in zip(metrics, outcomes, strict=True)}
         spent = sum((outcome.usage for outcome in outcomes if _cut(outcome)), Usage())
         return SampleResult(
@@ -230,10 +244,17 @@ def _cut(outcome: Outcome) -> bool:
     return outcome.status == "failed" and outcome.error.type == LimitReached.__name__
 
 
-def _version() -> str:
+@cache
+def _version(package: str = "ragmetrics-core") -> str:
     from importlib.metadata import PackageNotFoundError, version  # 20 ms that an import need not pay
 
     try:
-        return version("ragmetrics-core")
+        return version(package)
     except PackageNotFoundError:  # run from a source tree that is not installed
         return "unknown"
+
+
+def _packages() -> dict[str, str]:
+    """Versions of what answers are asked with, as far as it is loaded."""
+    loaded = {package: _version(package) for module, package in _PACKAGES.items() if module in sys.modules}
+    return {"python": platform.python_version(), **loaded}

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from ragmetrics_core.data.evidence import RecallEvidence, ReferenceRating, Share
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Silent
 from ragmetrics_core.data.questions import Instructions, NotAnswered, RateRecall, ask
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.metric import Metric, Plan
@@ -35,7 +35,7 @@ def band_of(score: float) -> str:
     return next(name for name, low, high in BANDS if low <= score <= high)
 
 
-class RecallExample(Frozen):
+class RecallExample(Silent):
     """A few-shot example of a rating.
 
     Args:

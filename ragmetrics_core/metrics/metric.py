@@ -10,10 +10,11 @@ from pydantic import Field, ValidationError
 
 from ragmetrics_core.data.errors import RagMetricsError, ScoreOutOfRange, SettingError
 from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Silent
 from ragmetrics_core.data.questions import Batch, Replies
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.metrics.templates import digest
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ Plan = Generator[Batch, Replies, Outcome]
 _DUST = 1e-9
 
 
-class Metric(Frozen, ABC):
+class Metric(Silent, ABC):
     """Base of all metrics: immutable settings that validate, serialise and can be compared.
 
     Args:
@@ -102,12 +103,10 @@ class Metric(Frozen, ABC):
         return ()
 
     @property
-    def signature(self) -> str:
-        """One line that two numbers must share to be comparable, but for the judge."""
-        parts = [self.name, f"v{self.version}", *(f"{key}:{value}" for key, value in self.settings().items())]
-        if self.prompts():
-            parts.append(f"prompt:{digest(*self.prompts(), self.language or '')}")
-        return "|".join(parts)
+    def signature(self) -> Signature:
+        """What two numbers must share to be comparable, but for the judge."""
+        prompt = digest(*self.prompts(), self.language or "") if self.prompts() else ""
+        return Signature(metric=self.name, version=self.version, settings=self.settings(), prompt=prompt)
 
     def scored(self, value: float, reason: str, evidence: Evidence | None) -> Scored | Failed:
         """A score in [0, 1] with its evidence; what is no such number is failed, never clipped.

@@ -45,12 +45,8 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     """Every setting that must be the same, with the values that occur."""
     found: dict[str, set[str]] = {}
     for signature in {result.signature for result in results}:
-        for place, part in enumerate(signature.split("|")):
-            key, _, value = part.partition(":")
-            if place == 1 and not value:
-                key, value = "version", part
-            if place > 0:
-                found.setdefault(key, set()).add(value)
+        for name, value in signature.parts():
+            found.setdefault(name, set()).add(value)
     for result in results:
         for model in result.usage.models:
             found.setdefault("model", set()).add(model)

@@ -74,11 +74,13 @@ def compare(
         raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
     names = _names(first, second, metrics)
     pairs, matched_by = match(first.results, second.results)
-    differing = tuple(found for name in names for found in differences(pairs, name))
-    if not anyway:
-        _refuse(differing)
     matched = {id(row) for pair in pairs for row in pair}
     alone = [row for row in (*first.results, *second.results) if id(row) not in matched]
+    differing = tuple(found for name in names for found in differences(pairs, name))
+    if matched_by == "question" and (few := sum(row.sample is not None for row in alone)):
+        differing = (f"{few} rows are in one run only, and without ids nothing else tells rows apart", *differing)
+    if not anyway:
+        _refuse(differing)
     parts = [(None, Part(pairs, len(alone))), *sliced(pairs, alone, slices).items()]
     changes = [_change(name, part, own, cluster, margin) for part, own in parts for name in names]
     tested = [change for change in changes if change.p is not None]

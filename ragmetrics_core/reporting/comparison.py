@@ -78,7 +78,7 @@ class Side(Frozen):
     index: int
     sample: Sample
     value: float
-    reason: str
+    reason: str = Field(repr=False)
 
 
 class Changed(Frozen):

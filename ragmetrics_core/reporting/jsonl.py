@@ -1,6 +1,8 @@
 """Reports as JSON lines: a header with the run's facts, one line per row, a closing line when all went well.
 
-Every line stands alone, so that a run which crashes leaves everything it had measured.
+Every line stands alone, so that a run which crashes leaves everything it had measured. The format is public:
+docs/results_format.md. Fields may be added under the same number; what changes or leaves raises it, and every
+earlier number is read.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 
-FORMAT = 1
+FORMAT = 2
+_READ = (1, FORMAT)  # in number 1 a signature is one line, and the facts of the run know less
 _MAGIC = "ragmetrics_report"
 _DEEPEST = 100
 _UNFINISHED = {"interrupted": True, "stopped": "the report has no closing line: the run was killed or still goes on"}
@@ -156,8 +159,9 @@ def _header(path: Path, line: bytes) -> RunFacts:
         raise InputError(f"{path}, line 1: this is no report of ragmetrics; {wanted}") from error
     if _MAGIC not in header:
         raise InputError(f"{path}, line 1: this is no report of ragmetrics; {wanted}")
-    if header[_MAGIC] != FORMAT:
-        raise InputError(f"{path}, line 1: this version reads format {FORMAT}; read the report with a newer ragmetrics")
+    if header[_MAGIC] not in _READ:
+        known = " and ".join(map(str, _READ))
+        raise InputError(f"{path}, line 1: this version reads formats {known}; read the report with a newer ragmetrics")
     return _validated(RunFacts, header.get("run", {}), f"{path}, line 1")
 
 

@@ -62,14 +62,14 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         first += f" Also measured: {', '.join(others)}."
     text = f"{first} {_intervals(summary)}"
     references = [reference for key, reference in _REFERENCES.items() if key in text]
-    signatures = "; ".join(run.metrics.values())
+    signatures = "; ".join(map(str, run.metrics.values()))
     second = f"Signatures: {signatures}." if signatures else ""
     return tuple(filter(None, (text, second, " ".join(references))))
 
 
 def _kind(metric: str, run: RunFacts) -> str:
     """The published name behind a metric's own: the first part of its prompt's signature, else the name."""
-    return next((name for name in _METRICS if metric == name), run.metrics.get(metric, metric).partition("|")[0])
+    return metric if metric in _METRICS or metric not in run.metrics else run.metrics[metric].metric
 
 
 def _named(kind: str, summary: Summary, run: RunFacts) -> bool:
@@ -77,12 +77,12 @@ def _named(kind: str, summary: Summary, run: RunFacts) -> bool:
 
 
 def _definition(kind: str, run: RunFacts) -> str:
-    signature = run.metrics.get(kind, "")
-    polls = next((part[6:] for part in signature.split("|") if part.startswith("polls:")), "")
+    settings = run.metrics[kind].settings if kind in run.metrics else {}
+    polls = settings.get("polls")
     known = f", {polls} polls at most" if polls else ""
-    parts = signature.split("|")
-    definition = _NOISY_OR if "combination:noisy_or" in parts else _METRICS[kind]
-    if "combination:soft" in parts:
+    combination = settings.get("combination")
+    definition = _NOISY_OR if combination == "noisy_or" else _METRICS[kind]
+    if combination == "soft":
         definition = _SOFT
     elif kind == "retrieval_accuracy" and definition != _NOISY_OR and "lexical" in run.judges:
         definition += (

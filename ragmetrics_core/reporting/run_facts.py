@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
 from pydantic import Field
 
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.signature import Signature
 
 
 class Audit(Frozen):
@@ -41,12 +49,53 @@ class Audit(Frozen):
         )
 
 
+class Input(Frozen):
+    """Where samples came from.
+
+    Args:
+        name: Name of the file; "" for samples that a program gave.
+        sha256: Of the file's bytes; for samples that a program gave, of their texts, in order.
+        rows: Rows that were read, those that are no sample included; None as long as the run goes on.
+    """
+
+    name: str = ""
+    sha256: str
+    rows: int | None = None
+
+    @classmethod
+    def of_file(cls, path: Path, rows: int | None = None) -> Input:
+        """Digest a file.
+
+        Raises:
+            InputError: If it cannot be read.
+        """
+        try:
+            with path.open("rb") as file:
+                return cls(name=path.name, sha256=hashlib.file_digest(file, "sha256").hexdigest(), rows=rows)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+    @classmethod
+    def of_samples(cls, samples: Iterable[Sample | None]) -> Input:
+        """Digest the texts of samples: question, contexts, answer and references; None stands for a bad row."""
+        found, count = hashlib.sha256(), 0
+        for sample in samples:
+            count += 1
+            contexts = [context.text for context in sample.contexts] if sample else []
+            texts = [sample.question, contexts, sample.answer, sample.reference] if sample else None
+            found.update(json.dumps(texts).encode())
+        return cls(sha256=found.hexdigest(), rows=count)
+
+
 class RunFacts(Frozen):
     """Facts of one run.
 
     Args:
         version: Version of ragmetrics that made the run.
+        packages: Versions of Python and of the packages at work that change replies.
+        inputs: The files that the samples came from, or the samples.
         judges: Names of the judges asked.
+        models: Names of the models as their endpoints returned them.
         metrics: For each metric asked for, by name, its signature; the order is that of the report.
         started: When the run began, ISO 8601 in UTC.
         seconds: How long it took.
@@ -58,8 +107,11 @@ class RunFacts(Frozen):
     """
 
     version: str = ""
+    packages: dict[str, str] = Field(default_factory=dict)
+    inputs: tuple[Input, ...] = ()
     judges: tuple[str, ...] = ()
-    metrics: dict[str, str] = Field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    metrics: dict[str, Signature] = Field(default_factory=dict)
     started: str = ""
     seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     concurrency: int = 1

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from typing import Any, ClassVar
 
+from ragmetrics_core.capturing import FrontDoor
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.testing.golden import GOLDEN_TURNS, GoldenTurn
 
 _FRAMEWORKS = ("langchain_core", "llama_index", "haystack")
+_CLIENTS = ("openai", "anthropic", "cohere", "mistralai", "google.genai", "boto3", "litellm")
+_PLACES = ("question_from", "contexts_from", "answer_from", "context_tools", "build")
 
 
 class AdapterContract:
@@ -25,12 +33,14 @@ class AdapterContract:
         framework: Import name of its framework, one of langchain_core, llama_index, haystack.
         keeps_ids: Whether the framework's chunks carry ids.
         keeps_scores: Whether the framework's chunks carry scores.
+        own_arguments: What ``capture``, ``watch`` and ``samples_from`` take besides what all adapters take.
     """
 
     module: ClassVar[str]
     framework: ClassVar[str]
     keeps_ids: ClassVar[bool] = True
     keeps_scores: ClassVar[bool] = True
+    own_arguments: ClassVar[tuple[str, ...]] = ()
 
     def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
         """Run a real application of the framework over a turn under capture.
@@ -59,6 +69,10 @@ class AdapterContract:
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         """Turn a result into the framework's own result type and read score and reason back from it."""
         raise AssertionError("implement to_native_and_back()")
+
+    def door(self) -> Any:
+        """What holds ``capture``, ``watch`` and ``samples_from``: the adapter's module."""
+        return import_module(self.module)
 
     def expected(self, turn: GoldenTurn) -> Sample:
         """The sample that a turn must give; chunks lose what the framework cannot carry."""
@@ -136,12 +150,85 @@ class AdapterContract:
         for turn in GOLDEN_TURNS:
             assert self.play(turn)[1] == self.play_uncaptured(turn), turn.name
 
-    def test_other_frameworks_stay_out(self) -> None:
-        """Importing the adapter imports no other framework."""
-        others = [name for name in _FRAMEWORKS if name != self.framework]
+    def test_other_frameworks_and_clients_stay_out(self) -> None:
+        """Importing the adapter imports no other framework and no client of a model's provider."""
+        others = [name for name in (*_FRAMEWORKS, *_CLIENTS) if name != self.framework]
         code = f"import sys, {self.module}; print([name for name in {others!r} if name in sys.modules])"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  # our own code
         assert done.stdout.strip() == "[]"
+
+    def test_front_door(self) -> None:
+        """``capture``, ``watch`` and ``samples_from`` have the names, order and defaults of every adapter."""
+        door, shared = self.door(), FrontDoor
+        for found, expected in ((door.capture, shared.capture), (door.watch, shared.watch)):
+            assert _arguments(found, self.own_arguments) == _arguments(expected)
+            assert inspect.getdoc(found), "a front door without a word"
+        taken = _arguments(door.samples_from, self.own_arguments)
+        assert [name for name, _, _ in taken] == ["run", *_PLACES]
+        assert all(kind is inspect.Parameter.KEYWORD_ONLY and default is None for _, kind, default in taken[1:])
+        try:
+            with door.capture(question_from=3):
+                raise AssertionError("a place of a wrong type is taken")
+        except SettingError as error:
+            assert "question_from" in str(error)  # noqa: PT017  # a contract needs no test runner
+
+    def test_a_block_without_a_run_says_why(self) -> None:
+        """A block that saw nothing says what to do."""
+        with self.door().capture() as captured:
+            pass
+        assert captured.samples == ()
+        assert "inside the block" in repr(captured.problems)
+
+    def test_requests_of_two_tenants_never_mix(self) -> None:
+        """Concurrent requests: each capture has its own run alone, through its own ``redact``, under its own names."""
+        door = self.door()
+
+        async def request(tenant: str, turn: GoldenTurn) -> None:
+            masked = partial(_masked, tenant)
+            with door.capture(metadata={"tenant": tenant}, conversation=tenant, redact=masked) as captured:
+                await self.play_async(turn)
+            (sample,) = captured.samples
+            assert sample.question == f"{tenant}: {turn.question}"
+            assert (sample.answer, sample.metadata) == (tenant, {"tenant": tenant})
+            assert [context.text for context in sample.contexts] == [context.text for context in turn.contexts]
+            assert sample.capture is not None
+            assert sample.capture.conversation == tenant
+
+        async def requests() -> None:
+            turns = [GOLDEN_TURNS[0], GOLDEN_TURNS[1]] * 10
+            await asyncio.gather(*(request("ab"[place % 2], turn) for place, turn in enumerate(turns)))
+
+        asyncio.run(requests())
+
+    def test_nothing_gets_a_sample_before_redact(self) -> None:
+        """A watch hands on what ``redact`` gave; where it raises, nothing is handed on and it is counted."""
+        door, seen = self.door(), list[Any]()
+        fine = door.watch([], redact=partial(_masked, "x"), on_result=seen.append)
+        broken = door.watch([], redact=_broken, on_result=seen.append)
+        try:
+            self.play(GOLDEN_TURNS[0])
+            with door.capture(redact=_broken) as captured:
+                self.play(GOLDEN_TURNS[0])
+        finally:
+            assert fine.stop(60)
+            assert broken.stop(60)
+        assert [result.sample.answer for result in seen] == ["x", "x"]
+        assert captured.samples == ()
+        assert [sum(one.problems.counts.values()) for one in (fine, broken, captured)] == [0, 2, 1]
+
+
+def _arguments(door: Callable[..., object], own: tuple[str, ...] = ()) -> list[tuple[str, Any, Any]]:
+    """Name, kind and default of each argument, without those of one adapter alone."""
+    found = inspect.signature(door).parameters.values()
+    return [(one.name, one.kind, one.default) for one in found if one.name not in ("self", *own)]
+
+
+def _masked(tenant: str, sample: Sample) -> Sample:
+    return sample.model_copy(update={"question": f"{tenant}: {sample.question}", "answer": tenant})
+
+
+def _broken(sample: Sample) -> Sample:
+    raise LookupError(sample.question)
 
 
 def _outcomes(sample: Sample) -> list[MetricResult]:

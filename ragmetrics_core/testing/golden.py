@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Context, Sample
 
@@ -18,10 +20,10 @@ class GoldenTurn(Frozen):
     """
 
     name: str
-    question: str
+    question: str = Field(repr=False)
     contexts: tuple[Context, ...]
-    answer: str | None
-    reference: str | None = None
+    answer: str | None = Field(repr=False)
+    reference: str | None = Field(default=None, repr=False)
 
     @property
     def sample(self) -> Sample:

@@ -142,5 +142,5 @@ def generator_named() -> Row:
         app,
         asked("retriever", "prompt"),
         [Expected(bm25(), "In 1856.")],
-        capture={"generator": "llm"},
+        capture={"answer_from": "llm"},
     )

@@ -17,10 +17,7 @@ from ragmetrics_core.reporting.report import Report
 
 HERE = Path(__file__).parents[1]
 MODULES = [
-    *(
-        f"haystack_integrations.components.evaluators.ragmetrics.{name}"
-        for name in ("capturing", "evaluator", "model", "watching")
-    ),
+    *(f"haystack_integrations.components.evaluators.ragmetrics.{name}" for name in ("evaluator", "model")),
     "haystack_integrations.tracing.ragmetrics.samples",
 ]
 

@@ -24,6 +24,7 @@ def application(turn: GoldenTurn, answer: Any = None) -> Any:
 class TestContract(AdapterContract):
     module = "langchain_ragmetrics"
     framework = "langchain_core"
+    own_arguments = ("every_turn",)
 
     def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
         with capture() as captured:

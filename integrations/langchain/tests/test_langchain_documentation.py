@@ -49,5 +49,5 @@ def test_demo_runs_a_chain(capsys: pytest.CaptureFixture[str]) -> None:
 def test_examples_in_docstrings_run() -> None:
     modules = pkgutil.walk_packages(langchain_ragmetrics.__path__, "langchain_ragmetrics.")
     results = [doctest.testmod(importlib.import_module(module.name)) for module in modules]
-    assert sum(result.attempted for result in results) >= 25
+    assert sum(result.attempted for result in results) >= 23
     assert not any(result.failed for result in results)

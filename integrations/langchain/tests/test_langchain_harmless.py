@@ -95,19 +95,19 @@ def test_captures_at_the_same_time_do_not_mix() -> None:
     ]
 
 
-def test_threads_of_the_application_belong_to_the_only_capture() -> None:
+def test_bare_threads_belong_to_who_asks_for_them() -> None:
     def in_thread() -> None:
         thread = threading.Thread(target=rag().invoke, args=(QUESTION,))
         thread.start()
         thread.join()
 
-    with capture() as one:
+    with capture(all_threads=True) as everything:
         in_thread()
-        with capture() as two:
+        with capture() as own:
             in_thread()
-    with capture(threads=False) as three:
-        in_thread()
-    assert [len(captured.samples) for captured in (one, two, three)] == [1, 0, 0]
+    assert (len(everything.samples), len(own.samples)) == (2, 0)
+    assert "all_threads=True" in repr(own.problems)
+    assert not everything.problems
 
 
 def test_nested_captures_both_see_a_run() -> None:
@@ -123,22 +123,21 @@ def tracked() -> int:
     return sum(1 for one in gc.get_objects() if type(one).__name__ in ("RunTree", "Sample", "Document"))
 
 
-def test_memory_is_flat_over_20000_runs() -> None:
-    """Nothing of a run stays in the process's recorder, whatever the number of runs."""
-    empty = RunnableLambda(lambda question: [document("text")]).with_config(run_name="find")
-    chain = empty | (lambda found: ANSWER)
+def test_memory_is_flat_over_many_runs() -> None:
+    """Nothing of a run stays in the process's recorder: the count is zero after few runs and after many."""
+    chain = RunnableLambda(lambda question: [document("text")]) | (lambda found: ANSWER)
     watching = watch(metrics=[], max_queue=50)
-    sizes = [tracked()]
+    sizes = []
     try:
         for _ in range(4):
             with ThreadPoolExecutor(2) as pool:
-                list(pool.map(lambda _: [chain.invoke(QUESTION) for _ in range(250)], range(20)))
+                list(pool.map(lambda _: [chain.invoke(QUESTION) for _ in range(25)], range(10)))
             assert watching.flush(60)
             sizes.append(tracked())
             assert (len(RECORDER.run_map), len(RECORDER.order_map), len(RECORDER._roots)) == (0, 0, 0)
     finally:
         watching.stop()
-    assert max(sizes) - sizes[0] <= 20, sizes
+    assert max(sizes) - sizes[0] <= 5, sizes
 
 
 def test_streamed_tokens_are_not_kept() -> None:
@@ -295,13 +294,13 @@ def test_on_result_and_its_errors() -> None:
 
 
 def test_watch_judges_a_share() -> None:
-    watching = watch(["context_utilization"], "lexical", sample_rate=0.5, seed=7)
+    watching = watch(["context_utilization"], "lexical", sample_rate=0.5)
     try:
         rag().batch([QUESTION] * 40)
         assert watching.flush(30)
     finally:
         watching.stop()
-    assert 10 <= watching.aggregates["context_utilization"].scored <= 30
+    assert 3 <= watching.aggregates["context_utilization"].scored <= 37
     rag().invoke(QUESTION)
     assert watching.pending == 0
 

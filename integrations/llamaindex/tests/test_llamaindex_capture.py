@@ -11,18 +11,21 @@ from typing import Any
 
 import pytest
 from llama_index.core import get_response_synthesizer
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.response.schema import PydanticResponse, Response, StreamingResponse
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
+from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from, watch
 from llama_index.evaluation.ragmetrics.capture import recorder, snapshot
-from llama_index.evaluation.ragmetrics.capture.scopes import paused
 from pydantic import BaseModel
 
 from ragmetrics_core import Sample, SettingError
+from ragmetrics_core.capturing import as_judge_work
 
 RECORDER = recorder.RECORDER
 
@@ -91,7 +94,7 @@ def test_50_threads(echo: RetrieverQueryEngine, copied: bool) -> None:
         for part in range(4):
             echo.query(f"question {number}.{part}")
 
-    with capture() as captured, ThreadPoolExecutor(50) as pool:
+    with capture(all_threads=not copied) as captured, ThreadPoolExecutor(50) as pool:
         if copied:
             contexts = [contextvars.copy_context() for _ in range(50)]
             list(pool.map(lambda number: contexts[number].run(work, number), range(50)))
@@ -110,9 +113,13 @@ def test_threads_of_others(echo: RetrieverQueryEngine) -> None:
         thread.start()
         thread.join()
 
-    with capture(threads=False) as captured:
+    with capture() as captured:
         in_thread("not mine")
     assert captured.samples == ()
+    assert "all_threads=True" in repr(captured.problems)
+    with capture(all_threads=True) as captured:
+        in_thread("mine as well")
+    assert [sample.question for sample in captured.samples] == ["mine as well"]
     with capture() as outer, capture() as inner:
         in_thread("whose?")
         echo.query("both")
@@ -184,6 +191,40 @@ def test_max_samples(echo: RetrieverQueryEngine, caplog: pytest.LogCaptureFixtur
     assert "max_samples" in caplog.text
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own, of pydantic
+def test_context_tools_of_an_agent(kit: ModuleType) -> None:
+    def search(text: str) -> str:
+        return f"The web says that {text} is nice."
+
+    def clock(text: str) -> str:
+        return "It is noon."
+
+    def ask() -> None:
+        model = kit.ToolLLM(calls=[("search", {"text": "Paris"}), ("clock", {"text": "now"})])
+        tools = [FunctionTool.from_defaults(search), FunctionTool.from_defaults(clock)]
+
+        async def run() -> None:
+            await FunctionAgent(tools=tools, llm=model).run("What is nice?")
+
+        asyncio.run(run())
+
+    with capture() as captured:
+        ask()
+    assert captured.samples[0].contexts == ()
+    with capture(context_tools={"search"}) as captured:
+        ask()
+    (found,) = captured.samples[0].contexts
+    assert (found.text, found.id) == ("The web says that Paris is nice.", None)
+
+
+def test_a_reranked_retrieval_that_nobody_answers_leaves_nothing(kit: ModuleType) -> None:
+    with capture() as captured:
+        nodes = kit.FixedRetriever([kit.node("a", "a", 0.5), kit.node("b", "b", 0.4)]).retrieve("one")
+        SimilarityPostprocessor(similarity_cutoff=0.45).postprocess_nodes(nodes, query_str="one")
+    assert [context.id for context in captured.samples[0].contexts] == ["a"]
+    assert not RECORDER._places
+
+
 def test_nothing_stays_behind(echo: RetrieverQueryEngine, kit: ModuleType) -> None:
     with capture() as captured:
         echo.query("one")
@@ -200,7 +241,7 @@ def test_nothing_stays_behind(echo: RetrieverQueryEngine, kit: ModuleType) -> No
     assert not RECORDER._waiting
     assert not RECORDER._written
     assert not RECORDER._writing
-    assert not RECORDER.scopes.open
+    assert not RECORDER.listeners.open
     echo.query("after")
     assert len(captured.samples) == 3
 
@@ -269,7 +310,7 @@ def test_a_broken_rule_is_a_problem_not_an_exception(echo: RetrieverQueryEngine)
 
 def test_paused(echo: RetrieverQueryEngine) -> None:
     with capture() as captured:
-        with paused():
+        with as_judge_work():
             echo.query("a judge's")
         echo.query("mine")
     assert [sample.question for sample in captured.samples] == ["mine"]
@@ -392,8 +433,8 @@ def test_samples_from_responses(kit: ModuleType) -> None:
         (StreamingResponse(iter(()), source_nodes=nodes, response_txt="Paris"), "Paris"),
         (StopEvent(result=Response("Paris", source_nodes=nodes)), "Paris"),
     ):
-        (sample,) = samples_from(response, query="Capital?", reference="Paris.")
-        assert (sample.question, sample.answer, sample.reference) == ("Capital?", answer, ("Paris.",))
+        (sample,) = samples_from(response, question_from=lambda response: "Capital?")
+        assert (sample.question, sample.answer) == ("Capital?", answer)
         assert [(context.id, context.score, context.text) for context in sample.contexts] == [
             ("paris", 0.9, "page: 1\n\nParis.")
         ]
@@ -402,7 +443,7 @@ def test_samples_from_responses(kit: ModuleType) -> None:
         assert [context.id for context in sample.capture.intermediate] == ["sub"]
         assert [context.id for context in sample.capture.other] == ["blank"]
     unread = StreamingResponse((token for token in ["Paris"]), source_nodes=nodes)
-    (sample,) = samples_from(unread, query="Capital?")
+    (sample,) = samples_from(unread)
     assert sample.answer is None
     assert sample.capture is not None
     assert not sample.capture.complete

@@ -13,11 +13,11 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, Completi
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.evaluation.ragmetrics import ContextAdherenceEvaluator, LlamaIndexModel, RetrievalAccuracyEvaluator
-from llama_index.evaluation.ragmetrics.capture.scopes import is_paused
 from llama_index.evaluation.ragmetrics.model import aligned, capabilities_of
 from pydantic import Field
 
 from ragmetrics_core import Capabilities, ChatReply, ChatRequest, Message
+from ragmetrics_core.capturing import is_judge_work
 from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeTimeout, RateLimited
 from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
@@ -45,7 +45,7 @@ class Full(CustomLLM):
 
     def _answered(self, messages: Any) -> ChatResponse:
         self.seen.append((self.temperature, self.max_tokens, self.logprobs, self.top_logprobs, messages))
-        self.seen.append((threading.current_thread().name, is_paused()))
+        self.seen.append((threading.current_thread().name, is_judge_work()))
         if self.error is not None:
             raise self.error
         message = ChatMessage(role="assistant", content=self.reply)

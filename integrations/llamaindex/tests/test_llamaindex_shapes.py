@@ -970,7 +970,7 @@ def test_shape(name: str, kit: ModuleType) -> None:
 
 @pytest.mark.parametrize("response", [Response(ANSWER), "text"])
 def test_stored_response(response: Any) -> None:
-    (sample,) = samples_from(response, query=QUESTION)
+    (sample,) = samples_from(response, question_from=lambda response: QUESTION)
     assert sample.question == QUESTION
     assert sample.answer == str(response)
     assert sample.retrieved is None

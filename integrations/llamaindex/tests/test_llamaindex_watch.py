@@ -52,7 +52,7 @@ def test_watch(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
     engine.query("after the end")
     assert len(watching.report().results) == 21
     assert not watching.problems
-    assert not RECORDER.scopes.open
+    assert not RECORDER.listeners.open
 
 
 def test_watch_beside_capture(engine: RetrieverQueryEngine) -> None:

@@ -8,15 +8,12 @@ from collections.abc import Callable
 from langchain_core.tracers.schemas import Run
 from typing_extensions import Unpack
 
-from langchain_ragmetrics.background import Background
+from langchain_ragmetrics.capturing.assembling import Assembler
 from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.capturing.recorder import Recorder, Sink
-from langchain_ragmetrics.judges import LangChainJudge
-from ragmetrics_core.capturing import Aggregate, guarded
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.reporting.report import Report
+from langchain_ragmetrics.judges import LangChainJudge, as_judge
+from ragmetrics_core import Report, Sample
+from ragmetrics_core.capturing import Aggregate, BackgroundEvaluator, Metrics, Problems, SampleResult, guarded
 
 
 class RagMetricsCallback(Recorder):
@@ -28,7 +25,7 @@ class RagMetricsCallback(Recorder):
         max_samples: Most roots evaluated; later ones are counted and a warning says so. None never drops.
         on_result: Called with each ``SampleResult``, in the background thread.
         concurrency: Most model calls in flight.
-        **options: Where question, contexts and answer are; see ``Finding``.
+        **options: Where question, contexts and answer are; see ``capture``.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -58,14 +55,17 @@ class RagMetricsCallback(Recorder):
         concurrency: int = 8,
         **options: Unpack[FindingOptions],
     ) -> None:
-        self._background = Background(
-            Finding(**options),
+        assembler = Assembler(Finding(**options), Problems())
+        self._background = BackgroundEvaluator(
+            assembler.add,
             metrics,
-            judge,
+            as_judge(judge),
             max_queue=None,
             keep=True,
             on_result=on_result,
             concurrency=concurrency,
+            rest=assembler.finish,
+            problems=assembler.problems,
         )
         super().__init__(self._background.problems)
         self._max_samples = max_samples
@@ -86,7 +86,7 @@ class RagMetricsCallback(Recorder):
     @property
     def samples(self) -> tuple[Sample, ...]:
         """Samples of everything seen so far; waits as ``report`` does."""
-        return tuple(result.sample for result in self.report().results if result.sample is not None)
+        return self._background.samples
 
     def report(self, timeout: float | None = None) -> Report:
         """Wait for the judge and report on everything seen so far.
@@ -94,12 +94,11 @@ class RagMetricsCallback(Recorder):
         Args:
             timeout: Seconds to wait at most; the report says what is missing. None waits as long as it takes.
         """
-        self._background.settle(timeout)
-        return self._background.report(timeout=0)
+        return self._background.report(timeout)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything seen so far is judged; False at the timeout."""
-        return self._background.settle(timeout)
+        return self._background.flush(timeout)
 
     def sinks(self) -> tuple[Sink, ...]:
         """Every root is for this handler."""

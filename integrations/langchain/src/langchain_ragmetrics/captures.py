@@ -1,97 +1,106 @@
-"""`capture`: everything that runs inside a block, with nothing passed to the chain."""
+"""`capture` and `watch`: what runs in a block or in the process, with nothing passed to any chain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.tracers.schemas import Run
-from typing_extensions import Unpack
 
 from langchain_ragmetrics.capturing.assembling import Assembler
-from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
-from langchain_ragmetrics.judges import LangChainJudge, as_judge
-from langchain_ragmetrics.process import Receiver, listen
-from ragmetrics_core.capturing import Captured, Given
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.reporting.report import Report
+from langchain_ragmetrics.capturing.finding import Finding
+from langchain_ragmetrics.judges import as_judge
+from langchain_ragmetrics.process import LISTENERS
+from ragmetrics_core import Limits, Sample
+from ragmetrics_core.capturing import (
+    Captured,
+    FrontDoor,
+    Given,
+    Listener,
+    Metrics,
+    Overrides,
+    Redact,
+    SampleResult,
+    Source,
+    Watcher,
+)
 
 
-class CapturedRuns(Captured[Run]):
-    """Samples of the LangChain runs that a capture saw.
-
-    Args:
-        finding: Where question, contexts and answer are.
-        given: Values of the user.
-        max_samples: Most roots kept; None keeps all.
-    """
-
-    def __init__(self, finding: Finding, *, given: Given | None = None, max_samples: int | None = None) -> None:
-        self._assembler = Assembler(finding)
-        super().__init__(self._assembler.add, given=given, max_samples=max_samples)
-        self._assembler.problems = self.problems
-
-    @property
-    def samples(self) -> tuple[Sample, ...]:
-        """Samples of all runs so far, in the order in which they ended; retrievals without an answer come last."""
-        with self._lock:
-            found = super().samples
-            rest = self._assembler.rest()
-            self._assembler.remark(rest)
-            return (*found, *(self._given.applied(one, len(found) + place) for place, one in enumerate(rest)))
-
-    def evaluate(self, metrics: Metrics = None, *, judge: LangChainJudge = None, **settings: Any) -> Report:
-        """Score what was captured; see ``ragmetrics_core.evaluate``. The judge may be a chat model of LangChain."""
-        return super().evaluate(metrics, judge=as_judge(judge), **settings)
-
-    async def aevaluate(self, metrics: Metrics = None, *, judge: LangChainJudge = None, **settings: Any) -> Report:
-        """Score what was captured, without blocking the event loop."""
-        return await super().aevaluate(metrics, judge=as_judge(judge), **settings)
+def _assembler(where: Overrides, listener: Listener) -> Assembler:
+    return Assembler(where if isinstance(where, Finding) else Finding(**vars(where)), listener.problems)
 
 
-@contextmanager
-def capture(
-    *,
-    question: str | None = None,
-    reference: str | tuple[str, ...] | list[str] | None = None,
-    id: str | None = None,  # noqa: A002  # the name of the field
-    metadata: Mapping[str, Any] | None = None,
-    max_samples: int | None = None,
-    threads: bool = True,
-    **options: Unpack[FindingOptions],
-) -> Iterator[CapturedRuns]:
-    """Capture every LangChain run inside a block.
+class _Door(FrontDoor[Run]):
+    """LangChain's front door has one argument more."""
 
-    Args:
-        question: The question, instead of the one found.
-        reference: The expected answer, one or several.
-        id: Id of the sample.
-        metadata: The caller's own data.
-        max_samples: Most roots kept; later ones are counted and a warning says so. None keeps all.
-        threads: Capture runs in threads that the application starts itself, too. Such threads carry no context,
-            so they are captured only if no other capture is open; with False only the block's own context counts,
-            which is what a server wants whose requests run in threads.
-        **options: Where question, contexts and answer are; see ``Finding``.
+    @contextmanager
+    def capture(
+        self,
+        *,
+        question: str | None = None,
+        reference: str | tuple[str, ...] | list[str] | None = None,
+        id: str | None = None,  # noqa: A002  # the name of the sample's field
+        metadata: Mapping[str, Any] | None = None,
+        conversation: str | None = None,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        redact: Redact | None = None,
+        max_samples: int | None = None,
+        all_threads: bool = False,
+        every_turn: bool = False,
+    ) -> Iterator[Captured[Run]]:
+        """Capture what the application does inside the block; nothing of it is changed.
 
-    Returns:
-        A context manager that gives a ``Captured``: its samples can be read at any time.
+        Arguments are those of every adapter (``ragmetrics_core.capturing.FrontDoor.capture``), and one more: with
+        ``every_turn=True`` a run that called a model is a sample even where nothing was retrieved. Keys and paths
+        lead into the inputs or outputs of the root; ``metadata={"ragmetrics": {"reference": …}}`` in the config of a
+        call says the same things for that call.
+        """
+        where = Finding(question_from, contexts_from, answer_from, context_tools, build, every_turn)
+        given = Given(question, reference, id, dict(metadata or {}), conversation)
+        with self._captured(where, given, redact, max_samples, all_threads) as captured:
+            yield captured
 
-    Example:
-        >>> from langchain_core.documents import Document
-        >>> from langchain_core.runnables import RunnableLambda
-        >>> find = RunnableLambda(lambda question: [Document("Paris is the capital of France.")])
-        >>> with capture(reference="Paris") as captured:
-        ...     _ = (find | (lambda documents: "Paris")).invoke("Capital of France?")
-        >>> captured.samples[0].question, captured.samples[0].contexts[0].text, captured.samples[0].answer
-        ('Capital of France?', 'Paris is the capital of France.', 'Paris')
-    """
-    captured = CapturedRuns(
-        Finding(**options), given=Given(question, reference, id, dict(metadata or {})), max_samples=max_samples
-    )
-    end = listen(Receiver(captured.record, threads=threads))
-    try:
-        yield captured
-    finally:
-        end()
+    def watch(
+        self,
+        metrics: Metrics = None,
+        judge: object = None,
+        *,
+        sample_rate: float = 1.0,
+        max_queue: int | None = 1000,
+        keep: bool = False,
+        on_result: Callable[[SampleResult], None] | None = None,
+        concurrency: int = 8,
+        limits: Limits | None = None,
+        redact: Redact | None = None,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        every_turn: bool = False,
+    ) -> Watcher[Run]:
+        """Judge what the whole process does from now on, in the background; the application never waits.
+
+        Arguments are those of every adapter (``ragmetrics_core.capturing.FrontDoor.watch``), and ``every_turn`` as for
+        ``capture``.
+        """
+        where = Finding(question_from, contexts_from, answer_from, context_tools, build, every_turn)
+        settings = {"sample_rate": sample_rate, "max_queue": max_queue, "keep": keep, "on_result": on_result}
+        return self._watcher(where, metrics, judge, **settings, concurrency=concurrency, limits=limits, redact=redact)
+
+
+_DOOR = _Door(
+    LISTENERS,
+    _assembler,
+    as_judge,
+    unseen="nothing of LangChain or LangGraph ran in it; make the calls inside the block",
+    sampleless="LangChain's runs were seen, but none of them retrieved anything; say where things are by "
+    "question_from=, contexts_from= and answer_from=, or by build=",
+)
+capture = _DOOR.capture
+watch = _DOOR.watch

@@ -15,14 +15,17 @@ from langchain_ragmetrics.capturing.assembling import samples_from
 from langchain_ragmetrics.capturing.finding import FindingOptions
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from langchain_ragmetrics.values import said
-from ragmetrics_core.capturing import as_judge_work
-from ragmetrics_core.capturing.overrides import Overrides, Source
-from ragmetrics_core.data.columns import USUAL_NAMES
-from ragmetrics_core.data.errors import RowError
-from ragmetrics_core.data.results import MetricResult
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.engine.run import Metrics
-from ragmetrics_core.engine.run import Run as EvaluationRun
+from ragmetrics_core import Sample
+from ragmetrics_core.capturing import (
+    USUAL_NAMES,
+    EvaluationRun,
+    MetricResult,
+    Metrics,
+    Overrides,
+    RowError,
+    Source,
+    as_judge_work,
+)
 
 _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *rules.ANSWER_KEYS)
 
@@ -43,7 +46,7 @@ def as_run_evaluator(
         reference_from: Where the example holds the expected answer: a key or path into its outputs, or a callable
             that gets the example. By default the one obvious field is taken.
         concurrency: Most model calls in flight.
-        **options: Where question, contexts and answer are; see ``Finding``.
+        **options: Where question, contexts and answer are; see ``capture``.
 
     Returns:
         An evaluator for ``client.evaluate(..., evaluators=[...])`` and for LangChain's ``EvaluatorCallbackHandler``;
@@ -103,7 +106,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
             says why. A single metric gives one result, else they are in ``results``.
         """
         reference, problem = _reference(example, self._reference_from)
-        samples = samples_from(run, **self._options) or (_plain_sample(run),)
+        samples = samples_from(run, **self._options) or [_plain_sample(run)]
         found = [
             native(outcome, number, problem if "reference" in outcome.reason else "", evaluator_run_id)
             for number, sample in enumerate(samples)
@@ -129,10 +132,10 @@ def native(
         comment=f"{outcome.reason}; {hint}" if hint else outcome.reason,
         metadata={
             "status": outcome.status,
-            "signature": outcome.signature,
+            "signature": str(outcome.signature),
             "evidence": None if outcome.evidence is None else outcome.evidence.model_dump(mode="json"),
         },
-        evaluator_info={"judge": outcome.judge, "signature": outcome.signature},
+        evaluator_info={"judge": outcome.judge, "signature": str(outcome.signature)},
         source_run_id=evaluator_run_id,
     )
 

@@ -16,7 +16,7 @@ from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.capturing.recorder import Recorder
 from langchain_ragmetrics.values import contexts_in
-from ragmetrics_core.data.sample import Context
+from ragmetrics_core import Context
 
 Store = TypeVar("Store", bound=VectorStore)
 

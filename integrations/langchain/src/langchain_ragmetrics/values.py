@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
-from ragmetrics_core.data.sample import Context
+from ragmetrics_core import Context
 
 SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
 DISTANCE_KEYS = ("distance", "_distance")

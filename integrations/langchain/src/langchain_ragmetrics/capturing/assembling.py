@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from langsmith.schemas import RunBase
-from typing_extensions import Unpack
 
 from langchain_ragmetrics.capturing import documents, rules, tree
-from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
+from langchain_ragmetrics.capturing.finding import Finding
 from langchain_ragmetrics.capturing.samples import sample_from
 from langchain_ragmetrics.capturing.tree import FLOW, WRAPPER
-from ragmetrics_core.capturing import Problems
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core import Sample
+from ragmetrics_core.capturing import Problems, Source
 
 _MOST_WAITING = 1000
 _HINT = (
     "model calls were seen, but no retrieval: if documents are fetched by direct calls of a vector store, wrap it "
-    "with langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step"
+    "with langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step; "
+    "if they come from tools that return text, name these by context_tools=; else say where they are by contexts_from="
 )
 
 
-def samples_from(run: RunBase, **options: Unpack[FindingOptions]) -> tuple[Sample, ...]:
+def samples_from(
+    run: RunBase,
+    *,
+    question_from: Source | None = None,
+    contexts_from: Source | None = None,
+    answer_from: Source | None = None,
+    context_tools: Collection[str] | None = None,
+    build: Callable[[Any], Iterable[Sample]] | None = None,
+    every_turn: bool = False,
+) -> list[Sample]:
     """Make the samples of one run tree.
 
     Args:
         run: The root, with its child runs: of a LangChain tracer, of ``client.evaluate``, or read back from
             LangSmith with ``load_child_runs=True``.
-        **options: See ``Finding``.
+        question_from: See ``capture``.
+        contexts_from: See ``capture``.
+        answer_from: See ``capture``.
+        context_tools: See ``capture``.
+        build: See ``capture``.
+        every_turn: See ``capture``.
 
     Returns:
         One sample for a run with retrieval, one per item for ``map``, none for a run without retrieval.
@@ -40,10 +55,10 @@ def samples_from(run: RunBase, **options: Unpack[FindingOptions]) -> tuple[Sampl
         >>> with collect_runs() as runs:
         ...     _ = RunnableLambda(str.upper).invoke("no retrieval here")
         >>> samples_from(runs.traced_runs[0])
-        ()
+        []
     """
-    assembler = Assembler(Finding(**options))
-    return (*assembler.add(run), *assembler.rest())
+    assembler = Assembler(Finding(question_from, contexts_from, answer_from, context_tools, build, every_turn))
+    return [*assembler.add(run), *assembler.finish()]
 
 
 class Assembler:
@@ -58,7 +73,6 @@ class Assembler:
         self._finding = finding
         self.problems = Problems() if problems is None else problems
         self._interrupted: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
-        self._last_turn: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
         self._alone: OrderedDict[Any, tuple[RunBase, ...]] = OrderedDict()
         self._unanswered: OrderedDict[str, tuple[RunBase, ...]] = OrderedDict()
         self._failed: OrderedDict[str, RunBase] = OrderedDict()
@@ -76,35 +90,27 @@ class Assembler:
             return found
 
     def rest(self) -> list[Sample]:
-        """Retrievals for which no answer came yet; nothing is forgotten."""
+        """Retrievals for which no answer came yet; nothing is forgotten, and what the user should know is said."""
         with self._lock:
-            return self._waiting()
-
-    def _waiting(self) -> list[Sample]:
-        waiting = (*self._alone.values(), *self._unanswered.values())
-        return [sample_from(parts, self._finding) for parts in waiting]
+            waiting = (*self._alone.values(), *self._unanswered.values())
+            found = [sample_from(parts, self._finding) for parts in waiting]
+            if self._interrupted:
+                self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
+            if self._model_calls and not self._made and not found:
+                self.problems.note(_HINT)
+            return found
 
     def finish(self) -> list[Sample]:
-        """The same, and forget them; say what is missing."""
+        """The same, and forget them."""
         with self._lock:
-            found = self._waiting()
+            found = self.rest()
             self._alone.clear()
             self._unanswered.clear()
             self._made += len(found)
-            self.remark(found)
             return found
-
-    def remark(self, rest: list[Sample]) -> None:
-        """Say once what the user should know: graphs that still wait for a person, no retrieval seen at all."""
-        if self._interrupted:
-            self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
-        if self._model_calls and not self._made and not rest:
-            self.problems.note(_HINT)
 
     def _of_root(self, root: RunBase) -> list[Sample]:
         finding = self._finding
-        if finding.include is not None and not finding.include(root):
-            return []
         if finding.build is not None:
             return list(finding.build(root))
         if root.error and self._is_alternative(root):
@@ -126,7 +132,7 @@ class Assembler:
         finding = self._finding
         if earlier or finding.has_retrieval(root) or finding.contexts_from is not None:
             return self._with_retrieval(earlier, root, thread)
-        return self._without_retrieval(root, thread)
+        return self._without_retrieval(root)
 
     def _resumed(self, thread: str | None, root: RunBase) -> tuple[RunBase, ...]:
         """S5: the roots that this one continues."""
@@ -136,8 +142,6 @@ class Assembler:
 
     def _with_retrieval(self, earlier: tuple[RunBase, ...], root: RunBase, thread: str | None) -> list[Sample]:
         parts = (*earlier, root)
-        if self._finding.carry_over and thread is not None:
-            _keep(self._last_turn, thread, parts)
         if rules.is_retrieval_only(root) and not root.error:  # S6
             dropped = _keep(self._alone, root.id, (root,))
             return [] if dropped is None else [sample_from(dropped, self._finding)]
@@ -147,14 +151,12 @@ class Assembler:
             return [] if dropped is None else [sample_from(dropped, self._finding)]
         return [sample]
 
-    def _without_retrieval(self, root: RunBase, thread: str | None) -> list[Sample]:
-        """S6, S7: a root that answers from what another one retrieved."""
+    def _without_retrieval(self, root: RunBase) -> list[Sample]:
+        """S6: a root that answers from what another one retrieved."""
         if not any(map(tree.is_model, tree.walk(root))):
             return []
         joined = self._joined(root)
-        if not joined and self._finding.carry_over and thread is not None:
-            joined = self._last_turn.get(thread, ())
-        if not joined and not any(rules.handed_in(root)):
+        if not joined and not any(rules.handed_in(root)) and not self._finding.every_turn:
             self._model_calls += 1
             return []
         return [sample_from((root,), self._finding, before=joined)]

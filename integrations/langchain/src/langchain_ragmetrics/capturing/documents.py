@@ -13,7 +13,7 @@ from langsmith.schemas import RunBase
 
 from langchain_ragmetrics.capturing.tree import children, is_model, metadata_of, walk
 from langchain_ragmetrics.values import SCORE_KEYS, artifacts_of, compact, contexts_in, said, text_of
-from ragmetrics_core.data.sample import Context
+from ragmetrics_core import Context
 
 OBSERVED = "ragmetrics-observed"
 
@@ -43,21 +43,14 @@ def _end(run: RunBase) -> datetime:
     return run.end_time or run.start_time
 
 
-def is_chosen(run: RunBase, retrievers: Collection[str]) -> bool:
-    """D1: a retriever that the user named, or any if none is named."""
-    return not retrievers or run.name in retrievers or metadata_of(run).get("ls_retriever_name") in retrievers
-
-
-def retrievals(
-    run: RunBase, retrievers: Collection[str], context_tools: Collection[str], above: tuple[RunBase, ...] = ()
-) -> Iterator[Retrieval]:
+def retrievals(run: RunBase, context_tools: Collection[str], above: tuple[RunBase, ...] = ()) -> Iterator[Retrieval]:
     """D1, D6: outermost retriever runs that succeeded, and what tools returned beside their text."""
     path = (*above, run)
-    if run.run_type == "retriever" and is_chosen(run, retrievers):
+    if run.run_type == "retriever":
         if not run.error:
             yield Retrieval(run, with_scores(tuple(contexts_in((run.outputs or {}).get("documents"))), run), path)
         return
-    below = [found for child in children(run) for found in retrievals(child, retrievers, context_tools, path)]
+    below = [found for child in children(run) for found in retrievals(child, context_tools, path)]
     yield from below
     if run.run_type == "tool" and not run.error:
         known = {context.text for found in below for context in found.contexts}

@@ -20,8 +20,7 @@ from langchain_ragmetrics.capturing.documents import OBSERVED
 from langchain_ragmetrics.capturing.rules import is_fallbacks
 from langchain_ragmetrics.capturing.tree import FLOW, WRAPPER
 from langchain_ragmetrics.values import copied, is_command, text_of
-from ragmetrics_core.capturing import Problems, guarded
-from ragmetrics_core.capturing.judge_work import is_judge_work
+from ragmetrics_core.capturing import Problems, guarded, is_judge_work
 
 JUDGE_TAG = "ragmetrics-judge"
 Sink = Callable[[Run], None]
@@ -123,8 +122,10 @@ class Recorder(BaseTracer):
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> Any:
         """Copy the inputs of a tool."""
         if self._begins(run_id, kwargs) is not None:
-            kwargs["inputs"] = copied(kwargs.get("inputs"))
-            super().on_tool_start({}, input_str, run_id=run_id, **_slim(serialized, kwargs))
+            kwargs["inputs"] = inputs = copied(kwargs.get("inputs"))
+            run = super().on_tool_start({}, input_str, run_id=run_id, **_slim(serialized, kwargs))
+            if isinstance(inputs, dict):  # older cores keep their text alone
+                run.inputs = inputs
 
     @guarded
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> Any:
@@ -245,9 +246,7 @@ _KEPT = ("tags", "parent_run_id", "metadata", "run_type", "name", "inputs")
 
 def _slim(serialized: dict[str, Any] | None, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments of a start hook: the name is all that is kept of the serialized component."""
-    kept: dict[str, Any] = {
-        key: kwargs[key] for key in ("tags", "parent_run_id", "metadata", "run_type", "name", "inputs") if key in kwargs
-    }
+    kept: dict[str, Any] = {key: kwargs[key] for key in _KEPT if key in kwargs}
     if kept.get("name") is None:
         path = (serialized or {}).get("id") or ["Unnamed"]
         kept["name"] = (serialized or {}).get("name") or path[-1]

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.prompt_values import PromptValue
 from langsmith.schemas import RunBase
 
-from langchain_ragmetrics.capturing.documents import Call, Retrieval, introduced, is_chosen, retrievals
+from langchain_ragmetrics.capturing.documents import Call, Retrieval, introduced, retrievals
 from langchain_ragmetrics.capturing.tree import children, is_model, metadata_of, walk
 from langchain_ragmetrics.values import (
     Said,
@@ -25,7 +25,7 @@ from langchain_ragmetrics.values import (
     is_command,
     said,
 )
-from ragmetrics_core.data.sample import Turn
+from ragmetrics_core import Turn
 
 QUESTION_KEYS = ("question", "query", "input", "user_input", "user_question", "prompt", "messages")
 ANSWER_KEYS = ("answer", "result", "output_text", "output", "response", "generation", "text", "content")
@@ -47,10 +47,10 @@ def is_fallbacks(run: RunBase) -> bool:
     return run.name == "RunnableWithFallbacks"
 
 
-def has_retrieval(run: RunBase, retrievers: Collection[str], context_tools: Collection[str]) -> bool:
+def has_retrieval(run: RunBase, context_tools: Collection[str]) -> bool:
     """S2: something was retrieved, or a retriever ran and found nothing."""
-    tried = any(one.run_type == "retriever" and is_chosen(one, retrievers) for one in walk(run))
-    return tried or any(retrievals(run, retrievers, context_tools)) or any(introduced(run))
+    tried = any(one.run_type == "retriever" for one in walk(run))
+    return tried or any(retrievals(run, context_tools)) or any(introduced(run))
 
 
 def handed_in(run: RunBase) -> Iterator[Retrieval]:

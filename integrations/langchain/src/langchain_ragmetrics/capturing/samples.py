@@ -12,7 +12,8 @@ from langchain_ragmetrics.capturing import documents, rules, tree
 from langchain_ragmetrics.capturing.documents import Call, Retrieval
 from langchain_ragmetrics.capturing.finding import Finding
 from langchain_ragmetrics.values import DISTANCE_KEYS, contexts_in, text_of
-from ragmetrics_core.data.sample import CaptureNotes, Context, Sample, Turn
+from ragmetrics_core import Context, Sample, Turn
+from ragmetrics_core.capturing import CaptureNotes
 
 
 def sample_from(parts: Sequence[RunBase], finding: Finding, before: Sequence[RunBase] = ()) -> Sample:
@@ -90,7 +91,7 @@ def _own_metadata(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _override(field: str, finding: Finding, runs: Sequence[RunBase]) -> tuple[bool, Any]:
     places = [place for run in runs for place in (run.inputs, run.outputs or {})]
-    return finding.overrides.find(field, runs[-1], *places)
+    return finding.find(field, runs[-1], *places)
 
 
 def _question(

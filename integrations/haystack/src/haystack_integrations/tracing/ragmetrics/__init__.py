@@ -2,5 +2,4 @@
 
 from haystack_integrations.tracing.ragmetrics.nodes import Run as Run
 from haystack_integrations.tracing.ragmetrics.recorder import Tee as Tee
-from haystack_integrations.tracing.ragmetrics.samples import Where as Where
 from haystack_integrations.tracing.ragmetrics.samples import samples_from as samples_from

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +36,7 @@ class Found:
     call: Node | None = None
 
 
-def answers(run: Run, calls: list[Node]) -> list[Found]:
+def answers(run: Run, calls: list[Node], tools: Collection[str] | None = None) -> list[Found]:
     """Answers of a run: answer objects, else replies in the output, else those of the last call."""
     left_over = outputs(run)
     found = [one for place, value in left_over for one in _answer_objects(place, value)]
@@ -51,7 +52,7 @@ def answers(run: Run, calls: list[Node]) -> list[Found]:
         return _deduplicated(found)
     left = [one for place, value in left_over for one in _replies(place, value, calls)]
     if left:
-        return _of_those_with_documents(run, calls, _deduplicated(left))
+        return _of_those_with_documents(run, calls, _deduplicated(left), tools)
     left = last_replies(calls)
     if left and left[0].call is not None and run.complete and _only_for_retrieval(run, left[0].call):
         return []
@@ -138,14 +139,16 @@ def _deduplicated(found: list[Found]) -> list[Found]:
     return kept
 
 
-def _of_those_with_documents(run: Run, calls: list[Node], found: list[Found]) -> list[Found]:
+def _of_those_with_documents(
+    run: Run, calls: list[Node], found: list[Found], tools: Collection[str] | None
+) -> list[Found]:
     """Of several components that left replies, those whose call had documents."""
     if len({one.place for one in found}) < 2:
         return found
     informed = []
     for one in found:
         call, _ = call_of(calls, one)
-        if call is not None and contexts.evidence(run, call).docs:
+        if call is not None and contexts.evidence(run, call, tools).docs:
             informed.append(one)
     return informed or found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,8 +41,14 @@ class Evidence:
     searched: bool = field(default=False)
 
 
-def evidence(run: Run, call: Node) -> Evidence:
-    """Documents that reached a call: those of its agent, else those of the prompt."""
+def evidence(run: Run, call: Node, tools: Collection[str] | None = None) -> Evidence:
+    """Documents that reached a call: those of its agent, else those of the prompt.
+
+    Args:
+        run: The run.
+        call: The call.
+        tools: Names of the tools whose text counts where they return no documents; None counts those of all.
+    """
     agent = next((node for node in call.ancestors if node.operation == AGENT), None)
     if agent is None:
         return prompt_evidence(run, prompt(call), call.opened, prompt(call))
@@ -52,7 +58,7 @@ def evidence(run: Run, call: Node) -> Evidence:
         first = kept_in_prompt(given, prompt(call), f"{agent.path or 'agent'} input")
     else:
         first = prompt_evidence(run, texts(agent.input.get("messages")), before, prompt(call))
-    found, searched = tool_evidence(run, agent, call)
+    found, searched = tool_evidence(run, agent, call, tools)
     if not found and not searched:
         return first
     merged = once((*first.docs, *found))
@@ -177,7 +183,9 @@ def seen_in_prompt(run: Run, before: int, shown: tuple[str, ...]) -> Evidence:
     return Evidence(docs, "the prompt", ("found by their text in the prompt",), True) if docs else Evidence()
 
 
-def tool_evidence(run: Run, agent: Node, call: Node) -> tuple[tuple[Doc | str, ...], bool]:
+def tool_evidence(
+    run: Run, agent: Node, call: Node, tools: Collection[str] | None = None
+) -> tuple[tuple[Doc | str, ...], bool]:
     """Documents, else texts, that an agent's tools returned before a call, in the order of the tool calls.
 
     Returns:
@@ -199,7 +207,7 @@ def tool_evidence(run: Run, agent: Node, call: Node) -> tuple[tuple[Doc | str, .
         if node.failed or (seen is not None and seen.failed):
             continue
         docs = tuple(doc for doc in documents(node.output) if doc.content and doc.content.strip())
-        written = any(texts(node.output))
+        written = any(texts(node.output)) and (tools is None or node.name in tools)
         searched = searched or bool(docs) or written or _holds_list(node.output)
         if docs:
             found += docs

@@ -12,9 +12,9 @@ import inspect
 import sys
 import threading
 from collections.abc import Iterator
-from contextvars import Context, ContextVar
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from haystack.core.errors import BreakpointException
 from haystack.tracing.tracer import NullSpan, Span, Tracer
@@ -29,7 +29,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     strings,
 )
 
-from ragmetrics_core.capturing import Problems, guarded
+from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work
 
 _OURS = "haystack_integrations.components.evaluators.ragmetrics."
 _INPUTS = frozenset(
@@ -57,29 +57,8 @@ KEPT_TAGS = (
 _FRAMES = 40
 
 
-class Sink(Protocol):
-    """Whatever takes finished runs: ``Captured`` or ``BackgroundEvaluator``."""
-
-    problems: Problems
-
-    def record(self, run: Run) -> None:
-        """Keep a finished run; never blocks."""
-
-
-scoped: ContextVar[tuple[Sink, ...]] = ContextVar("ragmetrics_haystack_sinks", default=())
 _current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
-_muted: ContextVar[bool] = ContextVar("ragmetrics_haystack_muted", default=False)
 _open_runs = OpenRuns()
-
-
-class Everywhere:
-    """Who gets the runs of the whole process."""
-
-    def __init__(self) -> None:
-        self.sinks: tuple[Sink, ...] = ()
-
-
-everywhere = Everywhere()
 
 
 class TeeSpan(Span):
@@ -163,15 +142,17 @@ class Tee(Tracer):
 
     Args:
         inner: The tracer that was active.
+        listeners: Who gets the runs.
 
     Attributes:
         retired: True once another one has taken its place; it then only passes on.
     """
 
-    def __init__(self, inner: Tracer) -> None:
+    def __init__(self, inner: Tracer, listeners: Listeners) -> None:
         self.inner = inner
         self.retired = False
-        self.problems = Problems()
+        self.problems = listeners.problems
+        self._listeners = listeners
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":
@@ -183,7 +164,7 @@ class Tee(Tracer):
         self, operation_name: str, tags: dict[str, Any] | None = None, parent_span: Span | None = None
     ) -> Iterator[Span]:
         """Trace a block of code with the other tracer, and record it."""
-        if _muted.get():
+        if is_judge_work():
             yield NullSpan()
             return
         theirs = parent_span.inner if isinstance(parent_span, TeeSpan) else parent_span
@@ -231,11 +212,10 @@ class Tee(Tracer):
 
     def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
         """A new run for those who listen; or the one that a bare thread belongs to."""
-        here = scoped.get()
-        sinks = (*here, *(sink for sink in everywhere.sinks if sink not in here))
-        if not sinks:
+        listening = self._listeners.here()
+        if not listening:
             return None
-        if not here:
+        if not in_a_capture():
             given = frozenset(strings(copied(tags.get("haystack.pipeline.input_data"))))
             types = (
                 _component_classes() if given and threading.current_thread() is not threading.main_thread() else None
@@ -243,7 +223,7 @@ class Tee(Tracer):
             around = _open_runs.holding(types, given) if types else None
             if around is not None:
                 return around
-        run = _Recording(sinks)
+        run = _Recording(listening)
         _open_runs.add(run)
         return run, None
 
@@ -257,17 +237,19 @@ class Tee(Tracer):
         span.closed()
         if isinstance(span.run, _Recording) and span.node is span.run.root:
             _open_runs.discard(span.run)
-            for sink in span.run.sinks:
-                sink.record(span.run)
-            span.run.sinks = ()
+            for listener in span.run.listeners:
+                listener.record(span.run)
+            span.run.listeners = ()
 
 
 class _Recording(Run):
     """A run that goes on, and who gets it."""
 
-    def __init__(self, sinks: tuple[Sink, ...]) -> None:
-        super().__init__(sinks[0].problems)
-        self.sinks = sinks
+    def __init__(self, listeners: tuple[Listener, ...]) -> None:
+        super().__init__(listeners[0].problems)
+        self.listeners = listeners
+        for one in listeners:
+            one.begun = True
 
 
 def _open_span() -> TeeSpan | None:
@@ -289,10 +271,3 @@ def _component_classes() -> frozenset[str]:
             break
         frame = frame.f_back
     return frozenset(found)
-
-
-def silent() -> Context:
-    """An empty context in which nothing is recorded or traced: that of the judge."""
-    context = Context()
-    context.run(_muted.set, True)
-    return context

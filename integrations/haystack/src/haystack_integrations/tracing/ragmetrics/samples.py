@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics import evidence as contexts
@@ -11,41 +11,31 @@ from haystack_integrations.tracing.ragmetrics import reading, rules
 from haystack_integrations.tracing.ragmetrics.answers import Found, answers, by_end, call_of, last_replies, outputs
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, PIPELINE, Doc, Node, Reply, Run, copied
 
-from ragmetrics_core.capturing import Overrides, Problems
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.sample import CaptureNotes, Context, Sample, Turn
+from ragmetrics_core import Context, Sample, Turn
+from ragmetrics_core.capturing import CaptureNotes, Overrides, Problems, SettingError, Source, changed
 
 
-@dataclass(frozen=True)
-class Where(Overrides):
-    """What the user says about where things are; names are ``component[.socket]``, dotted into SuperComponents.
-
-    Args:
-        generator: The component that writes the answers.
-    """
-
-    generator: str | None = None
-
-    def check(self) -> None:
-        """Refuse places that are neither names nor functions.
-
-        Raises:
-            SettingError: With the name of the argument.
-        """
-        for name in ("question_from", "contexts_from", "answer_from"):
-            source = getattr(self, name)
-            if source is not None and not isinstance(source, str) and not callable(source):
-                raise SettingError(f"{name} must be component[.socket] or a function, got {type(source).__name__}")
-
-
-def samples_from(run: Run | Mapping[str, Any] | Iterable[Any] | Any, where: Where | None = None) -> list[Sample]:
+def samples_from(
+    run: Run | Mapping[str, Any] | Iterable[Any] | Any,
+    *,
+    question_from: Source | None = None,
+    contexts_from: Source | None = None,
+    answer_from: Source | None = None,
+    context_tools: Collection[str] | None = None,
+    build: Callable[[Any], Iterable[Sample]] | None = None,
+) -> list[Sample]:
     """Make samples of a run or of what a pipeline or agent returned.
 
     Args:
         run: A recorded run; or the result of ``Pipeline.run`` or ``Agent.run``; or answers of an ``AnswerBuilder``.
             A result holds less than a run: the contexts are the documents that the answers carry, or the last ones
             in the result.
-        where: What the user says about where things are.
+        question_from: Where the question is: ``component[.socket]``, dotted into SuperComponents, or a function of
+            the run.
+        contexts_from: Where the contexts are, in the same way.
+        answer_from: Where the answer is, in the same way; a generator's name takes all replies of that component.
+        context_tools: Names of the tools whose text is a context; None takes those of all tools of an agent.
+        build: A function from the run to its samples, instead of all rules.
 
     Returns:
         One sample per answer; one without answer for a retrieval alone or a run that failed; none for a run that
@@ -60,11 +50,20 @@ def samples_from(run: Run | Mapping[str, Any] | Iterable[Any] | Any, where: Wher
         >>> samples_from([answer])[0].contexts[0].text
         'Paris.'
     """
+    return made(run, Overrides(question_from, contexts_from, answer_from, context_tools, build))
+
+
+def made(run: object, where: Overrides) -> list[Sample]:
+    """Samples of a run or a result; see ``samples_from``."""
     recorded = run if isinstance(run, Run) else _as_run(run)
-    where = where or Where()
     if where.build is not None:
         return list(where.build(recorded))
-    return [_overridden(recorded, where, sample) for sample in _samples(recorded, where)]
+    generator = where.answer_from if isinstance(where.answer_from, str) else None
+    if generator is not None and rules.calls(recorded, generator):
+        where = replace(where, answer_from=None)
+    else:
+        generator = None
+    return [_overridden(recorded, where, sample) for sample in _samples(recorded, where, generator)]
 
 
 def _as_run(result: object) -> Run:
@@ -82,27 +81,27 @@ def _as_run(result: object) -> Run:
     return run
 
 
-def _samples(run: Run, where: Where) -> list[Sample]:
-    calls = rules.calls(run, where.generator)
+def _samples(run: Run, where: Overrides, generator: str | None) -> list[Sample]:
+    calls, tools = rules.calls(run, generator), where.context_tools
     if run.error is not None:
-        return _broken(run, calls)
+        return _broken(run, calls, tools)
     if contexts.written(run) and not calls:
         return []
-    found = answers(run, calls)
-    if where.generator is not None:
+    found = answers(run, calls, tools)
+    if generator is not None:
         found = [one for one in found if call_of(calls, one)[1]] or last_replies(calls)
     if not found:
         return _retrieval(run)
-    return [_sample(run, calls, one) for one in found]
+    return [_sample(run, calls, one, tools) for one in found]
 
 
 # Samples
 
 
-def _sample(run: Run, calls: list[Node], found: Found) -> Sample:
+def _sample(run: Run, calls: list[Node], found: Found, tools: Collection[str] | None) -> Sample:
     call, matched = (None, True) if found.extracted else call_of(calls, found)
     shown = rules.prompt(call) if call is not None else ()
-    evidence = contexts.evidence(run, call) if call is not None else _without_call(run, found)
+    evidence = contexts.evidence(run, call, tools) if call is not None else _without_call(run, found)
     if not evidence.docs and not evidence.searched and found.documents:
         evidence = contexts.Evidence(found.documents, f"{found.place} documents", ("taken from the answer",), True)
     warnings = [*evidence.warnings]
@@ -182,11 +181,11 @@ def _with_text(docs: Iterable[Doc]) -> tuple[Doc, ...]:
     return tuple(doc for doc in docs if doc.content and doc.content.strip())
 
 
-def _broken(run: Run, calls: list[Node]) -> list[Sample]:
+def _broken(run: Run, calls: list[Node], tools: Collection[str] | None) -> list[Sample]:
     """The sample of a run that failed: what was there until then, and the error. Nothing is invented."""
     call = calls[-1] if calls else None
     shown = rules.prompt(call) if call is not None else ()
-    evidence = contexts.evidence(run, call) if call is not None else contexts.Evidence()
+    evidence = contexts.evidence(run, call, tools) if call is not None else contexts.Evidence()
     asked, _, given = rules.question(run, shown, None)
     if asked is None:
         return []
@@ -235,7 +234,7 @@ def _retrieval(run: Run) -> list[Sample]:
 # What the user says
 
 
-def _overridden(run: Run, where: Where, sample: Sample) -> Sample:
+def _overridden(run: Run, where: Overrides, sample: Sample) -> Sample:
     """A sample with the fields that the user says where to find."""
     update: dict[str, Any] = {}
     warnings: list[str] = []
@@ -258,10 +257,10 @@ def _overridden(run: Run, where: Where, sample: Sample) -> Sample:
     notes = sample.capture or CaptureNotes()
     provenance = {**notes.provenance, **{name: _named(where, name) for name in update}}
     notes = notes.model_copy(update={"provenance": provenance, "warnings": (*notes.warnings, *warnings)})
-    return Sample(**{**{name: getattr(sample, name) for name in Sample.model_fields}, **update, "capture": notes})
+    return changed(sample, {**update, "capture": notes})
 
 
-def _named(where: Where, name: str) -> str:
+def _named(where: Overrides, name: str) -> str:
     source = getattr(where, f"{name}_from")
     return source if isinstance(source, str) else "a function of the user"
 

@@ -6,7 +6,8 @@ Example:
     >>> report = captured.evaluate(["context_adherence"])  # doctest: +SKIP
 """
 
-from llama_index.evaluation.ragmetrics.capture.captured import capture as capture
+from llama_index.evaluation.ragmetrics.capture.door import capture as capture
+from llama_index.evaluation.ragmetrics.capture.door import watch as watch
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from as samples_from
 from llama_index.evaluation.ragmetrics.datasets import evaluate_query_engine as evaluate_query_engine
 from llama_index.evaluation.ragmetrics.datasets import load_rag_dataset as load_rag_dataset
@@ -17,7 +18,6 @@ from llama_index.evaluation.ragmetrics.evaluators import MetricEvaluator as Metr
 from llama_index.evaluation.ragmetrics.evaluators import RagMetricsResult as RagMetricsResult
 from llama_index.evaluation.ragmetrics.evaluators import RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator
 from llama_index.evaluation.ragmetrics.model import LlamaIndexModel as LlamaIndexModel
-from llama_index.evaluation.ragmetrics.watch import watch as watch
 
 __all__ = [
     "ContextAdherenceEvaluator",

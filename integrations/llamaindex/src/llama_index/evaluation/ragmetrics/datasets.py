@@ -10,16 +10,20 @@ from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
-from llama_index.evaluation.ragmetrics.capture.captured import capture
+from llama_index.evaluation.ragmetrics.capture.door import capture
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from
-from llama_index.evaluation.ragmetrics.capture.scopes import paused
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
-from ragmetrics_core import InputError, Report, Sample, evaluate
-from ragmetrics_core.data.errors import RowError, SettingError
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.engine.progress import Display
-from ragmetrics_core.engine.tables import each_sample
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.capturing import (
+    Display,
+    InputError,
+    RowError,
+    SampleResult,
+    SettingError,
+    as_judge_work,
+    each_sample,
+)
 
 _FIELDS = ("query", "reference_answer", "reference_contexts", "query_by", "reference_answer_by")
 
@@ -99,7 +103,7 @@ def evaluate_query_engine(
         for number, wanted in enumerate(asked):
             samples.append(_run(query_engine, wanted))
             display.add(SampleResult(index=number, sample=samples[-1]))
-    with paused():
+    with as_judge_work():
         return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
 
 

@@ -13,7 +13,6 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from
-from llama_index.evaluation.ragmetrics.capture.scopes import paused
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, LlamaIndexModel, as_judge, settings_llm
 from pydantic import ValidationError
 
@@ -21,16 +20,13 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    Judge,
+    LLMJudge,
     Metric,
-    MetricResult,
     RagMetricsError,
     RetrievalAccuracy,
     Sample,
-    SettingError,
 )
-from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.capturing import Given, Judge, MetricResult, SettingError, as_judge_work, resolve_judge
 
 _logger = logging.getLogger("llama_index.evaluation.ragmetrics")
 _announced: set[str] = set()
@@ -184,7 +180,7 @@ class MetricEvaluator(BaseEvaluator):
         if isinstance(sample, str):
             return sample
         try:
-            with paused():
+            with as_judge_work():
                 return self._metric.score(sample, judge=self._resolved())
         except RagMetricsError as error:
             return str(error)
@@ -193,7 +189,7 @@ class MetricEvaluator(BaseEvaluator):
         if isinstance(sample, str):
             return sample
         try:
-            with paused():
+            with as_judge_work():
                 return await self._metric.ascore(sample, judge=self._resolved())
         except RagMetricsError as error:
             return str(error)
@@ -279,7 +275,9 @@ def _responded(query: str | None, response: Any, reference: References) -> Sampl
     if response is None:
         return _sample(query, None, None, reference)
     try:
-        (sample,) = samples_from(response, query=query, reference=reference)
+        (sample,) = samples_from(response)
+        return Given(query, reference if reference is None or isinstance(reference, str) else tuple(reference)).applied(
+            sample, 0
+        )
     except (RagMetricsError, ValidationError) as error:
         return str(error)
-    return sample

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from contextvars import Context
 from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
@@ -15,11 +14,11 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb,
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
-from llama_index.evaluation.ragmetrics.capture.scopes import pause_for_good
 from llama_index.evaluation.ragmetrics.identity import parts
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Judge, TokenAlternatives, Usage
+from ragmetrics_core.capturing import judge_context
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
 from ragmetrics_core.endpoints.identity import apart, identity
@@ -83,10 +82,10 @@ class LlamaIndexModel(ChatModel):
         tools = [_reply_tool(request.own_schema())] if request.schema is not None and not request.top_logprobs else []
         call: asyncio.Future[ChatResponse]
         if self._async:
-            call = asyncio.create_task(_asked(llm, messages, tools), context=_unseen())
+            call = asyncio.create_task(_asked(llm, messages, tools), context=judge_context())
         else:
             work = partial(_ask, llm, messages, tools)
-            call = asyncio.wrap_future(in_thread(work, context=_unseen(), name="ragmetrics-llm"))
+            call = asyncio.wrap_future(in_thread(work, context=judge_context(), name="ragmetrics-llm"))
         try:
             await asyncio.wait({call})
         finally:
@@ -180,13 +179,6 @@ async def _asked(llm: LLM, messages: list[ChatMessage], tools: list[FunctionTool
     if tools and isinstance(llm, FunctionCallingLLM):
         return await llm.achat_with_tools(tools, chat_history=messages, tool_required=True)
     return await llm.achat(messages)
-
-
-def _unseen() -> Context:
-    """An empty context, in which neither the framework's spans nor our capture are active."""
-    context = Context()
-    context.run(pause_for_good)
-    return context
 
 
 def _reply(llm: LLM, response: ChatResponse, *, structured: bool, weighed: bool) -> ChatReply:

@@ -14,15 +14,17 @@ from haystack_integrations.components.evaluators.ragmetrics import inputs, store
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 from haystack_integrations.components.evaluators.ragmetrics.stored_metrics import MetricLike
 
+from ragmetrics_core import Failed, LLMJudge, Metric, Sample, aevaluate, evaluate
+from ragmetrics_core.capturing import (
+    ErrorInfo,
+    JudgeLike,
+    JudgeUnavailable,
+    MetricResult,
+    SampleResult,
+    SettingError,
+    Usage,
+)
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
-from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.engine.evaluation import aevaluate, evaluate
-from ragmetrics_core.engine.run import JudgeLike
-from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.metrics.metric import Metric
 
 logger = logging.getLogger(__name__)
 

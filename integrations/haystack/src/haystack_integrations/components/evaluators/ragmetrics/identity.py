@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.core.component import Component
 from haystack.utils import Secret
+from haystack_integrations.components.evaluators.ragmetrics.openai_generator import is_openai
 
 from ragmetrics_core.endpoints.identity import attributes_of
 
@@ -27,6 +27,6 @@ def parts(thing: object) -> Mapping[str, object] | None:
         return None
     held = attributes_of(thing).items()
     told = {name: value for name, value in held if name not in _IGNORED and not isinstance(value, Secret)}
-    if type(thing) is OpenAIChatGenerator and not told.get("api_base_url"):
+    if is_openai(thing) and not told.get("api_base_url"):
         told["api_base_url"] = os.environ.get("OPENAI_BASE_URL") or _OPENAI
     return told

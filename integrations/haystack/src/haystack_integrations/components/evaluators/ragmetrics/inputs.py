@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
+from ragmetrics_core import Context, Sample
+from ragmetrics_core.capturing import CaptureNotes, SettingError
 
 
 class Answers(NamedTuple):

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack_integrations.components.evaluators.ragmetrics.identity import parts
-from haystack_integrations.tracing.ragmetrics.recorder import silent
+from haystack_integrations.components.evaluators.ragmetrics.openai_generator import is_openai
 
+from ragmetrics_core.capturing import judge_context
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
@@ -88,7 +88,7 @@ class HaystackModel(ChatModel):
             return self._stated
         if not self._takes_settings:
             return Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
-        if isinstance(self.chat_generator, OpenAIChatGenerator):
+        if is_openai(self.chat_generator):
             return Capabilities()
         return Capabilities(n=False, logprobs=False, json_schema=False)
 
@@ -119,8 +119,8 @@ class HaystackModel(ChatModel):
 
     def _started(self, arguments: dict[str, Any]) -> asyncio.Future[Any]:
         if self._async:
-            return asyncio.get_running_loop().create_task(self._awaited(arguments), context=silent())
-        call = in_thread(partial(self._called, arguments), context=silent(), name="ragmetrics-haystack")
+            return asyncio.get_running_loop().create_task(self._awaited(arguments), context=judge_context())
+        call = in_thread(partial(self._called, arguments), context=judge_context(), name="ragmetrics-haystack")
         return asyncio.wrap_future(call)
 
     def _called(self, arguments: dict[str, Any]) -> Any:
@@ -146,7 +146,7 @@ class HaystackModel(ChatModel):
         settings: dict[str, Any] = {}
         if request.temperature is not None and known.temperature is not False:
             settings["temperature"] = request.temperature
-        if isinstance(self.chat_generator, OpenAIChatGenerator) and request.max_tokens is not None:
+        if is_openai(self.chat_generator) and request.max_tokens is not None:
             settings["max_tokens"] = request.max_tokens
         if request.n > 1 and known.n is not False:
             settings["n"] = request.n

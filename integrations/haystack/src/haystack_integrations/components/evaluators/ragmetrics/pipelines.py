@@ -7,15 +7,12 @@ from typing import Any
 
 from haystack import Pipeline
 from haystack.core.errors import PipelineMaxComponentRuns, PipelineRuntimeError
-from haystack_integrations.components.evaluators.ragmetrics.capturing import Place, capture
+from haystack_integrations.components.evaluators.ragmetrics.capturing import as_judge, capture
 from haystack_integrations.tracing.ragmetrics.nodes import Run
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.sample import CaptureNotes, Sample
-from ragmetrics_core.engine.evaluation import evaluate
-from ragmetrics_core.engine.run import JudgeLike, Metrics
-from ragmetrics_core.reporting.report import Report
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.capturing import CaptureNotes, Metrics, SettingError, Source
 
 
 def evaluate_pipeline(
@@ -24,12 +21,11 @@ def evaluate_pipeline(
     metrics: Metrics = None,
     *,
     references: Sequence[str | Sequence[str] | None] | None = None,
-    judge: JudgeLike = None,
+    judge: object = None,
     progress: bool | None = None,
-    question_from: Place | None = None,
-    contexts_from: Place | None = None,
-    answer_from: Place | None = None,
-    generator: str | None = None,
+    question_from: Source | None = None,
+    contexts_from: Source | None = None,
+    answer_from: Source | None = None,
     build: Callable[[Run], Any] | None = None,
     **settings: Any,
 ) -> Report:
@@ -40,12 +36,11 @@ def evaluate_pipeline(
         inputs: What ``pipeline.run`` takes, once per run; they are not changed.
         metrics: Metrics or their names; None for all that apply.
         references: Expected answers, one (or several) per input; None where there is none.
-        judge: See ``ragmetrics_core.evaluate``.
+        judge: As for ``ragmetrics_core.evaluate``, or a ChatGenerator of Haystack.
         progress: True or False; None shows bars on a terminal.
         question_from: See ``capture``.
         contexts_from: See ``capture``.
         answer_from: See ``capture``.
-        generator: See ``capture``.
         build: See ``capture``.
         **settings: Further arguments of ``ragmetrics_core.evaluate``, e.g. ``concurrency``.
 
@@ -66,12 +61,11 @@ def evaluate_pipeline(
             question_from=question_from,
             contexts_from=contexts_from,
             answer_from=answer_from,
-            generator=generator,
             build=build,
         ) as captured:
             error = _run(pipeline, given)
         samples += captured.samples or [_without_sample(reference, error)]
-    return evaluate(samples, metrics, judge=judge, progress=progress, **settings)
+    return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
 
 
 def _run(pipeline: Pipeline, given: Mapping[str, Any]) -> str | None:

@@ -7,9 +7,8 @@ from typing import Any
 
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS, chosen, metric_named
+from ragmetrics_core import Metric
+from ragmetrics_core.capturing import METRICS, SettingError, chosen, metric_named
 
 MetricLike = str | Metric | dict[str, Any]
 

@@ -7,7 +7,6 @@ run of its own, and a synthesizer joins what was retrieved for it before. Nothin
 from __future__ import annotations
 
 import inspect
-import os
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,6 @@ from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install
 from llama_index.evaluation.ragmetrics.capture.kinds import ROOTS, judging, kind_of
 from llama_index.evaluation.ragmetrics.capture.run import MOST_SPANS, Kind, Run, Span
-from llama_index.evaluation.ragmetrics.capture.scopes import Scope, Scopes, SharedProblems, is_paused
 from llama_index.evaluation.ragmetrics.capture.snapshot import (
     copy_arguments,
     copy_error,
@@ -34,8 +32,9 @@ from llama_index.evaluation.ragmetrics.capture.snapshot import (
     streamed,
 )
 from llama_index.evaluation.ragmetrics.capture.streams import observe
+from llama_index_instrumentation.span import active_span_id
 
-from ragmetrics_core.capturing import guarded
+from ragmetrics_core.capturing import Listener, Listeners, guarded, is_judge_work, renew_after_fork
 
 _MOST_PENDING = 256
 _PENDING_SECONDS = 60.0
@@ -47,20 +46,20 @@ class Live:
 
     Args:
         run: What is kept of it.
-        scopes: Who gets it.
+        listeners: Who gets it.
         ended: True once over.
         since: When it ended, on the monotonic clock.
     """
 
     run: Run
-    scopes: tuple[Scope, ...]
+    listeners: tuple[Listener, ...]
     ended: bool = False
     since: float = 0.0
 
     @property
     def wants_data(self) -> bool:
         """True if someone named keys or paths, so that inputs and outputs are needed whole."""
-        return any(scope.data for scope in self.scopes)
+        return any(one.data for one in self.listeners)
 
 
 Track = tuple[Live, Span]
@@ -80,53 +79,60 @@ _IGNORED = _Place()
 
 
 class Recorder:
-    """Follows the framework's spans and hands finished runs to the open scopes.
+    """Follows the framework's spans and hands finished runs to those who listen.
 
     Attributes:
-        problems: Errors of the hooks; they are counted in every open scope.
+        listeners: Who listens.
+        problems: Errors of the hooks; they are counted for everybody who listens.
     """
 
     def __init__(self) -> None:
-        self.scopes = Scopes()
-        self.problems = SharedProblems(self.scopes)
+        self.listeners = Listeners(self._opened, self.release)
+        self.problems = self.listeners.problems
+        self._spans, self._events = Spans(self), Events(self)
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: what was going on goes on in the parent, and its locks may be held for ever."""
+        self._lock = RLock()
         self._places: dict[str, _Place] = {}
         self._pending: deque[Live] = deque()
-        self._lock = RLock()
         self._writing: dict[str, Span] = {}  # by the span's id
         self._written: dict[int, Span] = {}  # by the identity of the response, like the next
         self._waiting: dict[int, list[Live]] = {}
-        self._spans, self._events = Spans(self), Events(self)
 
-    def open(self, scope: Scope) -> None:
-        """Hand runs to a scope from now on."""
-        self.scopes.add(scope)
-        with self._lock:
-            install(self._spans, self._events)
+    def _opened(self, listener: Listener) -> None:
+        listener.under = active_span_id.get()
+        install(self._spans, self._events)
 
-    def close(self, scope: Scope) -> None:
-        """Begin no further runs for a scope; those that go on still reach it."""
-        self.scopes.remove(scope)
-        self.release(scope)
-
-    def release(self, scope: Scope) -> None:
+    def release(self, listener: Listener) -> None:
         """Hand over retrievals that waited for a synthesizer."""
         with self._lock:
-            found = [live for live in self._pending if scope in live.scopes]
+            found = [live for live in self._pending if listener in live.listeners]
             for live in found:
                 self._pending.remove(live)
         for live in found:
-            _hand_over(live)
+            self._hand_over(live)
 
-    def forget(self) -> None:
-        """In a forked child: what was going on goes on in the parent, and its locks may be held for ever."""
-        self._lock = RLock()
-        self._places, self._pending = {}, deque()
-        self._writing, self._written, self._waiting = {}, {}, {}
+    def _wanted(self, parent_id: str | None, taken: tuple[Listener, ...], *, outermost: bool) -> tuple[Listener, ...]:
+        """For whom a run begins here.
+
+        Args:
+            parent_id: The framework's span around it.
+            taken: Those for whom this is inside of a run; another one wants it only if it began to listen in there.
+            outermost: False if the span around it is unknown: then this is a part of something that began before
+                capturing did, unless the listener itself began in that span.
+        """
+        found = self.listeners.here()
+        if taken:
+            return tuple(one for one in found if one not in taken and not one.everywhere)
+        return tuple(one for one in found if outermost or parent_id == one.under)
 
     @guarded
     def enter(self, id_: str, bound: inspect.BoundArguments, instance: object, parent_id: str | None) -> None:
         """A span began."""
-        if not self.scopes.open and not self._places:
+        if not self.listeners.open and not self._places:
             return
         around = None if parent_id is None else self._places.get(parent_id)
         kind = kind_of(type(instance), id_)
@@ -134,9 +140,9 @@ class Recorder:
             self._writing[id_] = Span(kind, id_)
             return
         tracks = () if around is None else around.tracks
-        taken = tuple(scope for live, _ in tracks for scope in live.scopes)
-        fresh = self.scopes.wanted(parent_id, taken, outermost=parent_id is None or around is not None)
-        if around is _IGNORED or ((tracks or fresh) and (is_paused() or (kind in ROOTS and judging()))):
+        taken = tuple(one for live, _ in tracks for one in live.listeners)
+        fresh = self._wanted(parent_id, taken, outermost=parent_id is None or around is not None)
+        if around is _IGNORED or (tracks and is_judge_work()) or ((tracks or fresh) and kind in ROOTS and judging()):
             self._places[id_] = _IGNORED
         elif isinstance(instance, BaseLLM):
             self._places[id_] = self._in_model(instance, around)
@@ -156,18 +162,20 @@ class Recorder:
         return live, step
 
     def _begun(
-        self, kind: Kind, id_: str, arguments: Mapping[str, Any], scopes: tuple[Scope, ...]
+        self, kind: Kind, id_: str, arguments: Mapping[str, Any], listeners: tuple[Listener, ...]
     ) -> tuple[Track, ...]:
         """A run that begins with a span, or one that goes on with it, if anyone wants it."""
-        if not scopes or kind not in ROOTS | {"post"}:
+        if not listeners or kind not in ROOTS | {"post"}:
             return ()
         step = Span(kind, id_)
         self._given(step, arguments)
-        live = self._joined(step, scopes)
+        live = self._joined(step, listeners)
         if live is None and kind == "post":
             return ()
         if live is None:
-            live = Live(Run(step), scopes)
+            live = Live(Run(step), listeners)
+            for one in listeners:
+                one.begun = True
             self._inputs(live, arguments)
         live.run.spans.append(step)
         return ((live, step),)
@@ -181,12 +189,12 @@ class Recorder:
                 self._model(live, model)
         return _Place(around.tracks, in_model=True)
 
-    def _joined(self, step: Span, scopes: tuple[Scope, ...]) -> Live | None:
+    def _joined(self, step: Span, listeners: tuple[Listener, ...]) -> Live | None:
         """The earlier retrievals that a postprocessor or synthesizer outside of all engines goes on with."""
         if step.kind not in ("post", "synth") or not step.taken:
             return None
         with self._lock:
-            found = covering(step, [live for live in self._pending if live.scopes == scopes])
+            found = covering(step, [live for live in self._pending if live.listeners == listeners])
             if not found:
                 return None
             first, *others = found
@@ -337,7 +345,13 @@ class Recorder:
                 self._pending.append(live)
                 over = list(self._stale(live.since))
         for one in over:
-            _hand_over(one)
+            self._hand_over(one)
+
+    def _hand_over(self, live: Live) -> None:
+        for step in live.run.spans:  # a postprocessor may have joined a retrieval that waited
+            self._leave(step, live)
+        for listener in live.listeners:
+            listener.record(live.run)
 
     def _leave(self, step: Span, live: Live) -> None:
         place = self._places.pop(step.id, _OUTSIDE)
@@ -349,11 +363,6 @@ class Recorder:
         """Retrievals that no synthesizer goes on with any more."""
         while self._pending and (len(self._pending) > _MOST_PENDING or now - self._pending[0].since > _PENDING_SECONDS):
             yield self._pending.popleft()
-
-
-def _hand_over(live: Live) -> None:
-    for scope in live.scopes:
-        scope.sink.record(live.run)
 
 
 def covering(step: Span, pending: list[Live]) -> list[Live]:
@@ -373,5 +382,3 @@ def covering(step: Span, pending: list[Live]) -> list[Live]:
 
 
 RECORDER = Recorder()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=RECORDER.forget)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from llama_index.evaluation.ragmetrics.capture.run import ENTRIES, Kind, Node, Run, Span
 
+from ragmetrics_core.capturing import Overrides
+
 _QUESTION_FIELDS = ("query", "question", "input", "message")
 # Inside of which other steps a step's nodes are not yet the last word.
 _INNER: dict[Kind, tuple[Kind, ...]] = {
@@ -70,12 +72,12 @@ def retrieved(run: Run) -> tuple[Node, ...] | None:
     return unique(node for nodes in returned for node in nodes) if returned else None
 
 
-def final_nodes(run: Run) -> tuple[tuple[Node, ...], str]:
+def final_nodes(run: Run, where: Overrides) -> tuple[tuple[Node, ...], str]:
     """The nodes that reached the generator, and how that is known: from the result, else from the steps."""
     named = run.root.given or ()
     if named and run.root.kind != "retrieve":
         return _as_synthesized(run, named), "source nodes of the result"
-    return _from_steps(run), "steps of the run"
+    return _from_steps(run, where), "steps of the run"
 
 
 def _as_synthesized(run: Run, nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -84,15 +86,22 @@ def _as_synthesized(run: Run, nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(seen.get(node.id, node) for node in nodes)
 
 
-def _from_steps(run: Run) -> tuple[Node, ...]:
-    """What synthesizers were given, and what was retrieved and went nowhere else."""
+def _from_steps(run: Run, where: Overrides) -> tuple[Node, ...]:
+    """What synthesizers got, what was retrieved and went nowhere else, and texts of tools that the user names."""
     found: list[Node] = []
     for index, span in enumerate(run.spans):
         if span.kind == "synth":
             found += span.taken or ()
+        elif where.is_context_tool(span.name) and span.answer and not _found_nodes(run, span):
+            found.append(Node(None, None, {}, span.answer, span.answer))
         elif run.root.error is None and _is_output(span) and not _consumed(span, run.spans[index + 1 :]):
             found += span.given or ()
     return tuple(found)
+
+
+def _found_nodes(run: Run, tool: Span) -> bool:
+    """True if a tool returned nodes, or something inside of it retrieved some."""
+    return bool(tool.given) or any(tool in step.path() for step in of_kind(run, "retrieve", "synth"))
 
 
 def _is_output(span: Span) -> bool:
@@ -117,13 +126,13 @@ def _consumed(span: Span, later: Iterable[Span]) -> bool:
     return False
 
 
-def _shares(ids: set[str], nodes: Sequence[Node] | None) -> bool:
+def _shares(ids: set[str | None], nodes: Sequence[Node] | None) -> bool:
     return any(node.id in ids for node in nodes or ())
 
 
 def unique(nodes: Iterable[Node]) -> tuple[Node, ...]:
     """One node per id, the first wins; equal texts under two ids are two."""
-    return tuple({node.id: node for node in reversed(list(nodes))}.values())[::-1]
+    return tuple({node.id or ("text", node.text): node for node in reversed(list(nodes))}.values())[::-1]
 
 
 def split_synthetic(run: Run, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:

@@ -19,14 +19,14 @@ class Node:
     """A node as it was at one moment.
 
     Args:
-        id: The framework's id of the node.
+        id: The framework's id of the node; None for the text of a tool.
         score: The retriever's or reranker's score.
         metadata: A shallow copy.
         text: The text as the model sees it (``MetadataMode.LLM``).
         plain: The text alone (``MetadataMode.NONE``).
     """
 
-    id: str
+    id: str | None
     score: float | None
     metadata: dict[str, Any]
     text: str
@@ -41,6 +41,7 @@ class Span:
         kind: What it did.
         id: The framework's id of the span.
         parent: The nearest step around it.
+        name: Name of the tool that it called.
         question: The question it was asked.
         history: Earlier turns that it was given.
         fields: Texts of a workflow's start event.
@@ -55,6 +56,7 @@ class Span:
     kind: Kind
     id: str
     parent: Span | None = None
+    name: str = ""
     question: str | None = None
     history: tuple[Turn, ...] = ()
     fields: dict[str, str] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.base.response.schema import PydanticResponse, Response
@@ -13,69 +14,75 @@ from llama_index.evaluation.ragmetrics.capture.run import Node, Run
 from llama_index.evaluation.ragmetrics.capture.snapshot import (
     Streamed,
     answer_of,
+    plain,
     result_of,
     sources_of,
     streamed,
     tool_sources_of,
 )
 
-from ragmetrics_core import CaptureNotes, Context, Sample, SettingError
-from ragmetrics_core.capturing import Overrides
+from ragmetrics_core import Context, Sample
+from ragmetrics_core.capturing import CaptureNotes, Overrides, SettingError, changed
+from ragmetrics_core.capturing import Source as From
 
 Source = Run | Response | PydanticResponse | Streamed | AgentChatResponse | AgentOutput | StopEvent | str
 
-_NOTHING = Overrides()
-
 
 def samples_from(
-    source: Source,
+    run: Source,
     *,
-    query: str | None = None,
-    reference: str | Sequence[str] | None = None,
-    overrides: Overrides = _NOTHING,
+    question_from: From | None = None,
+    contexts_from: From | None = None,
+    answer_from: From | None = None,
+    context_tools: Collection[str] | None = None,
+    build: Callable[[Any], Iterable[Sample]] | None = None,
 ) -> list[Sample]:
     """Make the samples of a recorded run or of a response.
 
     Args:
-        source: A run, or anything that a query engine, chat engine, agent or workflow returned. A stream is not
-            read: without its text the sample has no answer.
-        query: The question, for a response, which does not know it.
-        reference: The expected answer, one or several.
-        overrides: Where the user says that the fields are, instead of the rules.
+        run: A run, or anything that a query engine, chat engine, agent or workflow returned. A stream is not read:
+            without its text the sample has no answer. A response knows no question, nor what was retrieved before
+            reranking.
+        question_from: See ``capture``; of a response a callable gets the response.
+        contexts_from: See ``capture``.
+        answer_from: See ``capture``.
+        context_tools: See ``capture``.
+        build: See ``capture``.
 
     Returns:
-        One sample, or what ``overrides.build`` gives. Of a response it is unknown what was retrieved before
-        reranking.
+        One sample, or what ``build`` gives.
 
     Raises:
-        SettingError: If the source is none of these.
+        SettingError: If it is neither a run nor a response.
 
     Example:
         >>> from llama_index.core.base.response.schema import Response
-        >>> samples_from(Response("Paris."), query="Capital of France?")[0].answer
+        >>> samples_from(Response("Paris."))[0].answer
         'Paris.'
     """
+    return made(run, Overrides(question_from, contexts_from, answer_from, context_tools, build))
+
+
+def made(source: Source, where: Overrides) -> list[Sample]:
+    """Samples of a run or a response; see ``samples_from``."""
     if isinstance(source, Run):
-        if overrides.build is not None:
-            return list(overrides.build(source))
-        sample = _overridden(_of_run(source), source, overrides)
-    elif isinstance(result_of(source), Source):
-        sample = _of_response(source)
-    else:
-        raise SettingError(
-            f"samples_from needs a run or a response of a query engine, chat engine, agent or workflow, got "
-            f"{type(result_of(source)).__name__}"
-        )
-    given: dict[str, object] = {"question": query, "reference": reference}
-    update = {name: value for name, value in given.items() if value is not None}
-    return [_with(sample, update) if update else sample]
+        if where.build is not None:
+            return list(where.build(source))
+        return [_overridden(_of_run(source, where), source, where, source.outputs, source.inputs)]
+    if isinstance(result_of(source), Source):
+        data = plain(result_of(source))
+        return [_overridden(_of_response(source), source, where, data if isinstance(data, dict) else {})]
+    raise SettingError(
+        f"samples_from needs a run or a response of a query engine, chat engine, agent or workflow, got "
+        f"{type(result_of(source)).__name__}"
+    )
 
 
-def _of_run(run: Run) -> Sample:
+def _of_run(run: Run, where: Overrides) -> Sample:
     """All rules applied to a run."""
     root = run.root
     asked, place = rules.question(run)
-    nodes, origin = rules.final_nodes(run)
+    nodes, origin = rules.final_nodes(run, where)
     nodes, written = rules.split_synthetic(run, rules.unique(nodes))
     nodes, other = rules.split_textless(nodes)
     found = rules.retrieved(run)
@@ -126,16 +133,11 @@ def contexts_of(nodes: Iterable[Node]) -> tuple[Context, ...]:
     return tuple(Context(text=node.text, id=node.id, score=node.score, metadata=node.metadata) for node in nodes)
 
 
-def _overridden(sample: Sample, run: Run, overrides: Overrides) -> Sample:
+def _overridden(sample: Sample, run: object, where: Overrides, *places: Mapping[str, Any]) -> Sample:
     """A sample with the fields that the user says where to find."""
     update: dict[str, object] = {}
     for field in ("question", "contexts", "answer"):
-        there, value = overrides.find(field, run, run.outputs, run.inputs)
+        there, value = where.find(field, run, *places)
         if there:
             update[field] = getattr(Sample.from_row({field: value}), field)
-    return _with(sample, update) if update else sample
-
-
-def _with(sample: Sample, update: dict[str, object]) -> Sample:
-    """A validated copy; contexts are shared, not copied."""
-    return Sample(**{**{name: getattr(sample, name) for name in Sample.model_fields}, **update})
+    return changed(sample, update)

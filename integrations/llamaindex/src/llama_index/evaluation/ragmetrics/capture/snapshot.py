@@ -15,7 +15,7 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
 from llama_index.core.llms import ChatMessage
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
-from llama_index.core.tools import ToolOutput
+from llama_index.core.tools import BaseTool, ToolOutput
 from llama_index.core.workflow import Event, StopEvent
 from llama_index.evaluation.ragmetrics.capture.run import Node, Span
 
@@ -53,6 +53,8 @@ def copy_result(step: Span, instance: object, result: object) -> None:
         output = result.raw_output if isinstance(result, ToolOutput) else None
         listed = isinstance(output, list) and all(isinstance(item, NodeWithScore) for item in output)
         step.given = nodes_of(output) if listed else None
+        step.answer = result.content if isinstance(result, ToolOutput) and not result.is_error else None
+        step.name = (instance.metadata.name or "") if isinstance(instance, BaseTool) else ""
     elif step.kind == "write":
         written = isinstance(instance, StreamingAgentChatResponse) and instance.response
         step.answer = written or "".join(step.heard).strip()  # older cores leave the response to its reader

@@ -1,0 +1,245 @@
+"""The front door of every adapter: ``capture`` and ``watch`` with the same names, defaults and words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from ragmetrics_core.capturing.background import BackgroundEvaluator
+from ragmetrics_core.capturing.captured import Captured, Given
+from ragmetrics_core.capturing.guarded import Problems
+from ragmetrics_core.capturing.listening import Listener, Listeners
+from ragmetrics_core.capturing.overrides import Overrides, Source
+from ragmetrics_core.capturing.redaction import Redact
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.endpoints.limits import Limits
+from ragmetrics_core.engine.run import JudgeLike, Metrics
+
+Run = TypeVar("Run")
+Run_contra = TypeVar("Run_contra", contravariant=True)
+
+_MISSED = (
+    "runs began in threads or tasks that do not carry this block's context, and were left out: start them with a "
+    "copy of it (asyncio.to_thread, contextvars.copy_context().run), or say capture(all_threads=True)"
+)
+
+
+class Assembler(Protocol[Run_contra]):
+    """Makes samples of the runs of one capture or watch, and keeps what waits for a further run."""
+
+    def add(self, run: Run_contra) -> Iterable[Sample]:
+        """Samples that are complete with this run."""
+
+    def rest(self) -> Iterable[Sample]:
+        """Samples that still wait for a further run; none is forgotten."""
+
+    def finish(self) -> Iterable[Sample]:
+        """The same, and forget them."""
+
+
+@dataclass(frozen=True)
+class EachRun(Generic[Run]):
+    """The assembler of a framework each of whose runs gives its own samples.
+
+    Args:
+        build: Samples of a run.
+        settle: Has the adapter record what it still holds back.
+    """
+
+    build: Callable[[Run], Iterable[Sample]]
+    settle: Callable[[], object] = tuple
+
+    def add(self, run: Run) -> Iterable[Sample]:
+        """Samples of a run."""
+        return self.build(run)
+
+    def rest(self) -> Iterable[Sample]:
+        """None: what was held back is recorded as runs."""
+        self.settle()
+        return ()
+
+    finish = rest
+
+
+class Watcher(BackgroundEvaluator[Run]):
+    """Judges what a process does, in the background, until it is stopped; ``watch`` makes it."""
+
+    def __init__(self, listeners: Listeners, listener: Listener, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, problems=listener.problems, **settings)
+        self._end = partial(listeners.remove, listener)
+        listener.record = self.record
+        listeners.add(listener)
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Watch no further runs, and wait as ``flush`` does."""
+        self._end()
+        return super().stop(timeout)
+
+    def __repr__(self) -> str:
+        return f"Watcher({', '.join(self.aggregates)}; {self.dropped} dropped, {len(self.problems)} problems)"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class FrontDoor(Generic[Run]):
+    """``capture`` and ``watch`` over an adapter's hooks.
+
+    Args:
+        listeners: Who listens to the adapter's hooks.
+        assembler: Makes the assembler of one listener.
+        as_judge: Makes a judge of the framework's own model object.
+        unseen: What to do where a block ended and no run was seen.
+        sampleless: What to do where runs were seen and none gave a sample.
+    """
+
+    def __init__(
+        self,
+        listeners: Listeners,
+        assembler: Callable[[Overrides, Listener], Assembler[Run]],
+        as_judge: Callable[[Any], JudgeLike],
+        *,
+        unseen: str,
+        sampleless: str,
+    ) -> None:
+        self._listeners, self._assembler, self._as_judge = listeners, assembler, as_judge
+        self._unseen, self._sampleless = unseen, sampleless
+
+    @contextmanager
+    def capture(
+        self,
+        *,
+        question: str | None = None,
+        reference: str | tuple[str, ...] | list[str] | None = None,
+        id: str | None = None,  # noqa: A002  # the name of the sample's field
+        metadata: Mapping[str, Any] | None = None,
+        conversation: str | None = None,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        redact: Redact | None = None,
+        max_samples: int | None = None,
+        all_threads: bool = False,
+    ) -> Iterator[Captured[Run]]:
+        """Capture what the application does inside the block; nothing of it is changed.
+
+        Args:
+            question: The question, instead of the one found.
+            reference: The expected answer, one or several.
+            id: Id of the sample; further samples of the block get ``id#1``, ``id#2``, ….
+            metadata: Data of your own.
+            conversation: Name of the conversation that the runs are turns of; kept as ``Sample.capture.conversation``.
+            question_from: Where the question is: a key or dotted path, as the adapter's documentation says, or a
+                callable that gets the run.
+            contexts_from: The same for the contexts.
+            answer_from: The same for the answer.
+            context_tools: Names of the tools whose text is a context, where they return no documents.
+            build: A callable from the run to its samples, instead of all rules.
+            redact: A function through which each sample goes as it is made, before a judge, store, file or you get
+                it. Where it raises, the sample is dropped, and ``problems`` counts it.
+            max_samples: Most runs kept; later ones are counted and a warning says so. None keeps all.
+            all_threads: Runs belong to the block if they begin in its context: in its thread or task, in tasks
+                started from it and in ``asyncio.to_thread``, so that concurrent requests never mix. True adds those
+                that carry the context of no capture at all, such as those in threads that the application starts bare.
+
+        Returns:
+            A context manager that gives the ``Captured``. Its samples can be read at any time; runs that still go
+            on when the block ends are added as they end. ``problems`` says why there is no sample.
+
+        Raises:
+            SettingError: If a place is neither a text nor callable.
+        """
+        where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
+        given = Given(question, reference, id, dict(metadata or {}), conversation)
+        with self._captured(where, given, redact, max_samples, all_threads) as captured:
+            yield captured
+
+    @contextmanager
+    def _captured(
+        self, where: Overrides, given: Given, redact: Redact | None, max_samples: int | None, all_threads: bool
+    ) -> Iterator[Captured[Run]]:
+        listener = Listener(Problems(), all_threads=all_threads, data=where.needs_data)
+        assembler = self._assembler(where, listener)
+        captured: Captured[Run] = Captured(
+            assembler.add,
+            given=given,
+            max_samples=max_samples,
+            redact=redact,
+            rest=assembler.rest,
+            as_judge=self._as_judge,
+            problems=listener.problems,
+            hint=self._sampleless,
+        )
+        listener.record = captured.record
+        self._listeners.add(listener)
+        try:
+            yield captured
+        finally:
+            self._listeners.remove(listener)
+            if not captured.recorded and not listener.problems and (listener.missed or not listener.begun):
+                why = _MISSED if listener.missed else self._unseen
+                listener.problems.note(f"the block ended without a sample: {why}")
+
+    def watch(
+        self,
+        metrics: Metrics = None,
+        judge: object = None,
+        *,
+        sample_rate: float = 1.0,
+        max_queue: int | None = 1000,
+        keep: bool = False,
+        on_result: Callable[[SampleResult], None] | None = None,
+        concurrency: int = 8,
+        limits: Limits | None = None,
+        redact: Redact | None = None,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+    ) -> Watcher[Run]:
+        """Judge what the whole process does from now on, in the background; the application never waits.
+
+        Args:
+            metrics: Metrics or their names; None for all, ``[]`` to count only.
+            judge: The name of a model, a judge, a chat model, or the framework's own model object.
+            sample_rate: Share of the samples that are judged, in (0, 1].
+            max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
+            keep: Keep every result for ``report()``; otherwise only running ``aggregates``, in constant memory.
+            on_result: Called in the background thread with each result, in the order in which they are done.
+            concurrency: Most model calls in flight.
+            limits: What judging may spend; see ``ragmetrics_core.evaluate``.
+            redact: As for ``capture``.
+            question_from: As for ``capture``.
+            contexts_from: As for ``capture``.
+            answer_from: As for ``capture``.
+            context_tools: As for ``capture``.
+            build: As for ``capture``.
+
+        Returns:
+            The watcher: ``aggregates``, ``problems``, ``dropped``, ``flush(timeout)``, ``report()``, ``stop()``.
+
+        Raises:
+            SettingError: If a setting is invalid.
+        """
+        where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
+        settings = {"sample_rate": sample_rate, "max_queue": max_queue, "keep": keep, "on_result": on_result}
+        return self._watcher(where, metrics, judge, **settings, concurrency=concurrency, limits=limits, redact=redact)
+
+    def _watcher(self, where: Overrides, metrics: Metrics, judge: object, **settings: Any) -> Watcher[Run]:
+        listener = Listener(Problems(), everywhere=True, data=where.needs_data)
+        assembler = self._assembler(where, listener)
+        judged = (assembler.add, metrics, self._as_judge(judge))
+        return Watcher(self._listeners, listener, *judged, rest=assembler.finish, **settings)

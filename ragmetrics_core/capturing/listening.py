@@ -1,0 +1,134 @@
+"""Who gets the runs that begin here: captures by context, watches by process. One for all adapters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from ragmetrics_core.capturing.forks import renew_after_fork
+from ragmetrics_core.capturing.guarded import Problems
+from ragmetrics_core.capturing.judge_work import is_judge_work
+
+
+class Listener:
+    """Somebody who gets finished runs.
+
+    Args:
+        problems: Where errors of the adapter's hooks are counted.
+        everywhere: Gets the runs of the whole process, whatever their context.
+        all_threads: Also gets the runs that carry the context of no capture at all.
+        data: Needs a run's inputs and outputs whole, because the user names keys or paths.
+
+    Attributes:
+        record: Called with each finished run, in the application's thread.
+        under: What the framework was doing when listening began, where an adapter needs to know.
+        begun: True once a run began for it; adapters say so.
+        missed: True once something began that carries no capture's context and was left out for that.
+    """
+
+    def __init__(
+        self, problems: Problems, *, everywhere: bool = False, all_threads: bool = False, data: bool = False
+    ) -> None:
+        self.problems = problems
+        self.everywhere, self.all_threads, self.data = everywhere, all_threads, data
+        self.record: Callable[[Any], None] = _nobody
+        self.under: object = None
+        self.begun = self.missed = False
+
+
+def _nobody(run: object) -> None:
+    """Until the listener knows where runs go."""
+
+
+_entered: ContextVar[tuple[Listener, ...]] = ContextVar("ragmetrics_listeners", default=())
+
+
+class Listeners:
+    """The open listeners of one framework.
+
+    Args:
+        opened: Called with each listener before runs reach it: puts the adapter's hooks in place.
+        closed: Called when a listener has gone.
+
+    Attributes:
+        open: The listeners; an immutable tuple that is replaced at each change, so that reading it needs no lock.
+        problems: Errors of the hooks, counted for everybody who listens.
+    """
+
+    def __init__(
+        self, opened: Callable[[Listener], None] | None = None, closed: Callable[[Listener], None] | None = None
+    ) -> None:
+        self.open: tuple[Listener, ...] = ()
+        self.problems: Problems = _Shared(self)
+        self._opened, self._closed = opened, closed
+        self._lock = threading.RLock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's threads may have held the lock."""
+        self._lock = threading.RLock()
+
+    def add(self, listener: Listener) -> None:
+        """Begin to hand runs to a listener."""
+        with self._lock:
+            self.open = (*self.open, listener)
+            if self._opened is not None:
+                self._opened(listener)
+        if not listener.everywhere:
+            _entered.set((*_entered.get(), listener))
+
+    def remove(self, listener: Listener) -> None:
+        """Begin no further runs for a listener; those that go on still reach it."""
+        if not listener.everywhere:
+            # No token: a block may be left in another context than it was entered in.
+            _entered.set(tuple(other for other in _entered.get() if other is not listener))
+        with self._lock:
+            if listener not in self.open:
+                return
+            self.open = tuple(other for other in self.open if other is not listener)
+            if self._closed is not None:
+                self._closed(listener)
+
+    def here(self) -> tuple[Listener, ...]:
+        """Who gets a run that begins here and now; nobody gets the work of a judge."""
+        if not self.open or is_judge_work():
+            return ()
+        entered = _entered.get()
+        found = tuple(one for one in self.open if one.everywhere or one in entered)
+        strangers = [one for one in self.open if not one.everywhere]
+        if not strangers or any(not one.everywhere for one in found):
+            return found
+        for one in strangers:
+            one.missed = one.missed or not one.all_threads
+        return (*found, *(one for one in strangers if one.all_threads))
+
+
+def in_a_capture() -> bool:
+    """Whether code here carries the context of any capture; a thread that was started bare does not."""
+    return bool(_entered.get())
+
+
+class _Shared(Problems):
+    """Errors of hooks: counted for all who listen; without any they are only logged."""
+
+    def __init__(self, listeners: Listeners) -> None:
+        super().__init__()
+        self._listeners = listeners
+
+    def record(self, hook: str, error: BaseException) -> None:
+        """Count an error of a hook."""
+        listening = self._listeners.open
+        if not listening:
+            super().record(hook, error)
+        for one in listening:
+            one.problems.record(hook, error)
+
+    def note(self, message: str) -> None:
+        """Count something that everybody who listens should know."""
+        listening = self._listeners.open
+        if not listening:
+            super().note(message)
+        for one in listening:
+            one.problems.note(message)

@@ -1,0 +1,74 @@
+"""Texts of samples, answers of judges and reasons stand in no repr, and so in no log and no traceback."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import ragmetrics_core
+from ragmetrics_core import Context, Failed, Sample, Scored, Undefined, evaluate
+from ragmetrics_core.data.frozen import Frozen, Silent
+from ragmetrics_core.data.results import SampleResult
+
+# Fields with texts that a repr shows: names, ids, settings, digests, versions and sentences of our own.
+_SHOWN = """
+    anything.name anything.model anything.language anything.judge anything.metric anything.id anything.sample_id
+    anything.document anything.version anything.generator
+    SampleResult.results SampleResult.problem ErrorInfo.type ErrorInfo.message Turn.role
+    Signature.settings Signature.prompt Signature.details
+    RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
+    Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption MetricSummary.undefined
+    MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes Comparison.differing
+    Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
+    Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date
+"""
+SHOWN = set(_SHOWN.split())
+
+
+def models(kind: type[Frozen]) -> Iterator[type[Frozen]]:
+    for own in kind.__subclasses__():
+        if not issubclass(own, Silent) and own.__module__.startswith("ragmetrics_core."):
+            yield own
+        yield from models(own)
+
+
+def holds_texts(annotation: Any) -> bool:
+    if annotation is Any or annotation is str:
+        return True
+    return typing.get_origin(annotation) is not typing.Literal and any(map(holds_texts, typing.get_args(annotation)))
+
+
+def test_every_field_with_texts_is_hidden_or_known_to_hold_none() -> None:
+    for module in pkgutil.walk_packages(ragmetrics_core.__path__, "ragmetrics_core."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    found = {
+        f"{kind.__name__}.{name}"
+        for kind in models(Frozen)
+        for name, field in kind.model_fields.items()
+        if field.repr and holds_texts(field.annotation)
+    }
+    assert {
+        place for place in found if place not in SHOWN and f"anything.{place.partition('.')[2]}" not in SHOWN
+    } == set()
+
+
+def test_results_show_numbers_and_no_texts() -> None:
+    text = "Nobody may read this of 1856."
+    sample = Sample(
+        question=text, contexts=(Context(text=text, id="c", metadata={"a": text}),), answer=text, reference=text,
+        facts=[text], history=[{"role": "user", "content": text}], error=None, id="s", metadata={"b": text},
+    )  # fmt: skip
+    report = evaluate([sample], judge="lexical")
+    (row,) = report.results
+    assert {type(result) for result in row.results.values()} <= {Scored, Failed, Undefined}
+    for thing in (sample, report, row, *row.results.values(), *(r.evidence for r in row.results.values())):
+        for shown in (repr(thing), str(thing)):
+            assert "1856" not in shown
+            assert "Nobody" not in shown
+    assert repr(row).startswith("SampleResult(index=0, sample=Sample(contexts=(Context(id='c', score=None),)")
+    assert "value=1.0" in repr(row.results["context_recall"])
+    assert "'s'" in repr(SampleResult(index=0, sample=sample))

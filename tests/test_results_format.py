@@ -1,0 +1,175 @@
+"""The results file is a public format: real files fit its schema, and files of every number are read.
+
+Write the schema anew with ``python tests/test_results_format.py``; the files in ``golden`` stay as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from ragmetrics_core import Report, evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.signature import Signature
+from ragmetrics_core.reporting.jsonl import FORMAT
+from ragmetrics_core.reporting.run_facts import RunFacts
+
+GOLDEN = Path(__file__).with_name("golden")
+SCHEMA = Path(__file__).parents[1] / "docs" / "results_format.schema.json"
+ROWS = [
+    {"id": "a", "question": "Who?", "contexts": ["Anna lit it."], "answer": "Anna.", "reference": "Anna."},
+    {"a": 1},
+]
+
+
+def schema() -> dict[str, Any]:
+    """The schema of one line, from the models; open to fields that are added later, and to every evidence."""
+    row = SampleResult.model_json_schema(mode="serialization")
+    run = RunFacts.model_json_schema(mode="serialization")
+    definitions = {**row.pop("$defs"), **run.pop("$defs"), "Row": row, "Run": run}
+    evidence = {"type": "object", "properties": {"kind": {"type": "string"}}, "required": ["kind"]}
+    for definition in definitions.values():
+        if "evidence" in definition.get("properties", {}) and "status" in definition["properties"]:
+            definition["properties"]["evidence"] = {"anyOf": [evidence, {"type": "null"}]}
+    fact = {"$ref": "#/$defs/Run"}
+    lines = [
+        {"type": "object", "properties": {"ragmetrics_report": {"const": FORMAT}, "run": fact},
+         "required": ["ragmetrics_report", "run"]},
+        {"$ref": "#/$defs/Row"},
+        {"type": "object", "properties": {"run": fact}, "required": ["run"], "maxProperties": 1},
+    ]  # fmt: skip
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"A line of a results file of ragmetrics, number {FORMAT}",
+        "anyOf": lines,
+        "$defs": _used(definitions, ["Row", "Run"]),
+    }
+    return _open(whole)
+
+
+def _used(definitions: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    while names:
+        name = names.pop()
+        if name not in found:
+            found[name] = definitions[name]
+            names += [other for other in definitions if f'"#/$defs/{other}"' in json.dumps(found[name])]
+    return dict(sorted(found.items()))
+
+
+def _open(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _open(own) for key, own in value.items() if (key, own) != ("additionalProperties", False)}
+    return [_open(own) for own in value] if isinstance(value, list) else value
+
+
+def lines_of(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_schema_is_that_of_the_models() -> None:
+    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == schema(), f"write it anew: python {__file__}"
+
+
+@pytest.mark.parametrize("rows", [ROWS, [*ROWS, {"answer": {}}]])
+def test_real_results_fit_the_schema(tmp_path: Path, rows: list[Any]) -> None:
+    evaluate(rows, judge="lexical").to_jsonl(tmp_path / "r.jsonl")
+    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    for line in [*lines_of(tmp_path / "r.jsonl"), *lines_of(GOLDEN / f"results_{FORMAT}.jsonl")]:
+        validator.validate(line)
+    for line in (
+        {"ragmetrics_report": 1, "run": {}},
+        {"index": 0},
+        {"index": "0", "sample": None},
+        {"run": {"seconds": -1}},
+    ):
+        assert not validator.is_valid(line)
+
+
+def test_the_header_says_what_was_judged_with_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = json.dumps(ROWS[0]) + "\n" + json.dumps(ROWS[1]) + "\n"
+    Path("rows.jsonl").write_text(text)
+    assert main(["evaluate", "rows.jsonl", "rows.jsonl", "--limit", "1", "--out", "r.jsonl"]) == 0
+    header, *_, last = lines_of(Path("r.jsonl"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert header["run"]["inputs"] == [{"name": "rows.jsonl", "sha256": digest, "rows": None}] * 2
+    assert last["run"]["inputs"] == [{"name": "rows.jsonl", "sha256": digest, "rows": 1}] * 2
+    assert set(last["run"]["packages"]) >= {"python"}
+    assert last["run"]["metrics"]["context_adherence"]["settings"] == {"polls": "5", "T": "1.0"}
+    assert len(last["run"]["metrics"]["context_recall"]["prompt"]) == 6
+
+
+def test_samples_of_a_program_have_a_digest_of_their_texts() -> None:
+    first, second, other = (evaluate(rows).run.inputs[0] for rows in (ROWS, [dict(row) for row in ROWS], ROWS[:1]))
+    assert (first, first.rows) == (second, 2)
+    assert first.sha256 != other.sha256
+
+
+U, R = "context_utilization", "context_recall"
+SCORES: dict[str, dict[str, list[float | None]]] = {
+    "results_1.jsonl": {U: [1.0, 1.0, None, None, None], R: [0.43, 0.25, None, None, None]},
+    "results_1_lexical.jsonl": {U: [1.0, 1.0, 0.0, None, None]},
+    "results_1_cut.jsonl": {U: [1.0, 1.0]},
+    "results_2.jsonl": {U: [0.5, 0.0, None, None, None], R: [0.28, 0.31, None, None, None]},
+}
+
+
+def test_every_golden_file_is_here() -> None:
+    assert {path.name for path in GOLDEN.glob("results_*.jsonl")} == set(SCORES)
+    assert {int(name[8]) for name in SCORES} == set(range(1, FORMAT + 1))
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_files_of_every_number_are_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Report.from_jsonl(GOLDEN / name)
+    for metric, scores in SCORES[name].items():
+        assert report.scores(metric) == pytest.approx(scores, abs=0.005)
+    sample = report.results[0].sample
+    assert sample is not None
+    assert (sample.id, sample.contexts[0].id, sample.facts and sample.facts[0].weight) == ("a", "d1", 2.0)
+    assert sample.capture is not None
+    assert sample.capture.intermediate[0].text == "step"
+    evidence = report.results[0].results["context_utilization"].evidence
+    assert evidence is not None
+    assert evidence.kind == "context_utilization"
+    signature = report.results[0].results["context_adherence"].signature
+    assert str(signature).startswith("context_adherence|v1|polls:5|T:1.0|prompt:5dbc81|judge:")
+    assert (signature.version, signature.settings["polls"], signature.prompt) == ("1", "5", "5dbc81")
+    assert report.run.metrics["context_adherence"] == signature.by("", {})
+    assert report.summary().rows == len(report.results)
+    assert "context_utilization" in report.table() + report.methods()
+    monkeypatch.chdir(tmp_path)
+    report.to_jsonl("again.jsonl")
+    assert Report.from_jsonl("again.jsonl") == report
+    assert main(["evaluate", str(GOLDEN / name), "--out", "new.jsonl", "--quiet"]) == 0
+
+
+def test_files_of_two_numbers_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(GOLDEN / "results_1.jsonl"), str(GOLDEN / "results_2.jsonl"), "--anyway"]) == 0
+    assert "context_utilization" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "m",
+        "m|v1",
+        "m|v1|polls:5|prompt:3fa2|judge:openai/gpt:x|T:1.0",
+        "m|v2|against:answer|pointwise:|prompt:3fa2",
+        "",
+    ],
+)
+def test_a_signature_is_read_from_its_line(line: str) -> None:
+    assert str(Signature.model_validate(line)) == line
+    assert Signature.model_validate(Signature.model_validate(line).model_dump()) == Signature.model_validate(line)
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(json.dumps(schema(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
