@@ -19,7 +19,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.questions import ExtractFacts, Instructions
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints import maintenance, own_file
+from ragmetrics_core.endpoints import own_file
 from ragmetrics_core.endpoints.chat import (
     Capabilities,
     ChatModel,
@@ -604,7 +604,9 @@ def test_the_command_shows_the_size_of_the_file_with_its_journal(
     assert sizes == [f"{path}: 1.5 MB"] * 2
 
 
-def test_a_repair_that_is_adopted_twice_stays_and_costs_once(opened: Callable[[], SqliteStore], path: Path) -> None:
+def test_a_repair_that_is_adopted_twice_stays_and_costs_once(
+    opened: Callable[[], SqliteStore], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = opened()
     store.put({KEY: Choice("what?", origin=Origin("gpt"))}, USAGE)
     store.put({OTHER: FULL}, USAGE)
@@ -613,8 +615,8 @@ def test_a_repair_that_is_adopted_twice_stays_and_costs_once(opened: Callable[[]
         assert (store.get(KEY), store.get(OTHER)) == (FULL, None)
         store.flush()
         assert (store.get(KEY), store.get(OTHER)) == (FULL, None)
-    (held,) = maintenance.contents(path).holdings
-    assert (held.replies, held.rejected, held.spent) == (1, 0, 0.5)
+    assert main(["store", "--store", str(path)]) == 0
+    assert "gpt: 1 replies ($0.5000), 0 unusable ones" in capsys.readouterr().out
 
 
 def test_a_store_of_ones_own_keeps_repaired_replies() -> None:

@@ -200,9 +200,7 @@ store.flush()
 assert store.get(KEY)
 fork(store.flush)
 store.flush()
-from pathlib import Path
-from ragmetrics_core.endpoints import maintenance
-print(maintenance.contents(Path(sys.argv[1])).holdings[0].reused)
+print(sqlite3.connect(sys.argv[1]).execute("SELECT replies FROM saved").fetchone()[0])
 """
         assert run(code, path) == "1\n"
 
