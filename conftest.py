@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import os
+import tempfile
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,6 +11,9 @@ from hypothesis import settings
 # Tests call no host, so the frameworks must not either; they read this when they are imported.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 os.environ["LANGSMITH_TRACING"] = "false"
+
+# Every test has a cache folder of its own; in an empty one matplotlib would look through all fonts again.
+os.environ.setdefault("MPLCONFIGDIR", str(Path(tempfile.gettempdir()) / "ragmetrics-tests-matplotlib"))
 
 # Times differ by machine and load: no test may fail for them.
 settings.register_profile("any machine", deadline=None, database=None)

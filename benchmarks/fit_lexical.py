@@ -25,7 +25,8 @@ from ragmetrics_core.lexical.constants import VETO, Weights
 from ragmetrics_core.lexical.features import Features
 from ragmetrics_core.lexical.numerals import long_numbers
 from ragmetrics_core.lexical.text import Passage, read
-from ragmetrics_core.statistics.agreement import auroc, average_precision, balanced_accuracy, mean_error
+from ragmetrics_core.metrics.average_precision import average_precision
+from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy, mean_error
 
 PENALTY = 1e-3
 PRIORS = {"ADHERENT": 0.5, "USEFUL": 0.5, "FACT": 0.4}

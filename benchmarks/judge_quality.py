@@ -24,6 +24,7 @@ from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.average_precision import average_precision
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
@@ -31,7 +32,6 @@ from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.statistics.agreement import (
     auroc,
-    average_precision,
     balanced_accuracy,
     bootstrap,
     correlation,

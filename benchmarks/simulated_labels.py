@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
 
-from ragmetrics_core.reporting.certified import certify
-from ragmetrics_core.statistics.calibrated import Scores, calibrated_mean
-from ragmetrics_core.statistics.rogan_gladen import NotCorrectable, corrected_mean
+from ragmetrics_core.statistics.certification import certify
+from ragmetrics_core.statistics.corrected_means import NotCorrectable, Scores, ppi, rogan_gladen
 
 
 def calibrated(runs: int, counts: Sequence[int] = (30, 50, 100, 200)) -> Iterator[Measured]:
@@ -38,7 +37,7 @@ def _calibration(draw: random.Random, judge: str, mean: float, count: int, size:
             labels.append(label)
             keys.append(key if size > 1 else -1)
     own, rest = Scores(scores[:count], keys[:count]), Scores(scores[count:], keys[count:])
-    return holds(calibrated_mean(labels[:count], own, rest).interval, mean)
+    return holds(ppi(labels[:count], own, rest).interval, mean)
 
 
 def corrected(runs: int, counts: Sequence[int] = (50, 100, 200)) -> Iterator[Measured]:
@@ -66,7 +65,7 @@ def _correction(draw: random.Random, right: tuple[float, float], mean: float, co
             keys.append(key if size > 1 else -1)
     own, rest = Scores(scores[:count], keys[:count]), Scores(scores[count:], keys[count:])
     try:
-        return holds(corrected_mean(labels[:count], own, rest).interval, mean)
+        return holds(rogan_gladen(labels[:count], own, rest).interval, mean)
     except NotCorrectable:
         return None
 

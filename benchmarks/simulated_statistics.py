@@ -18,9 +18,8 @@ from math import sqrt
 from simulated_labels import calibrated, certified, corrected
 from simulation import COVERAGE, POWER, TYPE_ONE, Measured, holds
 
-from ragmetrics_core.statistics.clusters import cluster_interval
+from ragmetrics_core.statistics.means import mean_interval
 from ragmetrics_core.statistics.paired import detectable, difference_interval, permutation
-from ragmetrics_core.statistics.statistics import mean_interval
 
 Score = Callable[[random.Random, float], float]
 
@@ -61,9 +60,8 @@ def means(runs: int, counts: Sequence[int] = (5, 20, 50, 200, 400)) -> Iterator[
         for mean in (0.5, 0.8, 0.95, 0.98):
             for count in counts:
                 draw = random.Random(f"{score.__name__} {mean} {count}")
-                own = runs if count < 300 else max(runs // 10, 1)  # resampling takes half a second
-                held = sum(holds(mean_interval([score(draw, mean) for _ in range(count)]), mean) for _ in range(own))
-                yield Measured(f"mean of {count} {score.__name__}, true mean {mean}", held / own, COVERAGE, own)
+                held = sum(holds(mean_interval([score(draw, mean) for _ in range(count)]), mean) for _ in range(runs))
+                yield Measured(f"mean of {count} {score.__name__}, true mean {mean}", held / runs, COVERAGE, runs)
 
 
 def clustered(runs: int, counts: Sequence[int] = (5, 10, 20, 50, 200)) -> Iterator[Measured]:
@@ -75,7 +73,7 @@ def clustered(runs: int, counts: Sequence[int] = (5, 10, 20, 50, 200)) -> Iterat
                 held = 0
                 for _ in range(runs):
                     values, keys = _clusters(draw, count, mean, spread)
-                    held += holds(cluster_interval(values, keys).interval, mean)
+                    held += holds(mean_interval(values, keys), mean)
                 name = f"mean over {count} clusters, true mean {mean}, concentration {spread:g}"
                 yield Measured(name, held / runs, COVERAGE, runs)
 
@@ -107,7 +105,7 @@ def paired(runs: int, counts: Sequence[int] = (20, 50, 100, 400)) -> Iterator[Me
                 for _ in range(runs):
                     changes = draw.choices(steps, weights, k=count)
                     values = [step if draw.random() < share else 0.0 for step in changes]
-                    held += holds(difference_interval(values, [-1] * count).interval, truth)
+                    held += holds(difference_interval(values), truth)
                     rejected += kind == "symmetric" and permutation(values, [-1] * count).p <= TYPE_ONE
                 name = f"{count} pairs, {share:.0%} changed, {kind}"
                 yield Measured(f"difference: {name}", held / runs, COVERAGE, runs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from ragmetrics_core.statistics.statistics import Interval
+from ragmetrics_core.statistics.means import Interval
 
 COVERAGE = 0.92
 """Least coverage of a 95 % interval anywhere on the grid, the bound that the methods page states for its grid."""

@@ -1,12 +1,35 @@
-"""Agreement statistics against values worked by hand, and against scipy and scikit-learn where named."""
+"""Agreement with people against values worked by hand, and against scikit-learn, scipy and statsmodels where named."""
 
 from __future__ import annotations
+
+import random
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 
-from ragmetrics_core.statistics.agreement import accuracy, auroc, calibration, correlation, f1, kappa, spearman
+from ragmetrics_core.data.errors import MissingDependency
+from ragmetrics_core.statistics.agreement import (
+    Labelled,
+    accuracy,
+    auroc,
+    balanced_accuracy,
+    brier,
+    correlation,
+    f1,
+    gwet,
+    human_kappa,
+    kappa,
+    krippendorff,
+    line,
+    matthews,
+    measure_all,
+    measures,
+    spearman,
+)
+from ragmetrics_core.statistics.calibration import calibration_error, curve, slope_and_intercept
 
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20)
 
@@ -37,10 +60,10 @@ def test_ranks_know_no_scale(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_calibration_is_the_line_of_labels_on_scores() -> None:
-    assert calibration([(0.2, 0.1), (0.4, 0.2), (0.8, 0.4)]) == pytest.approx((0.5, 0.0))
-    assert calibration([(0.0, 0.0), (1.0, 1.0)]) == (1.0, 0.0)
-    assert calibration([(0.5, 0.0), (0.5, 1.0)]) is None
-    assert calibration([]) is None
+    assert line([(0.2, 0.1), (0.4, 0.2), (0.8, 0.4)]) == pytest.approx((0.5, 0.0))
+    assert line([(0.0, 0.0), (1.0, 1.0)]) == (1.0, 0.0)
+    assert line([(0.5, 0.0), (0.5, 1.0)]) is None
+    assert line([]) is None
     assert correlation([(0.5, 0.0), (0.5, 1.0)]) is None
 
 
@@ -51,3 +74,120 @@ def test_kappa() -> None:
     assert kappa([("y", "y")] * 3) is None
     assert kappa([("y", "n"), ("n", "y")]) == pytest.approx(-1)
     assert kappa([]) is None
+
+
+@pytest.mark.parametrize(
+    ("seed", "prevalence", "expected"),
+    [  # roc_auc_score, balanced_accuracy_score, cohen_kappa_score, matthews_corrcoef, brier_score_loss, f1_score,
+        # accuracy_score of scikit-learn 1.9.1
+        (1, 0.3, (0.412280701754, 0.377192982456, -0.175548589342, -0.209963259644, 0.3392, 0.210526315789, 0.4)),
+        (2, 0.5, (0.347222222222, 0.371527777778, -0.210826210826, -0.274685165299, 0.4416, 0.37037037037, 0.32)),
+        (3, 0.9, (0.489130434783, 0.554347826087, 0.038461538462, 0.060192926543, 0.3876, 0.736842105263, 0.6)),
+    ],
+)
+def test_measures_against_scikit_learn(seed: int, prevalence: float, expected: tuple[float, ...]) -> None:
+    draw = random.Random(seed)
+    pairs = [(draw.choice([0, 0.2, 0.5, 0.5, 0.8, 1.0]), draw.random() < prevalence) for _ in range(25)]
+    judged = [(score >= 0.5, label) for score, label in pairs]
+    found = (auroc(pairs), *(of(judged) for of in (balanced_accuracy, kappa, matthews)), brier(pairs), f1(judged))
+    assert (*found, accuracy(judged)) == pytest.approx(expected, abs=1e-11)
+
+
+def test_one_class_alone_is_undefined() -> None:
+    assert auroc([(0.2, True), (0.8, True)]) is None
+    assert balanced_accuracy([(True, False)]) is None
+    assert matthews([(True, True), (True, False)]) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.5, 1.0]), st.integers(0, 5).map(float)), min_size=3))
+def test_spearman_against_scipy(pairs: list[tuple[float, float]]) -> None:
+    left, right = zip(*pairs, strict=True)
+    if len(set(left)) > 1 and len(set(right)) > 1:
+        assert spearman(pairs) == pytest.approx(spearmanr(left, right).statistic)
+    else:
+        assert spearman(pairs) is None
+
+
+def test_gwet_by_hand() -> None:
+    # 8 of 10 agree; share of yes over both sides 17/20; chance 2 · .85 · .15 = .255; (.8 − .255) / .745
+    pairs = [(True, True)] * 7 + [(True, False)] * 2 + [(False, True)] * 0 + [(False, False)]
+    share = (9 + 7) / 20
+    chance = 2 * share * (1 - share)
+    assert gwet(pairs) == pytest.approx((0.8 - chance) / (1 - chance))
+    assert gwet([]) is None
+    assert gwet([(True, True)] * 5) == 1  # where kappa is undefined
+    assert kappa([(True, True)] * 5) is None
+
+
+def test_krippendorff_by_hand() -> None:
+    # Krippendorff (2011), section A: two observers, ten binary units, four agreeing zeros … alpha = .095
+    first = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0]
+    second = [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+    rows = [(bool(a), bool(b)) for a, b in zip(first, second, strict=True)]
+    assert krippendorff(rows) == pytest.approx(0.095, abs=0.001)
+    assert krippendorff([*rows, (True,)]) == krippendorff(rows)  # one label tells nothing
+    assert krippendorff([(True, True)]) is None
+
+
+def calibrated(count: int, sharpen: float, seed: int = 0) -> list[tuple[float, bool]]:
+    """Scores whose log-odds are ``sharpen`` times those of the label's true probability."""
+    draw = random.Random(seed)
+    truth = [draw.uniform(0.05, 0.95) for _ in range(count)]
+    return [(p**sharpen / (p**sharpen + (1 - p) ** sharpen), draw.random() < p) for p in truth]
+
+
+def test_calibration_slope_against_statsmodels() -> None:
+    pairs = calibrated(300, 2.0)
+    # sm.Logit(labels, sm.add_constant(log-odds)).fit().params, statsmodels 0.15.0; scores twice as sure as they should
+    assert slope_and_intercept(pairs) == pytest.approx((0.44911903819604776, -0.10501884361895528), abs=1e-6)
+    assert (
+        slope_and_intercept([(0.1, False), (0.5, True), (0.5, False), (0.9, True)]) is None
+    )  # separated but for a tie
+    assert slope_and_intercept([(0.5, True), (0.5, False)]) is None
+
+
+def test_the_debiased_error_is_near_zero_for_calibrated_scores_and_not_for_others() -> None:
+    means = [calibration_error(calibrated(400, 1.0, seed)) or 0.0 for seed in range(20)]
+    assert sum(means) / 20 < 0.03
+    assert (calibration_error(calibrated(400, 4.0)) or 0) > 0.1
+    assert calibration_error(calibrated(199, 1.0)) is None
+
+
+def test_the_curve_has_equal_mass_and_keeps_ties_together() -> None:
+    bins = curve([(i / 100, i % 2 == 0) for i in range(100)])
+    assert [one.count for one in bins] == [10] * 10
+    assert bins[0].score == pytest.approx(0.045)
+    assert (bins[0].low, bins[0].high) == pytest.approx((0.2366, 0.7634), abs=1e-4)  # Wilson, 5 of 10
+    assert [one.count for one in curve([(0.0, False)] * 70 + [(1.0, True)] * 30)] == [70, 30]
+
+
+def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    with pytest.raises(MissingDependency, match=r'needs scipy: pip install "ragmetrics-core\[stats\]"'):
+        slope_and_intercept(calibrated(20, 1.0))
+
+
+def rows_of(source: str, *given: tuple[float, bool]) -> list[Labelled]:
+    return [Labelled(score, (label,), source) for score, label in given]
+
+
+def test_sources_are_never_pooled() -> None:
+    # Perfect within each source, and below chance if both were pooled.
+    rows = rows_of("a", (0.1, False), (0.2, True), (0.1, False), (0.2, True)) + rows_of(
+        "b", (0.8, False), (0.9, True), (0.8, False), (0.9, True)
+    )
+    found = {(one.measure, one.source): one for one in measure_all(rows, measures(0.5), draws=50)}
+    assert [found["AUROC", place].value for place in ("a", "b", None)] == [1.0, 1.0, 1.0]
+    assert found["AUROC", None].interval == (1.0, 1.0)
+    assert found["AUROC", None].count == 2
+    assert found["prevalence", "a"].value == 0.5
+    assert found["human alpha", "a"].value is None
+    assert found["calibration error", "a"].value is None
+
+
+def test_the_human_ceiling() -> None:
+    votes = [(True, True, False), (True, True), (False, False, False), (False, True, True), (True, False, True)]
+    rows = [Labelled(0.5, own) for own in votes]
+    # sklearn.metrics.cohen_kappa_score of annotators 1 and 2, 1 and 3, 2 and 3: 1/6, 0, 0 (scikit-learn 1.9.1)
+    assert human_kappa(rows) == pytest.approx(1 / 18)
+    assert [row.yes for row in rows] == [True, True, False, True, True]

@@ -14,10 +14,9 @@ from ragmetrics_core import Report, Sample, SampleResult, Scored
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.reporting.drawing import calibrate, draw
-from ragmetrics_core.reporting.labels import Label
+from ragmetrics_core.reporting.labels import Label, calibrate, draw
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.calibrated import Scores, calibrated_mean
+from ragmetrics_core.statistics.corrected_means import Scores, ppi
 
 
 def alone(*values: float) -> Scores:
@@ -38,7 +37,7 @@ def report_of(*scores: float) -> Report:
 
 def test_a_constant_judge_leaves_the_labels() -> None:
     labels = [True] * 12 + [False] * 8
-    found = calibrated_mean(labels, alone(*[0.7] * 20), alone(*[0.7] * 100))
+    found = ppi(labels, alone(*[0.7] * 20), alone(*[0.7] * 100))
     assert found.weight == 0
     assert found.mean == pytest.approx(0.6)
     padded = [*map(float, labels), 0.0, 1.0]
@@ -51,7 +50,7 @@ def test_a_perfect_judge_gives_the_mean_of_all_scores() -> None:
     labels = [True, False] * 50
     scores = [float(label) for label in labels]
     others = [1.0] * 700 + [0.0] * 300
-    found = calibrated_mean(labels, alone(*scores), alone(*others))
+    found = ppi(labels, alone(*scores), alone(*others))
     # weight = cov / ((1 + n/N) var), nearly 1 / 1.1; the estimate moves from the labels' .5 towards the scores' .7
     assert found.weight == pytest.approx(1 / 1.1, rel=0.25)
     assert found.mean == pytest.approx(0.5 + (found.weight or 0) * 0.2, abs=0.005)
@@ -62,13 +61,13 @@ def test_a_perfect_judge_gives_the_mean_of_all_scores() -> None:
 
 def test_few_of_a_class_use_the_labels_alone() -> None:
     labels = [True] * 26 + [False] * 4
-    found = calibrated_mean(labels, alone(*[0.5] * 30), alone(0.1, 0.9))
+    found = ppi(labels, alone(*[0.5] * 30), alone(0.1, 0.9))
     assert found.weight is None
     assert (found.interval.low, found.interval.high) == pytest.approx(wilson(26, 30))
-    clustered = calibrated_mean(labels, Scores([0.5] * 30, [n // 2 for n in range(30)]), alone(0.1, 0.9))
+    clustered = ppi(labels, Scores([0.5] * 30, [n // 2 for n in range(30)]), alone(0.1, 0.9))
     assert clustered.interval.method.startswith("t over 15 clusters")
     with pytest.raises(InputError, match="needs labels"):
-        calibrated_mean([], alone(), alone(0.5))
+        ppi([], alone(), alone(0.5))
 
 
 @pytest.mark.parametrize("by_score", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,13 @@ def test_rows_without_a_partner_belong_to_their_slice() -> None:
     kept = [row for row in second.results if row.sample and (row.index % 2 == 0 or row.index < 60)]
     found = first.compare(Report(kept), slices="topic", margin=0.3)
     assert found.regression() == {"m": "undecided", "m [a]": "passed", "m [b]": "undecided"}
+
+
+def test_comparing_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("numpy", "scipy", "sklearn", "statsmodels"):
+        monkeypatch.setitem(sys.modules, name, None)
+    found = run_of(*[0.9] * 30).compare(run_of(*[0.3] * 30))
+    assert (found["m"].verdict, found.regression()) == ("worse", {"m": "failed"})
 
 
 def test_slices_clusters_and_holm() -> None:

@@ -18,7 +18,7 @@ from ragmetrics_core.data.evidence import (
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Fact, Sample
-from ragmetrics_core.reporting.diagnosis import RULES, Diagnosis, diagnose
+from ragmetrics_core.page.diagnosis import RULES, Diagnosis, diagnose
 
 
 def chunks(*verdicts: bool | float) -> Scored:

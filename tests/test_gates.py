@@ -6,10 +6,12 @@ from typing import Literal
 
 import pytest
 
+from ragmetrics_core.cli.gates import parse_gate
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.gates import Gate, decide, parse_gate
+from ragmetrics_core.metrics.registry import METRICS
+from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.testing import assert_score
@@ -188,9 +190,9 @@ def test_an_assertion_does_not_pass_such_a_run_either(counts: dict[str, int]) ->
     ],
 )
 def test_parsing(text: str, metric: str, at_least: float) -> None:
-    gate = parse_gate(text)
+    gate = parse_gate(text, list(METRICS))
     assert (gate.metric, gate.at_least) == (metric, at_least)
-    assert parse_gate(str(gate)) == gate
+    assert parse_gate(str(gate), list(METRICS)) == gate
 
 
 def test_own_names() -> None:
@@ -215,9 +217,9 @@ def test_own_names() -> None:
 )
 def test_bad_gates(text: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        parse_gate(text)
+        parse_gate(text, list(METRICS))
 
 
 def test_only_metrics_of_the_run_are_offered() -> None:
-    with pytest.raises(SettingError, match=r"there are: recall, context_recall, mine$"):
+    with pytest.raises(SettingError, match=r"there are: recall, mine, context_recall$"):
         parse_gate("adherence=0.5", names=["context_recall", "mine"])

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from ragmetrics_core import Adherent, ContextAdherence, Poll, Polls, ScriptedJudge
-from ragmetrics_core.reporting.fooled import FLIPPED
+from ragmetrics_core.page.biases import FLIPPED
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 

@@ -1,132 +1,19 @@
-"""Agreement with people against scikit-learn, statsmodels and hand-worked values; the command; assert_score."""
+"""Labels of people: read, matched, measured on the command line; assert_score."""
 
 from __future__ import annotations
 
 import json
-import random
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pytest
-import statsmodels.api as sm
-from hypothesis import given
-from hypothesis import strategies as st
-from sklearn import metrics as reference
 
 from ragmetrics_core import Report, Sample, SampleResult, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.reporting.labels import Label, Labelled, human_kappa, matched, measure_all, measures, read_labels
+from ragmetrics_core.reporting.labels import Label, matched, read_labels
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy, kappa
-from ragmetrics_core.statistics.calibration import calibration_error, curve, slope_and_intercept
-from ragmetrics_core.statistics.raters import brier, gwet, krippendorff, matthews
 from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score
-
-PAIRS = st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.5, 0.5, 0.8, 1.0]), st.booleans()), min_size=4, max_size=30)
-
-
-@given(PAIRS)
-def test_measures_against_scikit_learn(pairs: list[tuple[float, bool]]) -> None:
-    scores, labels = zip(*pairs, strict=True)
-    verdicts = [score >= 0.5 for score in scores]
-    judged = list(zip(verdicts, labels, strict=True))
-    assert brier(pairs) == pytest.approx(reference.mean_squared_error(labels, scores))
-    if len(set(labels)) < 2:
-        assert auroc(pairs) is balanced_accuracy(judged) is None
-        return
-    assert auroc(pairs) == pytest.approx(reference.roc_auc_score(labels, scores))
-    assert balanced_accuracy(judged) == pytest.approx(reference.balanced_accuracy_score(labels, verdicts))
-    assert kappa(judged) == pytest.approx(reference.cohen_kappa_score(labels, verdicts))
-    if len(set(verdicts)) == 2:
-        assert matthews(judged) == pytest.approx(reference.matthews_corrcoef(labels, verdicts))
-    else:
-        assert matthews(judged) is None
-
-
-def test_gwet_by_hand() -> None:
-    # 8 of 10 agree; share of yes over both sides 17/20; chance 2 · .85 · .15 = .255; (.8 − .255) / .745
-    pairs = [(True, True)] * 7 + [(True, False)] * 2 + [(False, True)] * 0 + [(False, False)]
-    share = (9 + 7) / 20
-    chance = 2 * share * (1 - share)
-    assert gwet(pairs) == pytest.approx((0.8 - chance) / (1 - chance))
-    assert gwet([]) is None
-    assert gwet([(True, True)] * 5) == 1  # where kappa is undefined
-    assert kappa([(True, True)] * 5) is None
-
-
-def test_krippendorff_by_hand() -> None:
-    # Krippendorff (2011), section A: two observers, ten binary units, four agreeing zeros … alpha = .095
-    first = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0]
-    second = [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
-    rows = [(bool(a), bool(b)) for a, b in zip(first, second, strict=True)]
-    assert krippendorff(rows) == pytest.approx(0.095, abs=0.001)
-    assert krippendorff([*rows, (True,)]) == krippendorff(rows)  # one label tells nothing
-    assert krippendorff([(True, True)]) is None
-
-
-def calibrated(count: int, sharpen: float, seed: int = 0) -> list[tuple[float, bool]]:
-    """Scores whose log-odds are ``sharpen`` times those of the label's true probability."""
-    draw = random.Random(seed)
-    truth = [draw.uniform(0.05, 0.95) for _ in range(count)]
-    return [(p**sharpen / (p**sharpen + (1 - p) ** sharpen), draw.random() < p) for p in truth]
-
-
-def test_calibration_slope_against_statsmodels() -> None:
-    pairs = calibrated(300, 2.0)
-    odds = np.log([s / (1 - s) for s, _ in pairs])
-    fit = sm.Logit([float(label) for _, label in pairs], sm.add_constant(odds)).fit(disp=0)
-    found = slope_and_intercept(pairs)
-    assert found == pytest.approx((fit.params[1], fit.params[0]), abs=1e-6)
-    assert found is not None
-    assert found[0] == pytest.approx(0.5, abs=0.1)  # scores twice as sure as they should be
-    assert (
-        slope_and_intercept([(0.1, False), (0.5, True), (0.5, False), (0.9, True)]) is None
-    )  # separated but for a tie
-    assert slope_and_intercept([(0.5, True), (0.5, False)]) is None
-
-
-def test_the_debiased_error_is_near_zero_for_calibrated_scores_and_not_for_others() -> None:
-    means = [calibration_error(calibrated(400, 1.0, seed)) or 0.0 for seed in range(20)]
-    assert sum(means) / 20 < 0.03
-    assert (calibration_error(calibrated(400, 4.0)) or 0) > 0.1
-    assert calibration_error(calibrated(199, 1.0)) is None
-
-
-def test_the_curve_has_equal_mass_and_keeps_ties_together() -> None:
-    bins = curve([(i / 100, i % 2 == 0) for i in range(100)])
-    assert [one.count for one in bins] == [10] * 10
-    assert bins[0].score == pytest.approx(0.045)
-    assert (bins[0].low, bins[0].high) == pytest.approx((0.2366, 0.7634), abs=1e-4)  # Wilson, 5 of 10
-    assert [one.count for one in curve([(0.0, False)] * 70 + [(1.0, True)] * 30)] == [70, 30]
-
-
-def rows_of(source: str, *given: tuple[float, bool]) -> list[Labelled]:
-    return [Labelled(score, Label(f"{source}{i}", (label,), source)) for i, (score, label) in enumerate(given)]
-
-
-def test_sources_are_never_pooled() -> None:
-    # Perfect within each source, and below chance if both were pooled.
-    rows = rows_of("a", (0.1, False), (0.2, True), (0.1, False), (0.2, True)) + rows_of(
-        "b", (0.8, False), (0.9, True), (0.8, False), (0.9, True)
-    )
-    found = {(one.measure, one.source): one for one in measure_all(rows, measures(0.5), draws=50)}
-    assert [found["AUROC", place].value for place in ("a", "b", None)] == [1.0, 1.0, 1.0]
-    assert found["AUROC", None].interval == (1.0, 1.0)
-    assert found["AUROC", None].count == 2
-    assert found["prevalence", "a"].value == 0.5
-    assert found["human alpha", "a"].value is None
-    assert found["calibration error", "a"].value is None
-
-
-def test_the_human_ceiling() -> None:
-    votes = [(True, True, False), (True, True), (False, False, False), (False, True, True), (True, False, True)]
-    rows = [Labelled(0.5, Label(str(i), own, "s")) for i, own in enumerate(votes)]
-    pairs = [((0, 1), votes), ((0, 2), [v for v in votes if len(v) > 2]), ((1, 2), [v for v in votes if len(v) > 2])]
-    kappas = [reference.cohen_kappa_score([v[a] for v in own], [v[b] for v in own]) for (a, b), own in pairs]
-    assert human_kappa(rows) == pytest.approx(sum(kappas) / 3)
-    assert [row.label.yes for row in rows] == [True, True, False, True, True]
 
 
 def report_of(*scores: float | None, judge: str = "lexical") -> Report:
@@ -150,7 +37,7 @@ def test_reading_and_matching(tmp_path: Path) -> None:
     labels = read_labels(path, column="x.y")
     assert labels[0] == Label("s0", (True, False, True), "all")
     found = matched(report_of(0.9, None), "m", labels)
-    assert [(row.score, row.label.id) for row in found] == [(0.9, "s0")]
+    assert [(row.score, row.votes) for row in found] == [(0.9, (True, False, True))]
     with pytest.raises(InputError, match="matched by id"):
         matched(report_of(0.9), "m", labels[1:])
 

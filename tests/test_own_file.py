@@ -131,7 +131,7 @@ def test_the_input_and_links_to_it_are_refused(samples: Path, capsys: pytest.Cap
     for path in (samples, link):
         assert main(["evaluate", str(samples), "--judge", "gpt-4o-mini", "--store", str(path)]) == 2
         (sentence,) = capsys.readouterr().err.splitlines()
-        assert "name another file" in sentence or "is left as it is; name a new file" in sentence
+        assert f"--store {path} would overwrite the input {samples}" in sentence
     assert sorted(place.name for place in samples.parent.iterdir()) == ["link.sqlite", "samples.jsonl"]
     assert samples.read_bytes() == ROW
 

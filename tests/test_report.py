@@ -100,7 +100,7 @@ def test_table_fits_and_is_plain() -> None:
     assert recall[-1] == "61/1/0"
     flat = " ".join(text.split())
     assert "judge bias not" in flat
-    assert "t with two scores added at 0 and two at 1" in flat
+    assert "t with 2 added at 0 and 2 at 1" in flat
     assert "64 rows: 62 judged, 1 not judged, 1 bad." in flat
     assert "left out: undefined on every row" in flat
 
@@ -388,7 +388,7 @@ def test_methods() -> None:
         "3 samples were evaluated with ragmetrics 0.1.0; the judge was lexical (returned as gpt).",
         "ChainPoll, Friel & Sanyal 2023), 5 polls at most",
         "Context Recall is a rating from 0 to 1",
-        "t with two scores added at 0 and two at 1",
+        "t with 2 added at 0 and 2 at 1",
         "Signatures: context_adherence|v1|polls:5|T:1.0.",
         "arXiv:2310.18344",
         "Agresti, A. & Coull",

@@ -29,7 +29,7 @@ ROWS = [
 
 
 def schema() -> dict[str, Any]:
-    """The schema of one line, from the models; open to fields that are added later, and to every evidence."""
+    """The schema of one line, from the models: open to fields that are added later and to every evidence."""
     row = SampleResult.model_json_schema(mode="serialization")
     run = RunFacts.model_json_schema(mode="serialization")
     definitions = {**row.pop("$defs"), **run.pop("$defs"), "Row": row, "Run": run}
@@ -46,11 +46,10 @@ def schema() -> dict[str, Any]:
     ]  # fmt: skip
     whole = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"A line of a results file of ragmetrics, number {FORMAT}",
         "anyOf": lines,
         "$defs": _used(definitions, ["Row", "Run"]),
     }
-    return _open(whole)
+    return {"title": f"A line of a results file of ragmetrics, number {FORMAT}", **_open(whole)}
 
 
 def _used(definitions: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -65,7 +64,9 @@ def _used(definitions: dict[str, Any], names: list[str]) -> dict[str, Any]:
 
 def _open(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _open(own) for key, own in value.items() if (key, own) != ("additionalProperties", False)}
+        said = {key for key, own in value.items() if key in ("title", "description") and isinstance(own, str)}
+        closed = {"additionalProperties"} if value.get("additionalProperties") is False else set()
+        return {key: _open(own) for key, own in value.items() if key not in said | closed}
     return [_open(own) for own in value] if isinstance(value, list) else value
 
 

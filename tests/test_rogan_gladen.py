@@ -12,8 +12,7 @@ from ragmetrics_core import Report, Sample, SampleResult, Scored
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.statistics.calibrated import Scores
-from ragmetrics_core.statistics.rogan_gladen import NotCorrectable, corrected_mean
+from ragmetrics_core.statistics.corrected_means import NotCorrectable, Scores, rogan_gladen
 
 
 def scores_of(*groups: tuple[int, float], keys: list[int] | None = None) -> Scores:
@@ -28,7 +27,7 @@ def labels_of(yes: int, no: int) -> list[bool]:
 def test_the_estimate_by_hand() -> None:
     # Sensitivity 18/20, specificity 8/10, 60 of 100 verdicts positive: (.6 + .8 − 1) / (.9 + .8 − 1) = 4/7
     own = scores_of((18, 0.9), (2, 0.1), (2, 0.9), (8, 0.1))
-    found = corrected_mean(labels_of(20, 10), own, scores_of((60, 0.9), (40, 0.1)))
+    found = rogan_gladen(labels_of(20, 10), own, scores_of((60, 0.9), (40, 0.1)))
     assert found.mean == pytest.approx(4 / 7)
     assert (found.labelled, found.unlabelled, found.weight) == (30, 100, None)
     # Lang & Reiczigel by hand: se 19/22, sp 9/12, q (60 + z²/2)/(100 + z²) = .59630; mean .34630/.61364 = .56434;
@@ -39,7 +38,7 @@ def test_the_estimate_by_hand() -> None:
 
 def test_many_labels_give_the_interval_of_the_delta_method() -> None:
     own = scores_of((18000, 1.0), (2000, 0.0), (2000, 1.0), (8000, 0.0))
-    found = corrected_mean(labels_of(20000, 10000), own, scores_of((60000, 1.0), (40000, 0.0)))
+    found = rogan_gladen(labels_of(20000, 10000), own, scores_of((60000, 1.0), (40000, 0.0)))
     mean = 4 / 7
     variance = 0.6 * 0.4 / 100000 + mean**2 * 0.9 * 0.1 / 20000 + (1 - mean) ** 2 * 0.8 * 0.2 / 10000
     half = 1.959964 * sqrt(variance) / 0.7
@@ -47,7 +46,7 @@ def test_many_labels_give_the_interval_of_the_delta_method() -> None:
 
 
 def test_a_perfect_judge_is_believed() -> None:
-    found = corrected_mean(labels_of(20, 10), scores_of((20, 1.0), (10, 0.0)), scores_of((70, 1.0), (30, 0.0)))
+    found = rogan_gladen(labels_of(20, 10), scores_of((20, 1.0), (10, 0.0)), scores_of((70, 1.0), (30, 0.0)))
     assert found.mean == pytest.approx(0.7)
     assert found.interval.low < 0.7 < found.interval.high
 
@@ -63,30 +62,30 @@ def test_a_perfect_judge_is_believed() -> None:
 )
 def test_where_it_is_undefined(own: Scores, labels: list[bool], message: str) -> None:
     with pytest.raises(NotCorrectable, match=message):
-        corrected_mean(labels, own, scores_of((10, 1.0), (10, 0.0)))
+        rogan_gladen(labels, own, scores_of((10, 1.0), (10, 0.0)))
 
 
 def test_a_judge_hardly_better_than_chance_says_nothing_sure() -> None:
     own = scores_of((6, 1.0), (4, 0.0), (5, 1.0), (5, 0.0))
-    found = corrected_mean(labels_of(10, 10), own, scores_of((50, 1.0), (50, 0.0)))
+    found = rogan_gladen(labels_of(10, 10), own, scores_of((50, 1.0), (50, 0.0)))
     assert (found.interval.low, found.interval.high) == (0.0, 1.0)
 
 
 def test_without_others_and_without_labels() -> None:
-    found = corrected_mean(labels_of(7, 5), scores_of((12, 1.0)), scores_of())
+    found = rogan_gladen(labels_of(7, 5), scores_of((12, 1.0)), scores_of())
     assert found.mean == pytest.approx(7 / 12)
     assert found.interval.method == "Wilson on the labels alone"
     with pytest.raises(InputError, match="needs labels"):
-        corrected_mean([], scores_of(), scores_of((1, 1.0)))
+        rogan_gladen([], scores_of(), scores_of((1, 1.0)))
 
 
 def test_samples_said_twice_double_the_variance() -> None:
     # Every sample stands twice in its cluster: the variance of the estimate is twice that of as many samples alone.
     groups, others = ((36, 1.0), (4, 0.0), (4, 1.0), (16, 0.0)), ((120, 1.0), (80, 0.0))
     labels = labels_of(40, 20)
-    alone = corrected_mean(labels, scores_of(*groups), scores_of(*others))
+    alone = rogan_gladen(labels, scores_of(*groups), scores_of(*others))
     twins = [place // 2 for place in range(260)]
-    found = corrected_mean(labels, scores_of(*groups, keys=twins[:60]), scores_of(*others, keys=twins[60:]))
+    found = rogan_gladen(labels, scores_of(*groups, keys=twins[:60]), scores_of(*others, keys=twins[60:]))
     width, wide = (one.interval.high - one.interval.low for one in (alone, found))
     # 130 clusters: the design effect is 2 · 130/129
     assert wide / width == pytest.approx(sqrt(2 * 130 / 129))

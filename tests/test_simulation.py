@@ -29,33 +29,33 @@ def bench() -> Iterator[ModuleType]:
 
 
 def test_intervals_keep_their_bound(bench: ModuleType) -> None:
-    found = [*bench.means(60, counts=(20, 50)), *bench.clustered(60, counts=(10,))]
+    found = [*bench.means(25, counts=(20, 50)), *bench.clustered(25, counts=(10,))]
     assert len(found) == 4 * 4 * 2 + 6
     assert [str(one) for one in found if not one.kept] == []
 
 
 def test_paired_differences_and_false_alarms(bench: ModuleType) -> None:
-    found = [*bench.paired(60, counts=(20,)), *bench.clustered_test(60)]
+    found = [*bench.paired(25, counts=(20,)), *bench.clustered_test(15)]
     assert [str(one) for one in found if not one.kept] == []
     assert sum("false alarms" in one.name for one in found) == 5
 
 
 def test_a_planted_difference_is_found(bench: ModuleType) -> None:
-    assert [str(one) for one in bench.planted(60) if not one.kept] == []
+    assert [str(one) for one in bench.planted(20) if not one.kept] == []
 
 
 def test_calibrated_means_keep_their_bound(bench: ModuleType) -> None:
-    assert [str(one) for one in bench.calibrated(40, counts=(30, 100)) if not one.kept] == []
+    assert [str(one) for one in bench.calibrated(10, counts=(30, 100)) if not one.kept] == []
 
 
 def test_corrected_means_keep_their_bound(bench: ModuleType) -> None:
-    found = list(bench.corrected(40, counts=(50, 100)))
+    found = list(bench.corrected(10, counts=(50, 100)))
     assert len(found) >= 30
     assert [str(one) for one in found if not one.kept] == []
 
 
 def test_certified_thresholds_keep_their_bound(bench: ModuleType) -> None:
-    found = list(bench.certified(20, counts=(100, 400)))
+    found = list(bench.certified(5, counts=(100, 400)))
     assert len(found) == 3 * 4 * 2 + 2
     assert [str(one) for one in found if not one.kept] == []
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.statistics.statistics import Interval, mean, mean_interval, median, sd, t_quantile
+from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
+from ragmetrics_core.statistics.means import Interval, mean, mean_interval, median, sd, t_quantile
 
 SCORES = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=40)
 
 
-def interval_of(values: list[float], **settings: float) -> Interval:
+def interval_of(values: list[float], **settings: float | bool) -> Interval:
     interval = mean_interval(values, **settings)  # type: ignore[arg-type]
     assert interval is not None
     return interval
@@ -52,7 +54,7 @@ def test_t_interval_with_two_scores_added_at_each_end() -> None:
     interval = interval_of([0.8, 0.6, 1, 0.4, 0.8])
     # scipy.stats.t.interval(.95, 8, mean(x), sem(x)) of the scores and 0, 0, 1, 1, scipy 1.17.1
     assert (interval.low, interval.high) == pytest.approx((0.31051387670371894, 0.9339305677407255), rel=1e-10)
-    assert interval.method == "t with two scores added at 0 and two at 1"
+    assert interval.method == "t with 2 added at 0 and 2 at 1"
 
 
 def test_two_valued_scores_get_wilson() -> None:
@@ -62,37 +64,42 @@ def test_two_valued_scores_get_wilson() -> None:
     assert interval.method == "Wilson"
 
 
-def test_bca_resampled() -> None:
+def test_bca_on_request() -> None:
     values = [((index * 37 % 300 + 1) / 301) ** 0.25 for index in range(300)]
-    # scipy.stats.bootstrap(method="BCa", n_resamples=200000), scipy 1.17.1: .78172, .81830. With 2000 resamples
-    # an endpoint has a standard deviation of about a tenth of the mean's standard error, .0009 here.
-    for seed in range(5):
-        interval = interval_of(values, seed=seed)
-        assert (interval.low, interval.high) == pytest.approx((0.78172, 0.81830), abs=0.003)
-    assert interval.method == "BCa bootstrap, 2000 resamples"
-    assert interval_of(values, seed=1) == interval_of(values, seed=1)
-    assert interval_of(values, seed=1) != interval_of(values, seed=2)
+    # scipy.stats.bootstrap(method="BCa", n_resamples=200000), scipy 1.17.1
+    interval = interval_of(values, bootstrap=True)
+    assert (interval.low, interval.high) == pytest.approx((0.78172, 0.81830), abs=0.001)
+    assert interval.method == "BCa bootstrap, 9,999 resamples"
+    assert interval_of(values[::-1], bootstrap=True) == interval
+    assert interval_of(values, bootstrap=True, seed=1) != interval
 
 
-def test_bca_in_closed_form() -> None:
-    interval = interval_of([(index / 1200) ** 3 for index in range(1200)])
-    # scipy.stats.bootstrap(method="BCa", n_resamples=100000), scipy 1.17.1: .23393, .26611
-    assert (interval.low, interval.high) == pytest.approx((0.23393, 0.26611), abs=3e-4)
-    assert "closed form" in interval.method
+def test_without_scipy_only_the_bootstrap_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [index / 300 for index in range(300)]
+    expected = mean_interval(values)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    assert mean_interval(values) == expected
+    with pytest.raises(MissingDependency, match=r'needs scipy: pip install "ragmetrics-core\[stats\]"'):
+        mean_interval([*values, 0.5], bootstrap=True)
 
 
 @pytest.mark.parametrize(
-    ("values", "method"),
+    ("values", "keys", "method"),
     [
-        ([0.1 + index / 1000 for index in range(299)], "t with"),  # too few scores
-        ([0.5] * 341 + [0.1 + index / 10 for index in range(9)], "t with"),  # nine or fewer differ
-        ([0.5] * 300 + [0.5 + index * 1e-13 for index in range(20)], "t with"),  # differ by rounding only
-        ([0.5] * 290 + [index / 100 for index in range(10)], "BCa"),
-        ([0.0] * 30 + [1.0] * 30, "Wilson"),
+        ([0.1 + index / 1000 for index in range(400)], [], "t with"),
+        ([0.1 + index / 1000 for index in range(400)], [-1] * 400, "t with"),
+        ([0.0] * 30 + [1.0] * 30, [], "Wilson"),
+        ([0.0] * 30 + [1.0] * 30, list(range(60)), "Wilson"),
+        ([0.0] * 30 + [1.0] * 30, [0, 0, *range(1, 59)], "t over 59 clusters"),
     ],
 )
-def test_choice_of_method(values: list[float], method: str) -> None:
-    assert interval_of(values).method.startswith(method)
+def test_choice_of_method(values: list[float], keys: list[int], method: str) -> None:
+    interval = mean_interval(values, keys)
+    assert interval is not None
+    assert interval.method.startswith(method)
+    few = mean_interval(values[:40], keys[:40], bootstrap=True)  # too few for the bootstrap
+    assert few == mean_interval(values[:40], keys[:40])
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 0.5, 0.999, 1.0])
@@ -135,11 +142,6 @@ def test_order_does_not_matter(values: list[float], order: object) -> None:
     shuffled = list(values)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
     assert (mean(shuffled), sd(shuffled), mean_interval(shuffled)) == (mean(values), sd(values), mean_interval(values))
-
-
-def test_order_does_not_matter_for_bca() -> None:
-    values = [index / 320 for index in range(320)]
-    assert mean_interval(values) == mean_interval(values[::-1])
 
 
 @given(SCORES)

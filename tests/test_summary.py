@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -10,10 +13,19 @@ from ragmetrics_core.data.evidence import ChunkEvidence, UtilizationEvidence
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, summarise
-from ragmetrics_core.statistics.statistics import mean_interval
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, Summary
+from ragmetrics_core.statistics.means import mean_interval
 
 SAMPLE = Sample(question="q", contexts=["c"], answer="a")
+
+
+def summarise(
+    results: Iterable[SampleResult], metrics: list[str], thresholds: RiskThresholds | None = None, cluster: Any = "auto"
+) -> Summary:
+    run = RunFacts(metrics=dict.fromkeys(metrics, ""))
+    return Report(results, run).summary(thresholds, cluster=cluster)
 
 
 def scored(value: float, **fields: object) -> Scored:

@@ -10,21 +10,11 @@ from typing import Any
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.metrics.registry import full_name
-from ragmetrics_core.reporting.certified import certify_precision
-from ragmetrics_core.reporting.drawing import calibrate
-from ragmetrics_core.reporting.labels import (
-    Label,
-    Labelled,
-    Measured,
-    matched,
-    measure_all,
-    measures,
-    read_labels,
-    rival_measures,
-)
+from ragmetrics_core.reporting.labels import Label, calibrate, certify_precision, matched, read_labels
 from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.statistics.agreement import Labelled, Measured, measure_all, measures, rival_measures
 from ragmetrics_core.statistics.calibration import curve
-from ragmetrics_core.statistics.rogan_gladen import NotCorrectable
+from ragmetrics_core.statistics.corrected_means import NotCorrectable
 
 
 def add_to(commands: Any) -> None:
@@ -131,8 +121,8 @@ def _table(found: Sequence[Measured]) -> list[str]:
 def _curve(rows: Sequence[Labelled]) -> list[str]:
     """The calibration curve of each source."""
     lines = []
-    for source in dict.fromkeys(row.label.source for row in rows):
+    for source in dict.fromkeys(row.source for row in rows):
         lines.append(f"Calibration, {source}: mean score → share of yes [Wilson 95 %]")
-        own = [(row.score, row.label.yes) for row in rows if row.label.source == source]
+        own = [(row.score, row.yes) for row in rows if row.source == source]
         lines += [f"  {b.score:.3f} → {b.share:.3f} [{b.low:.3f}, {b.high:.3f}]  n={b.count}" for b in curve(own)]
     return lines

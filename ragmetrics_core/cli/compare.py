@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.options import add_undecided, exit_code
+from ragmetrics_core.cli.gates import add_undecided, exit_code
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.reporting.comparison import MARGIN
 from ragmetrics_core.reporting.report import Report

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import spending
-from ragmetrics_core.cli.options import add_undecided, exit_code, positive
+from ragmetrics_core.cli.gates import add_undecided, exit_code, parse_gate
+from ragmetrics_core.cli.options import positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
@@ -27,7 +28,7 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
 from ragmetrics_core.page.render import check_page
-from ragmetrics_core.reporting.gates import Decision, decide, parse_gate
+from ragmetrics_core.reporting.gates import Decision, decide
 from ragmetrics_core.reporting.report import JsonlWriter
 from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
 from ragmetrics_core.reporting.tables import text_table
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     if options.quiet:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     metrics = _metrics(options)
-    gates = [parse_gate(text, names=[metric.name for metric in metrics]) for text in options.fail_under]
+    gates = [parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
     source = Source(options)
     judge = _judge(options)
     if options.dry_run:

@@ -10,7 +10,7 @@ from typing import Any
 from ragmetrics_core.cli.agreement import metric_of
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.reporting.drawing import draw
+from ragmetrics_core.reporting.labels import draw
 from ragmetrics_core.reporting.report import Report
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ragmetrics_core.data.families import family
 from ragmetrics_core.datasets.reviews import Reviews, labelled_combinations, labelled_points, review_items
-from ragmetrics_core.datasets.scoring import Score, Value, family
+from ragmetrics_core.datasets.scoring import Score, Value
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, DiscreteSet
 
 _FEW = 20

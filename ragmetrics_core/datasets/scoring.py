@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -25,8 +24,8 @@ from ragmetrics_core.statistics.agreement import (
     accuracy,
     auroc,
     bootstrap,
-    calibration,
     f1,
+    line,
     mean_error,
     spearman,
 )
@@ -223,7 +222,7 @@ def _verdict_statistics(threshold: float) -> dict[str, Statistic]:
 
 
 def _line(rows: Rows, which: int) -> float | None:
-    found = calibration([(score, label) for score, label, _ in rows])
+    found = line([(score, label) for score, label, _ in rows])
     return found and found[which]
 
 
@@ -234,16 +233,3 @@ _SHARE_STATISTICS: dict[str, Statistic] = {
     "intercept": lambda rows: _line(rows, 1),
     "MAE to tags": lambda rows: mean_error([(score, other) for score, _, other in rows]),
 }
-
-_OPENAI = ("gpt", "chatgpt", "o")
-
-
-def family(model: str) -> str:
-    """The family of a model by its name, without the provider; "" if the name has none.
-
-    Example:
-        >>> family("openai/gpt-4o-mini"), family("azure/o3"), family("ollama/llama3.1")
-        ('openai', 'openai', 'llama')
-    """
-    word = re.match(r"[a-z]+", model.rpartition("/")[2].casefold())
-    return "" if word is None else "openai" if word[0] in _OPENAI else word[0]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ragmetrics_core.data.evidence import ChunkEvidence, UtilizationEvidence
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.run import JudgeLike, Run, stream
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.reporting.evidence import ChunkEvidence, chunks_of
 from ragmetrics_core.reporting.run_facts import Audit
 
 SAMPLES = 50
@@ -59,9 +59,7 @@ def _in_order(sample: Sample, order: Sequence[int]) -> Sample:
 def _chunks(row: SampleResult, name: str) -> tuple[ChunkEvidence, ...]:
     """The judged chunks of a sample in rank order; empty if the metric was not scored."""
     result = row.results.get(name)
-    if result is None or result.value is None or not isinstance(result.evidence, UtilizationEvidence):
-        return ()
-    return result.evidence.chunks
+    return () if result is None or result.value is None else chunks_of(result)
 
 
 def _compared(

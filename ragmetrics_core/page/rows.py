@@ -8,7 +8,7 @@ from typing import Any
 
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import MetricResult, SampleResult
-from ragmetrics_core.reporting.diagnosis import diagnose
+from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.reporting.jsonl import plain
 
 LONGEST = 20_000
@@ -32,13 +32,8 @@ def cut(text: str) -> str:
 def index_json(rows: Sequence[SampleResult], metrics: Sequence[str]) -> str:
     """What the table shows and sorts by, as a JSON array that may stand inside a script element.
 
-    Args:
-        rows: Results in input order.
-        metrics: Names of the metrics, in the order of the table's columns.
-
-    Returns:
-        Per row: its index, id, an excerpt of the question (or the problem), per metric a score or a status, and
-        the diagnosis or null and the scores that it rests on.
+    Per row: its index, id, an excerpt of the question (or the problem), per metric a score or a status, and the
+    diagnosis or null and the scores that it rests on.
     """
     return json_text([_entry(row, metrics) for row in rows])
 

@@ -1,25 +1,34 @@
-"""What comparing two runs gives: per metric the difference, its interval, the tests and what follows."""
+"""Comparing two runs over the same samples: what changed, by how much, and whether chance could have done it."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.gates import MIN_SCORED, Decision, Outcome, check_share
-from ragmetrics_core.statistics.statistics import Interval
+from ragmetrics_core.data.results import MetricResult, SampleResult, Undefined
+from ragmetrics_core.reporting.gates import MIN_SCORED, ROUNDING, Decision, Outcome, check_share
+from ragmetrics_core.reporting.grouping import GroupBy, Groups
+from ragmetrics_core.reporting.matching import Matched, Pair, differences, match
+from ragmetrics_core.statistics import paired
+from ragmetrics_core.statistics.means import Interval
+
+if TYPE_CHECKING:
+    from ragmetrics_core.reporting.report import Report
 
 Verdict = Literal["better", "worse", "same", "undecided"]
 
 MARGIN = 0.02
 """Differences up to this do not matter, unless the user says otherwise."""
 
-ROUNDING = 1e-9
-"""Differences smaller than this are none."""
+_ALPHA = 0.05
+_SHOWN = 10
 
 
 class MetricChange(Frozen):
@@ -30,20 +39,20 @@ class MetricChange(Frozen):
         slice: Value of the slice; None for all samples.
         rows: All rows of either run, those without a partner too.
         outcomes: How often each pair of outcomes occurs, e.g. ``"scored/failed"``.
+        abstained: McNemar's p-value for abstentions.
+        failed: McNemar's p-value for failures.
         pairs: Samples scored in both.
         difference: Mean of second − first over them; None without any, like what follows.
         interval: Its 95 % interval.
-        one_sided: Its lower and upper one-sided 95 % bounds, the lower one with failures set to the worst, the upper
-            one with failures set to the best for the second run.
-        bounds: The difference if failures are set to the worst and to the best for the second run.
         p: P-value of the permutation test.
         exact: True if every pattern of signs was tried.
-        p_holm: P-value adjusted for everything tested in this comparison.
-        abstained: McNemar's p-value for abstentions.
-        failed: McNemar's p-value for failures.
         clusters: Number of clusters; of pairs, if each stands alone.
         detectable: Smallest true difference that this design finds with 80 %.
         needed: Pairs needed to find a difference of the margin with 80 %.
+        one_sided: Its lower and upper one-sided 95 % bounds, the lower one with failures set to the worst, the upper
+            one with failures set to the best for the second run.
+        bounds: The difference if failures are set to the worst and to the best for the second run.
+        p_holm: P-value adjusted for everything tested in this comparison.
         verdict: What follows for the second run.
     """
 
@@ -51,19 +60,19 @@ class MetricChange(Frozen):
     slice: str | None = None
     rows: int = 0
     outcomes: dict[str, int] = Field(default_factory=dict)
+    abstained: float = 1.0
+    failed: float = 1.0
     pairs: int = 0
     difference: float | None = None
     interval: Interval | None = None
-    one_sided: tuple[float, float] | None = None
-    bounds: tuple[float, float] | None = None
     p: float | None = None
     exact: bool = False
-    p_holm: float | None = None
-    abstained: float = 1.0
-    failed: float = 1.0
     clusters: int = 0
     detectable: float | None = None
     needed: int | None = None
+    one_sided: tuple[float, float] | None = None
+    bounds: tuple[float, float] | None = None
+    p_holm: float | None = None
     verdict: Verdict = "undecided"
 
     @property
@@ -71,27 +80,41 @@ class MetricChange(Frozen):
         """The metric, with its slice."""
         return self.metric if self.slice is None else f"{self.metric} [{self.slice}]"
 
-
-class Side(Frozen):
-    """A sample as one of the runs saw and scored it."""
-
-    index: int
-    sample: Sample
-    value: float
-    reason: str = Field(repr=False)
+    def lines(self, margin: float) -> list[str]:
+        """The change in words, the verdict first."""
+        outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
+        lines = [f"{self.name}: {self.verdict}", f"  outcomes (first/second): {outcomes}"]
+        if self.difference is None or self.interval is None or self.bounds is None or self.p is None:
+            lines.append("  no sample is scored in both runs")
+        else:
+            how = "every pattern of signs" if self.exact else "9,999 random patterns of signs"
+            adjusted = "" if self.p_holm is None else f", {self.p_holm:.4f} after Holm"
+            lines += [
+                f"  difference {self.difference:+.4f} over {self.pairs} pairs, 95 % interval {self.interval.low:+.4f} "
+                f"to {self.interval.high:+.4f} ({self.interval.method})",
+                f"  permutation test ({how}): p = {self.p:.4f}{adjusted}",
+            ]
+            if self.bounds != (self.difference, self.difference):
+                low, high = self.bounds
+                lines.append(f"  with failures at the worst and the best: {low:+.4f} to {high:+.4f}")
+            needed = f"; {margin:g} would need {self.needed:,} pairs" if self.needed else ""
+            lines.append(f"  smallest difference found with 80 %: {self.detectable:.4f}{needed}")
+        tested = (("abstentions", self.abstained), ("failures", self.failed))
+        return lines + [f"  {name}: McNemar's p = {p:.4f}" for name, p in tested if p < 1]
 
 
 class Changed(Frozen):
     """A sample whose score of one metric changed, as both runs saw it."""
 
     metric: str
-    first: Side
-    second: Side
+    first: SampleResult
+    second: SampleResult
 
     @property
     def difference(self) -> float:
         """Second − first."""
-        return self.second.value - self.first.value
+        one, other = (row.results[self.metric].value for row in (self.first, self.second))
+        return (other or 0.0) - (one or 0.0)
 
 
 class Comparison(Frozen):
@@ -146,28 +169,33 @@ class Comparison(Frozen):
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
         outcome: Outcome = "undecided"
-        words = f"{change.name} against a loss of {self.margin:g}"
         if self.stopped:
-            words += f"; {self.stopped}"
+            why = self.stopped
         elif change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING:
             missing = {kind: count for kind, count in change.outcomes.items() if kind != "scored/scored"}
             missing["without a partner"] = change.rows - sum(change.outcomes.values())
             reasons = ", ".join(f"{count} {kind}" for kind, count in missing.items() if count)
-            words += f"; {change.pairs} of {change.rows} rows were scored in both runs: {reasons}"
+            why = f"{change.pairs} of {change.rows} rows were scored in both runs: {reasons}"
         else:
             low, high = change.one_sided
-            words += f"; one-sided bounds {low:+.4f} and {high:+.4f}"
-            if high < -self.margin - ROUNDING:
-                outcome = "failed"
-            elif low >= -self.margin - ROUNDING:
-                outcome = "passed"
-        return Decision(metric=change.name, outcome=outcome, sentence=words)
+            why = f"one-sided bounds {low:+.4f} and {high:+.4f}"
+            lost, kept = high < -self.margin - ROUNDING, low >= -self.margin - ROUNDING
+            outcome = "failed" if lost else "passed" if kept else "undecided"
+        sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
+        return Decision(metric=change.name, outcome=outcome, sentence=sentence)
+
+    @property
+    def matching(self) -> str:
+        """Which samples are compared, in words."""
+        alone = f"{self.first_only} only in the first, {self.second_only} only in the second"
+        return f"{self.matched} samples matched by {self.matched_by}; {alone}. Differences: second − first."
 
     def table(self) -> str:
-        """The comparison as plain text."""
-        from ragmetrics_core.reporting.compare_tables import text_table  # knows this module
-
-        return text_table(self)
+        """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
+        lines = [self.matching, *(f"! not comparable: {found}" for found in self.differing)]
+        for change in self.changes:
+            lines += ["", *change.lines(self.margin)]
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.table()
@@ -179,6 +207,145 @@ class Comparison(Frozen):
             MissingDependency: If Jinja2 is not installed.
             InputError: If the file cannot be written.
         """
-        from ragmetrics_core.page.compared import write_comparison  # knows this module
+        from ragmetrics_core.page.changes import write_comparison  # only where a page is written
 
         write_comparison(path, self)
+
+
+def compare(
+    first: Report,
+    second: Report,
+    *,
+    metrics: Sequence[str] | None = None,
+    cluster: GroupBy = "auto",
+    slices: GroupBy = None,
+    margin: float = MARGIN,
+    anyway: bool = False,
+) -> Comparison:
+    """Compare two runs over the samples that both hold; see ``Report.compare``."""
+    if not 0 <= margin <= 1:
+        raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
+    names = _names(first, second, metrics)
+    matched = match(first.results, second.results)
+    differing = tuple(found for name in names for found in differences(matched.pairs, name))
+    few = sum(row.sample is not None for row in (*matched.first_only, *matched.second_only))
+    if matched.by == "question" and few:
+        differing = (f"{few} rows are in one run only, and without ids nothing else tells rows apart", *differing)
+    if differing and not anyway:
+        raise InputError(
+            f"the runs are not comparable: {'; '.join(differing)}. Measure both in the same way, or compare them "
+            "anyway (anyway=True, --anyway)"
+        )
+    parts = [(None, matched), *matched.slices(slices).items()]
+    changes = [_change(name, part, own, cluster, margin) for part, own in parts for name in names]
+    adjusted = iter(paired.holm([change.p for change in changes if change.p is not None]))
+    early = (("first", first.run.ended_early), ("second", second.run.ended_early))
+    return Comparison(
+        changes=tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes),
+        matched=len(matched.pairs),
+        first_only=len(matched.first_only),
+        second_only=len(matched.second_only),
+        matched_by=matched.by,
+        margin=margin,
+        differing=differing,
+        most_changed=tuple(found for name in names for found in _most_changed(matched.pairs, name)),
+        stopped="; ".join(f"the {which} run ended early: {why}" for which, why in early if why),
+    )
+
+
+def _names(first: Report, second: Report, metrics: Sequence[str] | None) -> list[str]:
+    both = [name for name in first.metrics if name in second.metrics]
+    if missing := [name for name in metrics or () if name not in both]:
+        raise SettingError(f"no {', '.join(missing)} in both runs; both have: {', '.join(both) or 'no metric'}")
+    if not both:
+        raise InputError("the two runs have no metric in common")
+    return list(metrics) if metrics is not None else both
+
+
+def _change(metric: str, part: str | None, own: Matched, cluster: GroupBy, margin: float) -> MetricChange:
+    """Everything about one metric over some pairs, but for what depends on the other tests."""
+    both = [(one.results.get(metric), other.results.get(metric)) for one, other in own.pairs]
+    groups = Groups(cluster)
+    keys = [groups.number_of(one.sample) for one, _ in own.pairs]
+    counted = {
+        "metric": metric,
+        "slice": part,
+        "rows": own.rows,
+        "outcomes": dict(Counter(f"{_status(one)}/{_status(other)}" for one, other in both).most_common()),
+        "abstained": _mcnemar([(_abstained(one), _abstained(other)) for one, other in both]),
+        "failed": _mcnemar([(_status(one) == "failed", _status(other) == "failed") for one, other in both]),
+    }
+    scored, worst, best = (_differences(both, keys, assumed) for assumed in ((None, None), (1.0, 0.0), (0.0, 1.0)))
+    pairs = len(scored[0])
+    if not pairs:
+        return MetricChange.model_validate(counted)
+    interval, test = paired.difference_interval(*scored), paired.permutation(*scored)
+    error = paired.standard_error(*scored)
+    sided = [paired.one_sided(*differences) for differences in (scored, worst, best)]
+    measured = {
+        "pairs": pairs,
+        "difference": fmean(scored[0]),
+        "interval": interval,
+        "p": test.p,
+        "exact": test.exact,
+        "clusters": interval.clusters or pairs,
+        "detectable": paired.detectable(error),
+        "needed": paired.pairs_needed(error, pairs, margin) if margin > 0 else None,
+        "one_sided": (min(sided[0][0], sided[1][0]), max(sided[0][1], sided[2][1])),
+        "bounds": (fmean(worst[0]), fmean(best[0])),
+    }
+    return MetricChange.model_validate(counted | measured)
+
+
+def _differences(
+    both: Sequence[tuple[MetricResult | None, MetricResult | None]],
+    keys: Sequence[int],
+    assumed: tuple[float | None, float | None],
+) -> tuple[list[float], list[int]]:
+    """Second − first with cluster numbers; a failure of either run is taken for what is assumed, or left out."""
+    sides = [
+        (_value(one, assumed[0]), _value(other, assumed[1]), key)
+        for (one, other), key in zip(both, keys, strict=True)
+    ]  # fmt: skip
+    known = [(other - one, key) for one, other, key in sides if one is not None and other is not None]
+    return [value for value, _ in known], [key for _, key in known]
+
+
+def _value(result: MetricResult | None, if_failed: float | None) -> float | None:
+    if result is None:
+        return None
+    return if_failed if result.status == "failed" else result.value
+
+
+def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
+    """The change with its adjusted p-value, and what follows from it."""
+    if change.difference is None or change.interval is None or change.bounds is None:
+        return change
+    verdict: Verdict = "undecided"
+    low, high = change.bounds
+    turned = low < -ROUNDING and high > ROUNDING
+    if p <= _ALPHA and not turned:
+        verdict = "better" if change.difference > 0 else "worse"
+    elif p > _ALPHA and max(map(abs, (low, high, change.interval.low, change.interval.high))) <= margin:
+        verdict = "same"
+    return change.model_copy(update={"p_holm": p, "verdict": verdict})
+
+
+def _status(result: MetricResult | None) -> str:
+    return "not judged" if result is None else result.status
+
+
+def _abstained(result: MetricResult | None) -> bool:
+    return isinstance(result, Undefined) and result.code == "abstained"
+
+
+def _mcnemar(traits: Sequence[tuple[bool, bool]]) -> float:
+    return paired.mcnemar(sum(one > other for one, other in traits), sum(one < other for one, other in traits))
+
+
+def _most_changed(pairs: Sequence[Pair], metric: str) -> Iterator[Changed]:
+    """The samples that lost most, then those that gained most."""
+    scored = [pair for pair in pairs if all(_value(row.results.get(metric), None) is not None for row in pair)]
+    found = sorted((Changed(metric=metric, first=one, second=two) for one, two in scored), key=lambda c: c.difference)
+    yield from [one for one in found[:_SHOWN] if one.difference < -ROUNDING]
+    yield from [one for one in found[: -_SHOWN - 1 : -1] if one.difference > ROUNDING]

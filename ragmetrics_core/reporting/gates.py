@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
 from typing import TYPE_CHECKING, Literal
 
 from ragmetrics_core.data.errors import SettingError
@@ -14,21 +13,13 @@ from ragmetrics_core.reporting.summary import MetricSummary, Summary
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
 
-SHORT_NAMES = {
-    "utilization": "context_utilization",
-    "adherence": "context_adherence",
-    "recall": "context_recall",
-    "accuracy": "retrieval_accuracy",
-}
-"""Short names of the published metrics."""
-
 Outcome = Literal["passed", "failed", "undecided"]
 
 MIN_SCORED = 0.95
 """Share of all rows that must be scored for a gate to be decided."""
 
-# Means such as (0.6 + 1 + 0.8) / 3 miss 0.8 by rounding alone.
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Means such as (0.6 + 1 + 0.8) / 3 miss 0.8 by rounding alone."""
 
 
 class Gate(Frozen):
@@ -63,40 +54,6 @@ class Decision(Frozen):
         return f"Decision({self.outcome!r}, {self.sentence!r})"
 
 
-def parse_gate(text: str, *, names: Sequence[str] = tuple(SHORT_NAMES.values())) -> Gate:
-    """Read a gate as it is written on a command line.
-
-    Args:
-        text: ``metric=threshold``; the metric by its name or, for the published ones, by its short name.
-        names: Names of the metrics that the run measures.
-
-    Returns:
-        The gate, with the metric's full name.
-
-    Raises:
-        SettingError: If the form is another, the metric is not among the names, or the threshold is not in
-            [0, 1].
-
-    Example:
-        >>> parse_gate("adherence=0.8")
-        Gate(metric='context_adherence', at_least=0.8)
-    """
-    name, equals, threshold = (part.strip() for part in text.partition("="))
-    full = name if name in names else SHORT_NAMES.get(name.lower(), name)
-    if not equals or not name:
-        raise SettingError(f"a gate is written metric=threshold, e.g. adherence=0.8; got {text!r}")
-    if full not in names:
-        short = [key for key, value in SHORT_NAMES.items() if value in names]
-        raise SettingError(f"no metric {name!r} for a gate; there are: {', '.join([*short, *names])}")
-    try:
-        at_least = float(threshold)
-    except ValueError:
-        at_least = float("nan")
-    if isnan(at_least) or not 0 <= at_least <= 1:
-        raise SettingError(f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got {threshold!r}")
-    return Gate(metric=full, at_least=at_least)
-
-
 def decide(
     gate: Gate,
     measured: Report | Summary,
@@ -124,32 +81,40 @@ def decide(
     """
     check_share(min_scored)
     summary = measured if isinstance(measured, Summary) else measured.summary()
+    outcome, sentence = _decided(gate, summary, on, min_scored)
+    return Decision(metric=gate.metric, outcome=outcome, sentence=f"{gate.metric}{sentence}")
+
+
+def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[Outcome, str]:
     found = next((numbers for numbers in summary.metrics if numbers.metric == gate.metric), None)
     if found is None:
         names = ", ".join(numbers.metric for numbers in summary.metrics) or "no metric"
-        return _decision(gate, "failed", f"{gate.metric} was not measured; this run has {names}.")
-    missing = _missing(found, summary)
+        return "failed", f" was not measured; this run has {names}."
+    missing = ", ".join(_missing(found, summary))
     if found.mean is None:
-        return _decision(gate, "failed", f"{gate.metric}: nothing was scored{_listed(missing)}.")
+        return "failed", ": nothing was scored" + (f": {missing}." if missing else ".")
     if summary.stopped:
-        return _decision(gate, "undecided", f"{gate.metric} was not measured to the end: {summary.stopped}.")
-    if found.count < min_scored * summary.rows - _ROUNDING:
-        words = f"{gate.metric}: {found.count} of {summary.rows} rows were scored, fewer than {min_scored:.0%}"
-        return _decision(gate, "undecided", f"{words}{_listed(missing)}.")
+        return "undecided", f" was not measured to the end: {summary.stopped}."
+    if found.count < min_scored * summary.rows - ROUNDING:
+        scored = f"{found.count} of {summary.rows} rows were scored, fewer than {min_scored:.0%}"
+        return "undecided", f": {scored}: {missing}."
     low, high = _extremes(found, on)
-    wanted = gate.at_least - _ROUNDING
+    wanted = gate.at_least - ROUNDING
     outcome: Outcome = "passed" if low >= wanted else "failed" if high < wanted else "undecided"
-    return _decision(gate, outcome, _sentence(gate, found, outcome, on, missing))
+    verb = {"passed": "reaches", "failed": "misses", "undecided": "may or may not reach"}[outcome]
+    words = f" {verb} {gate.at_least:g}: mean {found.mean:.4f}"
+    if on == "interval" and found.interval:
+        words += f", 95 % interval {found.interval.low:.4f}–{found.interval.high:.4f} ({found.interval.method})"
+    if found.failed:
+        words += f", {low:.4f}–{high:.4f} with failed samples at 0 and at 1"
+    words += f", {found.count} scored" + (f", {missing}." if missing else ".")
+    return outcome, words + (" More samples would decide." if outcome == "undecided" and not found.failed else "")
 
 
 def check_share(min_scored: float) -> None:
     """Raise ``SettingError`` unless a share of rows that must be scored lies in [0, 1]."""
     if not 0 <= min_scored <= 1:
         raise SettingError(f"min_scored is a share of all rows from 0 to 1, e.g. 0.95; got {min_scored}")
-
-
-def _decision(gate: Gate, outcome: Outcome, sentence: str) -> Decision:
-    return Decision(metric=gate.metric, outcome=outcome, sentence=sentence)
 
 
 def _extremes(found: MetricSummary, on: str) -> tuple[float, float]:
@@ -160,7 +125,7 @@ def _extremes(found: MetricSummary, on: str) -> tuple[float, float]:
     return total / (found.count + failed), (total + failed) / (found.count + failed)
 
 
-def _missing(found: MetricSummary, summary: Summary) -> list[str]:
+def _missing(found: MetricSummary, summary: Summary) -> Sequence[str]:
     """Why rows have no score, with counts."""
     counts = (
         *((count, f"undefined ({code})") for code, count in found.undefined.items()),
@@ -169,20 +134,3 @@ def _missing(found: MetricSummary, summary: Summary) -> list[str]:
         (summary.bad_rows, "bad rows"),
     )
     return [f"{count} {reason}" for count, reason in counts if count]
-
-
-def _listed(reasons: Sequence[str]) -> str:
-    return f": {', '.join(reasons)}" if reasons else ""
-
-
-def _sentence(gate: Gate, found: MetricSummary, outcome: Outcome, on: str, missing: Sequence[str]) -> str:
-    """The decision in words, with the numbers it rests on."""
-    verb = {"passed": "reaches", "failed": "misses", "undecided": "may or may not reach"}[outcome]
-    words = f"{gate.metric} {verb} {gate.at_least:g}: mean {found.mean:.4f}"
-    if on == "interval" and found.interval:
-        words += f", 95 % interval {found.interval.low:.4f}–{found.interval.high:.4f} ({found.interval.method})"
-    if found.failed:
-        low, high = _extremes(found, on)
-        words += f", {low:.4f}–{high:.4f} with failed samples at 0 and at 1"
-    words += f", {found.count} scored" + (f", {', '.join(missing)}" if missing else "") + "."
-    return words + (" More samples would decide." if outcome == "undecided" and not found.failed else "")

@@ -1,32 +1,26 @@
-"""Labels of people beside the scores of a run: read, matched, measured per source, never pooled."""
+"""Labels of people for the samples of a run: drawn, read, matched with its scores, and what follows from them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
-from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
-from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.cells import follow
+from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.files import read_text
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.reporting.grouping import GroupBy, Groups
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.statistics.agreement import (
-    Interval,
-    auroc,
-    balanced_accuracy,
-    bootstrap,
-    kappa,
-    macro_bootstrap,
-)
-from ragmetrics_core.statistics.calibration import calibration_error, slope_and_intercept
-from ragmetrics_core.statistics.raters import brier, gwet, krippendorff, matthews
+from ragmetrics_core.statistics.agreement import Labelled
+from ragmetrics_core.statistics.certification import Certified, certify
+from ragmetrics_core.statistics.corrected_means import CorrectedMean, Scores, ppi, rogan_gladen
 
-Statistic = Callable[[Sequence["Labelled"]], float | None]
-
-_HALF = 0.5
+Correction = Literal["ppi", "rogan-gladen"]
+"""How labels correct a mean: the scores themselves (PPI++), or verdicts from a threshold on (Rogan–Gladen)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +36,8 @@ class Label:
 
     id: str
     votes: tuple[bool, ...]
-    source: str
+    source: str = "all"
     probability: float | None = None
-
-    @property
-    def yes(self) -> bool:
-        """The majority's vote; a tie is a no."""
-        return 2 * sum(self.votes) > len(self.votes)
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """A score with the label of people; with ``rival``, the score of another judge."""
-
-    score: float
-    label: Label
-    rival: float | None = None
 
 
 def read_labels(path: Path, *, column: str = "label") -> list[Label]:
@@ -86,18 +66,14 @@ def _label(line: str, place: str, column: str) -> Label:
         raise RowError(f"{place}: not JSON") from error
     if not isinstance(row, Mapping) or row.get("id") is None:
         raise RowError(f'{place}: needs an object with "id" and the label')
-    value: Any = row
-    for name in column.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    given: Any = row.get("probability")
+    value, given = follow(row, column.split("."))[1], row.get("probability")
     probability = float(given) if isinstance(given, (int, float)) and 0 < given <= 1 else None
-    drawn = probability is not None
-    votes = value if isinstance(value, list) else [] if drawn and value is None else [value]
-    if not (votes or (drawn and value is None)) or not all(
-        isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes
-    ):
+    unlabelled = value is None and probability is not None
+    votes = [] if unlabelled else value if isinstance(value, list) else [value]
+    known = all(isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes)
+    if not known or not (votes or unlabelled):
         raise RowError(f"{place}: {column!r} must be a number from 0 to 1, true or false, or a list of these")
-    yes = tuple(float(vote) >= _HALF for vote in votes)
+    yes = tuple(float(vote) >= 0.5 for vote in votes)
     return Label(str(row["id"]), yes, str(row.get("source") or "all"), probability)
 
 
@@ -108,9 +84,9 @@ def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report 
         InputError: If nothing matches.
         SettingError: If a report has no such metric.
     """
-    scores, others = (_scores(own, metric) if own else {} for own in (report, rival))
+    scores, others = ({s.id: score for s, score in _scored(own, metric)} if own else {} for own in (report, rival))
     found = [
-        Labelled(scores[label.id], label, others.get(label.id))
+        Labelled(scores[label.id], label.votes, label.source, others.get(label.id))
         for label in labels
         if label.votes and label.id in scores and (rival is None or label.id in others)
     ]
@@ -119,94 +95,112 @@ def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report 
     return found
 
 
-def _scores(report: Report, metric: str) -> dict[str, float]:
+def _scored(report: Report, metric: str) -> list[tuple[Sample, float]]:
     pairs = zip(report.results, report.scores(metric), strict=True)
-    return {row.sample.id: score for row, score in pairs if score is not None and row.sample and row.sample.id}
+    return [(row.sample, score) for row, score in pairs if row.sample is not None and score is not None]
 
 
-def measures(threshold: float) -> dict[str, Statistic]:
-    """The measures of agreement by name; verdicts are scores from the threshold on."""
-
-    def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
-        return [(row.score >= threshold, row.label.yes) for row in rows]
-
-    def scores(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
-        return [(row.score, row.label.yes) for row in rows]
-
-    def calibrated(place: int) -> Statistic:
-        return lambda rows: None if (found := slope_and_intercept(scores(rows))) is None else found[place]
-
-    return {
-        "AUROC": lambda rows: auroc(scores(rows)),
-        "balanced accuracy": lambda rows: balanced_accuracy(verdicts(rows)),
-        "MCC": lambda rows: matthews(verdicts(rows)),
-        "kappa": lambda rows: kappa(verdicts(rows)),
-        "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
-        "prevalence": lambda rows: fmean(row.label.yes for row in rows),
-        "Brier": lambda rows: brier(scores(rows)),
-        "slope": calibrated(0),
-        "intercept": calibrated(1),
-        "calibration error": lambda rows: calibration_error(scores(rows)),
-        "human kappa": human_kappa,
-        "human alpha": lambda rows: krippendorff([row.label.votes for row in rows]),
-    }
-
-
-def human_kappa(rows: Sequence[Labelled]) -> float | None:
-    """Mean kappa over pairs of annotators, in the order of the votes: the ceiling; None with one annotator."""
-    most = max(len(row.label.votes) for row in rows)
-    pairs = (
-        [(row.label.votes[a], row.label.votes[b]) for row in rows if len(row.label.votes) > b]
-        for a, b in combinations(range(most), 2)
-    )
-    known = [value for value in map(kappa, pairs) if value is not None]
-    return fmean(known) if known else None
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One measure over one source, or the mean over sources (source None); None where undefined."""
-
-    measure: str
-    source: str | None
-    count: int
-    value: float | None
-    interval: Interval | None
-
-
-def measure_all(rows: Sequence[Labelled], statistics: Mapping[str, Statistic], *, draws: int = 500) -> list[Measured]:
-    """Every measure per source, and its mean over sources, with 95 % bootstrap intervals; nothing is pooled.
-
-    Args:
-        rows: Scores with labels.
-        statistics: The measures.
-        draws: Resamples of rows within each source.
-    """
-    sources: dict[str, list[Labelled]] = {}
-    for row in rows:
-        sources.setdefault(row.label.source, []).append(row)
-    found = []
-    for name, compute in statistics.items():
-        values = {source: compute(own) for source, own in sources.items()}
-        known = {source: value for source, value in values.items() if value is not None}
-        for source, own in sources.items():
-            interval = bootstrap(own, compute, draws=draws) if source in known else None
-            found.append(Measured(name, source, len(own), values[source], interval))
-        interval = macro_bootstrap([sources[s] for s in known], compute, draws=draws) if known else None
-        found.append(Measured(name, None, len(known), fmean(known.values()) if known else None, interval))
+def _with_ids(report: Report, metric: str) -> list[tuple[Sample, float]]:
+    """The scored samples of a run with their scores; each needs an id of its own."""
+    found = _scored(report, metric)
+    ids = [sample.id for sample, _ in found]
+    if None in ids or len(set(ids)) < len(ids):
+        raise InputError("every sample needs an id of its own to be labelled")
     return found
 
 
-def rival_measures(threshold: float) -> dict[str, Statistic]:
-    """Differences between the judge and its rival on the same rows: judge − rival."""
-    plain = {name: own for name, own in measures(threshold).items() if name in ("AUROC", "balanced accuracy", "Brier")}
+def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool = False) -> list[dict[str, Any]]:
+    """Draw scored samples for people to label, at random, each with the same known probability.
 
-    def difference(compute: Statistic) -> Statistic:
-        def of(rows: Sequence[Labelled]) -> float | None:
-            other = compute([Labelled(row.rival, row.label) for row in rows if row.rival is not None])
-            own = compute(rows)
-            return None if own is None or other is None else own - other
+    Args:
+        report: A run; its samples need ids of their own.
+        metric: Name of the metric whose mean is to be calibrated.
+        count: How many to draw.
+        seed: Of the draw.
+        by_score: Draw evenly over the range of scores: systematically from the samples in order of their score,
+            ties in random order. Every sample keeps the same probability.
 
-        return of
+    Returns:
+        One row per drawn sample, in random order: id, empty ``label``, probability and seed, and what a person
+        needs to judge it; no score, which would sway the person.
 
-    return {f"{name}, difference": difference(compute) for name, compute in plain.items()}
+    Raises:
+        InputError: If samples have no ids of their own.
+        SettingError: If fewer samples are scored than are to be drawn, or none is to be drawn.
+    """
+    order = _with_ids(report, metric)
+    if not 1 <= count <= len(order):
+        raise SettingError(f"{len(order)} samples are scored, so 1 to {len(order)} can be drawn; asked for {count}")
+    chance, known = random.Random(seed), {"probability": count / len(order), "seed": seed}  # noqa: S311 - sampling is no cryptography
+    chance.shuffle(order)
+    if by_score:
+        order.sort(key=lambda pair: pair[1])  # stable: ties stay in random order
+        step, start = len(order) / count, chance.random()
+        order = [order[int((start + place) * step)] for place in range(count)]
+        chance.shuffle(order)
+    return [
+        {
+            "id": sample.id,
+            "label": None,
+            **known,
+            "question": sample.question,
+            "answer": sample.answer,
+            "contexts": [context.text for context in sample.contexts],
+            "reference": list(sample.reference),
+        }
+        for sample, _ in order[:count]
+    ]
+
+
+def calibrate(
+    report: Report, metric: str, labels: Sequence[Label], *, cluster: GroupBy = "auto", assume_random: bool = False,
+    method: Correction = "ppi", threshold: float = 0.5,
+) -> CorrectedMean:  # fmt: skip
+    """The mean label over all scored samples of a run, from labels that were drawn at random.
+
+    Args:
+        report: The run.
+        metric: Name of the metric.
+        labels: Labels, as ``draw`` drew them and people filled them in.
+        cluster: Which samples belong together.
+        assume_random: Take labels that no draw recorded, or that were filled in partly, for a random sample.
+        method: ``"ppi"`` or ``"rogan-gladen"``.
+        threshold: For Rogan–Gladen: scores from it on are a yes; fixed on other data.
+
+    Raises:
+        InputError: If the labels are no random sample by their own record, or none belongs to a scored sample; a
+            ``NotCorrectable`` if Rogan–Gladen is undefined.
+    """
+    known, groups = _drawn(labels, assume_random), Groups(cluster)
+    rows = [(known.get(str(sample.id)), score, groups.number_of(sample)) for sample, score in _with_ids(report, metric)]
+    own, others = (
+        Scores([score for _, score, _ in side], [number for _, _, number in side])
+        for side in ([row for row in rows if row[0] is not None], [row for row in rows if row[0] is None])
+    )
+    truth = [yes for yes, _, _ in rows if yes is not None]
+    if method == "rogan-gladen":
+        return rogan_gladen(truth, own, others, threshold=threshold)
+    return ppi(truth, own, others)
+
+
+def certify_precision(
+    report: Report, metric: str, labels: Sequence[Label], target: float, *, assume_random: bool = False
+) -> Certified:
+    """Certify a threshold of a run's scores for a precision; arguments and errors are those of ``calibrate``."""
+    known, scored = _drawn(labels, assume_random), _with_ids(report, metric)
+    labelled = [(score, known[str(sample.id)]) for sample, score in scored if sample.id in known]
+    return certify(labelled, [score for _, score in scored], target)
+
+
+def _drawn(labels: Sequence[Label], assume_random: bool) -> dict[str, bool]:
+    """The majority's votes by id; refused unless the labels are, by their own record, all that one draw drew."""
+    empty = sum(not label.votes for label in labels)
+    if empty and not assume_random:
+        raise InputError(f"{empty} of {len(labels)} drawn samples have no label, and those may be the hard ones")
+    chances = {label.probability for label in labels}
+    if (len(chances) != 1 or None in chances) and not assume_random:
+        raise InputError(
+            "a calibrated mean needs labels drawn at random: draw them with `ragmetrics label draw`, or say that "
+            "they are a random sample (assume_random=True, --assume-random)"
+        )
+    return {label.id: Labelled(0.0, label.votes).yes for label in labels if label.votes}

@@ -1,4 +1,4 @@
-"""Which samples of two runs are the same."""
+"""Which samples of two runs are the same, and whether both runs measured them in the same way."""
 
 from __future__ import annotations
 
@@ -8,55 +8,109 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.reporting.comparability import Pair
-from ragmetrics_core.statistics.clusters import ClusterBy, key_of
+from ragmetrics_core.data.results import MetricResult, SampleResult
+from ragmetrics_core.reporting.evidence import facts_of, modes_of
+from ragmetrics_core.reporting.grouping import GroupBy, group_of
+
+Pair = tuple[SampleResult, SampleResult]
+
+_NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early stop"}
 
 
-def match(
-    first: Sequence[SampleResult], second: Sequence[SampleResult]
-) -> tuple[list[Pair], Literal["id", "question"]]:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The rows of two runs side by side.
+
+    Args:
+        by: What the samples were matched by.
+        pairs: Rows of the same sample.
+        first_only: Rows of the first run without a partner.
+        second_only: Rows of the second run without a partner.
+    """
+
+    by: Literal["id", "question"]
+    pairs: Sequence[Pair]
+    first_only: Sequence[SampleResult]
+    second_only: Sequence[SampleResult]
+
+    @property
+    def rows(self) -> int:
+        """All rows of either run."""
+        return len(self.pairs) + len(self.first_only) + len(self.second_only)
+
+    def slices(self, by: GroupBy) -> dict[str, Matched]:
+        """The same within each slice, by its value as text; rows without a value are in none."""
+        keys = {key for one, _ in self.pairs if (key := _text(one, by)) is not None}
+        return {key: self._slice(key, by) for key in sorted(keys)}
+
+    def _slice(self, key: str, by: GroupBy) -> Matched:
+        pairs = [pair for pair in self.pairs if _text(pair[0], by) == key]
+        one, other = ([row for row in own if _text(row, by) == key] for own in (self.first_only, self.second_only))
+        return Matched(self.by, pairs, one, other)
+
+
+def _text(row: SampleResult, by: GroupBy) -> str | None:
+    key = group_of(row.sample, by)
+    return None if key is None else str(key)
+
+
+def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:
     """Match the samples of two runs by id where every one has its own, else by question in order of occurrence.
 
     Raises:
         InputError: If nothing matches.
     """
-    sides = [[row for row in rows if row.sample is not None] for rows in (first, second)]
-    ids = [[row.sample.id for row in side if row.sample] for side in sides]
+    ids = [[row.sample.id for row in side if row.sample] for side in (first, second)]
     by_id = all(None not in own and len(set(own)) == len(own) for own in ids)
-    keyed = [_keyed(side, by_id=by_id) for side in sides]
-    pairs = [(row, keyed[1][key]) for key, row in keyed[0].items() if key in keyed[1]]
+    one, other = (_keyed(side, by_id=by_id) for side in (first, second))
+    pairs = [(row, other[key]) for key, row in one.items() if key in other]
     by: Literal["id", "question"] = "id" if by_id else "question"
     if not pairs:
         raise InputError(f"the two runs have no sample in common (matched by {by}); compare runs over the same samples")
-    return pairs, by
+    used = {id(row) for pair in pairs for row in pair}
+    left = ([row for row in rows if id(row) not in used] for rows in (first, second))
+    return Matched(by, pairs, *left)
 
 
 def _keyed(rows: Sequence[SampleResult], *, by_id: bool) -> dict[tuple[str, int], SampleResult]:
     found: dict[tuple[str, int], SampleResult] = {}
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     for row in rows:
         text = row.sample and (row.sample.id if by_id else row.sample.question)
         if text:
-            seen[text] = seen.get(text, -1) + 1
             found[text, seen[text]] = row
+            seen[text] += 1
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Pairs of samples, and how many rows of either run have no partner."""
+def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
+    """In what the two runs differ for one metric, one phrase each; empty if their numbers may be compared."""
+    first, second = ([r for pair in pairs if (r := pair[side].results.get(metric)) is not None] for side in (0, 1))
+    one, other = _settings(first), _settings(second)
+    found = [
+        f"{metric}: {_NAMES.get(key, key)} {_words(one.get(key))} against {_words(other.get(key))}"
+        for key in dict.fromkeys([*one, *other])
+        # A side without any such thing, e.g. without a single call, contradicts nothing.
+        if one.get(key) != other.get(key) and (key != "model" or (key in one and key in other))
+    ]
+    facts = [tuple(facts_of(row.results.get(metric)) for row in pair) for pair in pairs]
+    if differing := sum(None not in both and both[0] != both[1] for both in facts):
+        found.append(f"{metric}: other facts in {differing} of {len(pairs)} samples; give the samples their facts")
+    return tuple(found)
 
-    pairs: Sequence[Pair]
-    alone: int
+
+def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
+    """Every setting that must be the same, with the values that occur."""
+    found: dict[str, set[str]] = {}
+    for signature in {result.signature for result in results}:
+        for name, value in signature.parts():
+            found.setdefault(name, set()).add(value)
+    if models := {model for result in results for model in result.usage.models}:
+        found["model"] = models
+    if modes := Counter(mode for result in results for mode in modes_of(result)):
+        found["score mode"] = {modes.most_common(1)[0][0]}  # falling back in some cells only is no other mode
+    return found
 
 
-def sliced(pairs: Sequence[Pair], alone: Sequence[SampleResult], slices: ClusterBy) -> dict[str, Part]:
-    """The pairs of each slice, by its value as text; rows without a value are in none."""
-    found: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        key = key_of(pair[0].sample, slices) if pair[0].sample else None
-        if key is not None:
-            found.setdefault(str(key), []).append(pair)
-    keys = Counter(str(key_of(row.sample, slices)) for row in alone if row.sample)
-    return {key: Part(own, keys[key]) for key, own in sorted(found.items())}
+def _words(values: set[str] | None) -> str:
+    return " and ".join(sorted(values or ())) or "not set"

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.reporting.comparison import MARGIN, Comparison
-from ragmetrics_core.reporting.figures import box_plot, histogram
+from ragmetrics_core.reporting.comparison import MARGIN, Comparison, compare
+from ragmetrics_core.reporting.grouping import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report, write_report
-from ragmetrics_core.reporting.methods import paragraphs
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.reporting.summary import RiskThresholds, Summary, summarise, total_usage
-from ragmetrics_core.reporting.tables import data_frame, html_table, text_table, write_parquet
-from ragmetrics_core.statistics.clusters import ClusterBy
+from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
+from ragmetrics_core.reporting.tables import data_frame, html_table, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["JsonlWriter", "Report", "RunFacts"]
 
 
+@dataclass(init=False, repr=False)
 class Report:
     """Everything a run measured. Reports with equal results and facts are equal.
 
@@ -40,32 +41,27 @@ class Report:
         Report(1 row, 1 judged: context_recall)
     """
 
+    results: tuple[SampleResult, ...]
+    run: RunFacts
+
     def __init__(self, results: Iterable[SampleResult], run: RunFacts | None = None) -> None:
-        self._results = tuple(sorted(results, key=lambda row: row.index))
-        self._run = run or RunFacts()
-
-    @property
-    def results(self) -> tuple[SampleResult, ...]:
-        """One result per row, in input order."""
-        return self._results
-
-    @property
-    def run(self) -> RunFacts:
-        """Facts of the run as a whole."""
-        return self._run
+        self.results = tuple(sorted(results, key=lambda row: row.index))
+        self.run = run or RunFacts()
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics: those of the run's facts, then others that the results hold."""
-        held = (name for row in self._results for name in row.results)
-        return tuple(dict.fromkeys([*self._run.metrics, *held]))
+        held = (name for row in self.results for name in row.results)
+        return tuple(dict.fromkeys([*self.run.metrics, *held]))
 
     @property
     def usage(self) -> Usage:
         """What all results cost together; the cost is None if any part of it is unknown."""
-        return total_usage(self._results)
+        return sum((row.usage for row in self.results), Usage())
 
-    def summary(self, thresholds: RiskThresholds | None = None, *, cluster: ClusterBy = "auto") -> Summary:
+    def summary(
+        self, thresholds: RiskThresholds | None = None, *, cluster: GroupBy = "auto", bootstrap: bool = False
+    ) -> Summary:
         """The run in numbers, with the signs of high risk.
 
         Args:
@@ -73,30 +69,23 @@ class Report:
             cluster: Which samples belong together: a name or dotted path in a sample's metadata, a callable that
                 gets the sample, or None. ``"auto"`` takes the conversation or source document where the metadata
                 name one.
+            bootstrap: Intervals from the BCa bootstrap instead of t, from 300 scores on that stand alone; needs
+                the extra ``stats``.
         """
-        return summarise(
-            self._results,
-            self.metrics,
-            thresholds=thresholds or RiskThresholds(),
-            cluster=cluster,
-            stopped=self._run.ended_early,
-        )
+        tally = Tally(self.metrics, cluster=cluster)
+        for result in self.results:
+            tally.add(result)
+        return tally.summary(thresholds or RiskThresholds(), stopped=self.run.ended_early, bootstrap=bootstrap)
 
     def scores(self, metric: str) -> list[float | None]:
-        """Scores of one metric, aligned with ``results``.
-
-        Args:
-            metric: Name of the metric.
-
-        Returns:
-            A score in [0, 1] per row; None where there is none: undefined, failed, not judged, bad row.
+        """Scores of one metric, aligned with ``results``; None for undefined, failed, not judged and bad rows.
 
         Raises:
             SettingError: If the report has no such metric.
         """
         if metric not in self.metrics:
             raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(self.metrics) or 'none'}")
-        found = (row.results.get(metric) for row in self._results)
+        found = (row.results.get(metric) for row in self.results)
         return [result.value if result else None for result in found]
 
     def to_jsonl(self, path: str | Path) -> None:
@@ -109,7 +98,7 @@ class Report:
         Raises:
             InputError: If the file cannot be written.
         """
-        write_report(path, self._run, self._results)
+        write_report(path, self.run, self.results)
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Report:
@@ -128,12 +117,11 @@ class Report:
     def to_pandas(self) -> pd.DataFrame:
         """One row per row of the input, a score, status and reason per metric, calls and cost.
 
-        Raises:
-            MissingDependency: If pandas is not installed.
+        Its columns stand in ``tables.data_frame``; pandas comes with the extra ``pandas``.
         """
-        return data_frame(self._results, self.metrics)
+        return data_frame(self.results, self.metrics)
 
-    def to_html(self, path: str | Path, *, cluster: ClusterBy = "auto") -> None:
+    def to_html(self, path: str | Path, *, cluster: GroupBy = "auto") -> None:
         """Write the report as one HTML page that opens offline; texts of the samples are in it.
 
         Args:
@@ -146,55 +134,52 @@ class Report:
         """
         from ragmetrics_core.page.render import write_page  # only where a page is written
 
-        write_page(path, self._results, self.summary(cluster=cluster), self._run)
+        write_page(path, self.results, self.summary(cluster=cluster), self.run)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the table of ``to_pandas`` as Parquet.
-
-        Raises:
-            MissingDependency: If pandas or pyarrow is not installed.
-            InputError: If the file cannot be written.
-        """
-        write_parquet(path, self.to_pandas())
+        """Write the table of ``to_pandas`` as Parquet (extras ``pandas`` and ``parquet``)."""
+        frame = self.to_pandas()
+        extra("pyarrow", "parquet", "a Parquet file")
+        try:
+            frame.to_parquet(path, engine="pyarrow", index=False)
+        except OSError as error:
+            raise InputError(f"the table cannot be written to {path}: {error.strerror}") from error
 
     def plot_histogram(self, metric: str) -> Figure:
-        """A histogram of one metric's scores with ten bins on [0, 1], as a matplotlib figure.
+        """A histogram of one metric's scores with ten bins on [0, 1], as a matplotlib figure (extra ``report``)."""
+        from ragmetrics_core.page.figures import histogram  # only where something is drawn
 
-        Raises:
-            SettingError: If the report has no such metric.
-            MissingDependency: If matplotlib is not installed.
-        """
         return histogram(metric, self._scored(metric))
 
     def plot_box(self) -> Figure:
-        """A box plot per metric, as one matplotlib figure.
+        """A box plot per metric, as one matplotlib figure (extra ``report``)."""
+        from ragmetrics_core.page.figures import box_plot  # only where something is drawn
 
-        Raises:
-            MissingDependency: If matplotlib is not installed.
-        """
         return box_plot({metric: self._scored(metric) for metric in self.metrics})
 
     def methods(self) -> str:
         """The methods paragraph: what was measured, how, by which judge, with references."""
-        return "\n\n".join(paragraphs(self.summary(), self._run))
+        from ragmetrics_core.page.methods import paragraphs  # only where it is read
+
+        return "\n\n".join(paragraphs(self.summary(), self.run))
 
     def compare(
         self,
         other: Report,
         *,
         metrics: Sequence[str] | None = None,
-        cluster: ClusterBy = "auto",
-        slices: ClusterBy = None,
+        cluster: GroupBy = "auto",
+        slices: GroupBy = None,
         margin: float = MARGIN,
         anyway: bool = False,
     ) -> Comparison:
-        """Compare another run over the same samples with this one; see ``compare.compare``.
+        """Compare another run over the same samples with this one.
 
         Args:
             other: The run in question; differences are ``other`` − ``self``.
             metrics: Names of metrics; None for all that both runs have.
             cluster: Which samples belong together, as in ``summary``.
-            slices: What splits the samples into slices that are tested, too.
+            slices: What splits the samples into slices that are tested, too; Holm counts all tests.
             margin: Differences up to this do not matter.
             anyway: Compare runs that were not measured in the same way.
 
@@ -202,8 +187,6 @@ class Report:
             InputError: If no sample is in both runs, or the runs are not comparable.
             SettingError: If a metric is not in both runs.
         """
-        from ragmetrics_core.reporting.compare import compare  # only where runs are compared
-
         return compare(
             self, other, metrics=metrics, cluster=cluster, slices=slices, margin=margin, anyway=anyway
         )  # fmt: skip
@@ -213,17 +196,12 @@ class Report:
 
     def table(self) -> str:
         """The metrics as a plain-text table of at most 80 columns."""
-        return text_table(self.summary(), self._run)
+        return text_table(self.summary(), self.run)
 
     def _repr_html_(self) -> str:
-        return html_table(self.summary(), self._run)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Report):
-            return NotImplemented
-        return (self._results, self._run) == (other._results, other._run)
+        return html_table(self.summary(), self.run)
 
     def __repr__(self) -> str:
-        judged = sum(bool(row.results) for row in self._results)
-        rows = "1 row" if len(self._results) == 1 else f"{len(self._results)} rows"
+        judged = sum(bool(row.results) for row in self.results)
+        rows = "1 row" if len(self.results) == 1 else f"{len(self.results)} rows"
         return f"Report({rows}, {judged} judged: {', '.join(self.metrics) or 'no metric'})"

@@ -4,71 +4,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragmetrics_core.statistics.clusters import FEWEST
+from ragmetrics_core.statistics.means import FEWEST_CLUSTERS
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.summary import MetricSummary, RiskThresholds, Summary
 
 
-def metric_signs(numbers: MetricSummary, thresholds: RiskThresholds) -> tuple[str, ...]:
-    """Signs of high risk of one metric.
-
-    Args:
-        numbers: The metric's summary.
-        thresholds: When a number counts as a sign.
-
-    Returns:
-        One sentence per sign, each beginning with the metric's name; empty if there is none.
-    """
-    signs = [*_score_signs(numbers, thresholds), *_count_signs(numbers, thresholds)]
-    return tuple(f"{numbers.metric}: {sign}" for sign in signs)
-
-
-def _score_signs(numbers: MetricSummary, thresholds: RiskThresholds) -> list[str]:
-    signs = []
-    for name, value, bound in (
-        ("mean", numbers.mean, thresholds.mean),
-        ("median", numbers.median, thresholds.median),
-    ):
-        if value is not None and value < bound:
-            signs.append(f"low {name}: {value:.3f}, under {bound:g}.")
-    if numbers.sd is not None and numbers.sd > thresholds.sd:
-        signs.append(f"high standard deviation: {numbers.sd:.3f}, over {thresholds.sd:g}; quality varies widely.")
-    if numbers.max is not None and numbers.max < thresholds.max:
-        signs.append(f"low maximum: no sample scored over {numbers.max:.3f}.")
-    return signs
-
-
-def _count_signs(numbers: MetricSummary, thresholds: RiskThresholds) -> list[str]:
-    signs = []
+def metric_signs(numbers: MetricSummary, limits: RiskThresholds) -> tuple[str, ...]:
+    """Signs of high risk of one metric, one sentence each, beginning with the metric's name."""
+    mean, median, sd, most = (_or(own, ok) for own, ok in zip(
+        (numbers.mean, numbers.median, numbers.sd, numbers.max), (1.0, 1.0, 0.0, 1.0), strict=True))  # fmt: skip
     failed, undefined = sum(numbers.failed.values()), sum(numbers.undefined.values())
     outcomes = numbers.count + failed + undefined
-    if not numbers.count:
-        signs.append(f"nothing scored: {undefined} undefined, {failed} failed, {numbers.not_judged} not judged.")
-    elif numbers.count < thresholds.count:
-        signs.append(f"too few samples to say: {numbers.count} scored, {thresholds.count} wanted.")
-    if numbers.clusters is not None and numbers.clusters < FEWEST:
-        signs.append(f"few clusters: {numbers.clusters}, under {FEWEST}; the interval is a rough guide.")
-    if abstained := numbers.undefined.get("abstained", 0):
-        signs.append(
+    abstained = numbers.undefined.get("abstained", 0)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in numbers.failed.items())
+    clusters = FEWEST_CLUSTERS if numbers.clusters is None else numbers.clusters
+    signs = (
+        (mean < limits.mean, f"low mean: {mean:.3f}, under {limits.mean:g}."),
+        (median < limits.median, f"low median: {median:.3f}, under {limits.median:g}."),
+        (sd > limits.sd, f"high standard deviation: {sd:.3f}, over {limits.sd:g}; quality varies widely."),
+        (most < limits.max, f"low maximum: no sample scored over {most:.3f}."),
+        (
+            not numbers.count,
+            f"nothing scored: {undefined} undefined, {failed} failed, {numbers.not_judged} not judged.",
+        ),
+        (
+            0 < numbers.count < limits.count,
+            f"too few samples to say: {numbers.count} scored, {limits.count} wanted.",
+        ),
+        (
+            clusters < FEWEST_CLUSTERS,
+            f"few clusters: {clusters}, under {FEWEST_CLUSTERS}; the interval is a rough guide.",
+        ),
+        (
+            abstained,
             f"abstaining answers: {abstained} of {outcomes}; they stand outside the mean, "
-            "in which a system that abstains more looks better."
-        )
-    if outcomes and failed / outcomes > thresholds.failed_share:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in numbers.failed.items())
-        signs.append(f"{failed / outcomes:.0%} failed ({kinds}); the mean does not speak for them.")
-    return signs
+            "in which a system that abstains more looks better.",
+        ),
+        (
+            failed > limits.failed_share * outcomes,
+            f"{failed / max(1, outcomes):.0%} failed ({kinds}); the mean does not speak for them.",
+        ),
+    )
+    return tuple(f"{numbers.metric}: {sentence}" for holds, sentence in signs if holds)
+
+
+def _or(value: float | None, fine: float) -> float:
+    return fine if value is None else value
 
 
 def run_signs(numbers: Summary) -> tuple[str, ...]:
-    """Signs of high risk that concern the run as a whole.
-
-    Args:
-        numbers: The run's summary.
-
-    Returns:
-        One sentence per sign; empty if there is none.
-    """
+    """Signs of high risk that concern the run as a whole, one sentence each."""
     samples = numbers.judged + numbers.not_judged
     found = (
         (numbers.without_context, f"answers given without any context: {numbers.without_context} of {samples}."),

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Annotated
 
 from pydantic import Field
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.evidence import Share, UtilizationEvidence
+from ragmetrics_core.data.evidence import Share
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.reporting.evidence import any_useful
+from ragmetrics_core.reporting.grouping import GroupBy, Groups
 from ragmetrics_core.reporting.risks import metric_signs, run_signs
-from ragmetrics_core.statistics.clusters import ClusterBy, Clustered, cluster_interval, key_of
-from ragmetrics_core.statistics.statistics import Interval, mean, mean_interval, median, sd
+from ragmetrics_core.statistics.means import Interval, mean, mean_interval, median, sd
 
 CAPTION = "mean score of this judge on samples like these; poll noise included, judge bias not"
 """What an interval means; it stands beside every interval."""
@@ -135,44 +136,6 @@ class Summary(Frozen):
         return tuple(chain(self.signs, *(found.signs for found in self.metrics)))
 
 
-def summarise(
-    results: Iterable[SampleResult],
-    metrics: Sequence[str],
-    *,
-    thresholds: RiskThresholds = _DEFAULT_THRESHOLDS,
-    cluster: ClusterBy = "auto",
-    stopped: str = "",
-) -> Summary:
-    """Summarise results metric by metric and name the signs of high risk.
-
-    Args:
-        results: Results of a run, in any order.
-        metrics: Names of the metrics, in the order to show them; one without any result stays, with count 0.
-        thresholds: When a number counts as a sign of high risk.
-        cluster: Which samples belong together, see ``clusters.ClusterBy``.
-        stopped: Why the run ended early; "" if it did not.
-
-    Returns:
-        The summary.
-
-    Example:
-        >>> from ragmetrics_core.data.results import Scored
-        >>> from ragmetrics_core.data.sample import Sample
-        >>> sample = Sample(question="Who?", answer="Ada")
-        >>> scored = Scored(metric="context_recall", reason="", value=0.25)
-        >>> summary = summarise([SampleResult(index=0, sample=sample, results={"context_recall": scored})],
-        ...                     ["context_recall"])
-        >>> summary["context_recall"].mean, summary.without_context
-        (0.25, 1)
-        >>> summary["context_recall"].signs[0]
-        'context_recall: low mean: 0.250, under 0.7.'
-    """
-    tally = Tally(metrics, cluster=cluster)
-    for result in results:
-        tally.add(result)
-    return tally.summary(thresholds, stopped=stopped)
-
-
 class Tally:
     """A summary that grows row by row; it keeps sixteen bytes per score, not the results.
 
@@ -181,9 +144,8 @@ class Tally:
         cluster: Which samples belong together.
     """
 
-    def __init__(self, metrics: Sequence[str], *, cluster: ClusterBy = "auto") -> None:
-        self._cluster = cluster
-        self._keys: dict[Hashable, int] = {}
+    def __init__(self, metrics: Sequence[str], *, cluster: GroupBy = "auto") -> None:
+        self._groups = Groups(cluster)
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
         self._usage = Usage()
@@ -199,17 +161,25 @@ class Tally:
         self._rows["judged" if result.results else "not_judged"] += 1
         self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
         self._rows["application_errors"] += sample.error is not None
-        key = key_of(sample, self._cluster)
-        number = -1 if key is None else self._keys.setdefault(key, len(self._keys))
+        number = self._groups.number_of(sample)
         for name, metric in self._metrics.items():
             metric.add(result.results.get(name), number)
 
-    def summary(self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS, *, stopped: str = "") -> Summary:
-        """Everything counted so far, with the signs of high risk."""
+    def summary(
+        self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS, *, stopped: str = "", bootstrap: bool = False
+    ) -> Summary:
+        """Everything counted so far, with the signs of high risk.
+
+        Args:
+            thresholds: When a number counts as a sign.
+            stopped: Why the run ended early; "" if it did not.
+            bootstrap: Intervals from the BCa bootstrap, where there are enough scores that stand alone.
+        """
         counted = ("rows", "judged", "not_judged", "bad_rows", "without_context", "application_errors")
+        metrics = (metric.summary(name, bootstrap) for name, metric in self._metrics.items())
         facts = Summary(
             **{name: self._rows[name] for name in counted},
-            metrics=tuple(metric.summary(name, thresholds) for name, metric in self._metrics.items()),
+            metrics=tuple(own.model_copy(update={"signs": metric_signs(own, thresholds)}) for own in metrics),
             usage=self._usage,
             stopped=stopped,
         )
@@ -220,10 +190,9 @@ class _MetricTally:
     """One metric's part of a tally."""
 
     def __init__(self) -> None:
-        self.usage = Usage()
-        self._values = array("d")
-        self._keys = array("q")  # number of each score's cluster, negative without one
-        self._failed_keys = array("q")  # the same for each failed sample
+        self._usage = Usage()
+        self._values, self._keys = array("d"), array("q")  # keys: number of the cluster, negative without one
+        self._failed_keys = array("q")
         self._useful = array("d")  # scores of samples with any useful chunk
         self._told = 0  # samples whose evidence tells whether any chunk is useful
         self._undefined: Counter[str] = Counter()
@@ -235,7 +204,7 @@ class _MetricTally:
         if result is None:
             self._not_judged += 1
             return
-        self.usage += result.usage
+        self._usage += result.usage
         if isinstance(result, Undefined):
             self._undefined[result.code] += 1
         elif isinstance(result, Failed):
@@ -244,21 +213,20 @@ class _MetricTally:
         else:
             self._values.append(result.value)
             self._keys.append(cluster)
-            useful = _any_useful(result.evidence) if isinstance(result.evidence, UtilizationEvidence) else None
+            useful = any_useful(result)
             self._told += useful is not None
             if useful:
                 self._useful.append(result.value)
 
-    def summary(self, name: str, thresholds: RiskThresholds) -> MetricSummary:
-        """The metric's numbers with its signs of high risk."""
-        values = self._values
-        interval, clustered = _interval(values, self._keys)
-        failed, keys = len(self._failed_keys), self._keys + self._failed_keys
+    def summary(self, name: str, bootstrap: bool) -> MetricSummary:
+        """The metric's numbers."""
+        values, keys = self._values, self._keys + self._failed_keys
+        interval = mean_interval(values, self._keys, bootstrap=bootstrap)
         worst, best = (
-            _interval(values + array("d", [end]) * failed, keys)[0] if values and failed else interval
+            mean_interval(values + array("d", [end]) * len(self._failed_keys), keys) if values else None
             for end in (0.0, 1.0)
         )
-        numbers = MetricSummary(
+        return MetricSummary(
             metric=name,
             count=len(values),
             mean=mean(values),
@@ -269,38 +237,17 @@ class _MetricTally:
             interval=interval,
             worst=worst,
             best=best,
-            clusters=clustered.clusters if clustered else None,
-            design_effect=clustered.design_effect if clustered else None,
+            clusters=interval and interval.clusters,
+            design_effect=interval and interval.design_effect,
             undefined=_counts(self._undefined),
             failed=_counts(self._failed),
             not_judged=self._not_judged,
-            usage=self.usage,
+            usage=self._usage,
             useful_share=len(self._useful) / self._told if self._told else None,
             mean_if_useful=mean(self._useful),
         )
-        return numbers.model_copy(update={"signs": metric_signs(numbers, thresholds)})
-
-
-def _interval(values: Sequence[float], keys: Sequence[int]) -> tuple[Interval | None, Clustered | None]:
-    """The interval of a mean, over clusters where samples share one."""
-    named = [key for key in keys if key >= 0]
-    clustered = cluster_interval(values, keys) if len(set(named)) < len(named) else None
-    return (clustered.interval if clustered else mean_interval(values)), clustered
-
-
-def total_usage(results: Iterable[SampleResult]) -> Usage:
-    """What these rows cost together; the cost is None if any part of it is unknown."""
-    return sum((row.usage for row in results), Usage())
 
 
 def _counts(counter: Counter[str]) -> dict[str, int]:
     """How often each name occurs, the most frequent first, then by name."""
     return dict(sorted(counter.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _any_useful(evidence: UtilizationEvidence) -> bool | None:
-    """True if any chunk was judged useful; None if the evidence does not tell."""
-    if evidence.useful is not None:
-        return evidence.useful > 0
-    verdicts = [chunk.useful for chunk in evidence.chunks if chunk.useful is not None]
-    return any(verdicts) if verdicts else None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragmetrics_core.data.errors import InputError, MissingDependency
+from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.reporting.summary import MetricSummary, Summary, total_usage
+from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,15 +43,7 @@ def _cells(numbers: MetricSummary) -> tuple[str, ...]:
 
 
 def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
-    """What must stand under a table of these numbers.
-
-    Args:
-        summary: The numbers.
-        run: The run's facts.
-
-    Returns:
-        What the intervals mean and how they were made, rows not evaluated, why the run ended early, notes.
-    """
+    """What must stand under a table of these numbers: what the intervals mean, rows not evaluated, an early end."""
     methods = dict.fromkeys(numbers.interval.method for numbers in summary.metrics if numbers.interval)
     lines = [f"Intervals: {summary.caption}. Method: {'; '.join(methods)}."] if methods else []
     lines += [
@@ -77,15 +68,7 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
 
 
 def text_table(summary: Summary, run: RunFacts) -> str:
-    """The metrics as a plain-text table of at most 80 columns, without colour codes.
-
-    Args:
-        summary: The numbers.
-        run: The run's facts.
-
-    Returns:
-        The table and its footnotes, without a newline at the end.
-    """
+    """The metrics as a plain-text table of at most 80 columns, without colour codes, with its footnotes."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -96,42 +79,28 @@ def text_table(summary: Summary, run: RunFacts) -> str:
         wrapped = Text(heading.replace("/", "/\n"))
         table.add_column(wrapped, justify="right" if index else "left", overflow="fold")
     for numbers in summary.metrics:
-        table.add_row(*(Text(cell) for cell in _cells(numbers)))
+        table.add_row(*map(Text, _cells(numbers)))
     console = Console(file=StringIO(), width=_WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as captured:
-        console.print(table)
-        for line in footnotes(summary, run):
-            console.print(Text(line))
+        console.print(table, *map(Text, footnotes(summary, run)), sep="\n")
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
 
 
 def html_table(summary: Summary, run: RunFacts) -> str:
-    """The metrics as HTML for notebooks; everything in it is escaped.
+    """The metrics as HTML for notebooks, with footnotes and signs of high risk; everything in it is escaped."""
 
-    Args:
-        summary: The numbers.
-        run: The run's facts.
+    def cells(kind: str, texts: Iterable[str]) -> str:
+        return "".join(f"<{kind}>{escape(text)}</{kind}>" for text in texts)
 
-    Returns:
-        A table, its footnotes and the signs of high risk.
-    """
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in _HEADINGS)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(numbers)) + "</tr>"
-        for numbers in summary.metrics
-    )
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    notes = "".join(f"<p><small>{escape(line)}</small></p>" for line in footnotes(summary, run))
-    signs = "".join(f"<li>{escape(sign)}</li>" for sign in summary.all_signs)
-    return f"<div>{table}{notes}" + (f"<p>Signs of high risk</p><ul>{signs}</ul>" if signs else "") + "</div>"
+    rows = "".join(f"<tr>{cells('td', _cells(numbers))}</tr>" for numbers in summary.metrics)
+    table = f"<table><thead><tr>{cells('th', _HEADINGS)}</tr></thead><tbody>{rows}</tbody></table>"
+    signs = cells("li", summary.all_signs)
+    signs = f"<p>Signs of high risk</p><ul>{signs}</ul>" if signs else ""
+    return f"<div>{table}{cells('small', footnotes(summary, run))}{signs}</div>"
 
 
 def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.DataFrame:
     """One row per row of the input; what is missing is ``pd.NA``, never NaN.
-
-    Args:
-        results: Results in input order.
-        metrics: Names of the metrics to show.
 
     Returns:
         Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``, ``<metric>_status`` and
@@ -140,51 +109,18 @@ def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.Da
     Raises:
         MissingDependency: If pandas is not installed.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingDependency('a DataFrame needs pandas: pip install "ragmetrics-core[pandas]"') from error
-
-    dtypes = {"index": "Int64", "calls": "Int64", "cost": "Float64", **dict.fromkeys(metrics, "Float64")}
-    frame = pd.DataFrame(_columns(results, metrics), dtype=object)
-    return frame.astype({name: dtypes.get(name, "string") for name in frame.columns})
-
-
-def write_parquet(path: str | Path, frame: pd.DataFrame) -> None:
-    """Write a data frame as Parquet.
-
-    Args:
-        path: The file to write; an existing one is replaced.
-        frame: The table.
-
-    Raises:
-        MissingDependency: If pyarrow is not installed.
-        InputError: If the file cannot be written.
-    """
-    try:
-        frame.to_parquet(path, engine="pyarrow", index=False)
-    except ImportError as error:
-        raise MissingDependency('Parquet files need: pip install "ragmetrics-core[parquet]"') from error
-    except OSError as error:
-        raise InputError(f"the table cannot be written to {path}: {error.strerror}") from error
-
-
-def _columns(results: Sequence[SampleResult], metrics: Sequence[str]) -> dict[str, list[Any]]:
-    """The data frame's columns by name, None where there is nothing."""
+    pandas = extra("pandas", "pandas", "a DataFrame")
     samples = [row.sample for row in results]
-    columns: dict[str, list[Any]] = {
-        "index": [row.index for row in results],
-        "id": [sample and sample.id for sample in samples],
-        "question": [sample and sample.question for sample in samples],
-        "answer": [sample and sample.answer for sample in samples],
-    }
+    columns: dict[str, list[Any]] = {"index": [row.index for row in results]}
+    for name in ("id", "question", "answer"):
+        columns[name] = [sample and getattr(sample, name) for sample in samples]
     for name in metrics:
         found = [row.results.get(name) for row in results]
-        columns[name] = [result and result.value for result in found]
-        columns[f"{name}_status"] = [result and result.status for result in found]
-        columns[f"{name}_reason"] = [result and result.reason for result in found]
-    usages = [total_usage([row]) for row in results]
-    columns["calls"] = [usage.calls for usage in usages]
-    columns["cost"] = [usage.cost for usage in usages]
+        for column, field in ((name, "value"), (f"{name}_status", "status"), (f"{name}_reason", "reason")):
+            columns[column] = [result and getattr(result, field) for result in found]
+    columns["calls"] = [row.usage.calls for row in results]
+    columns["cost"] = [row.usage.cost for row in results]
     columns["problem"] = [row.problem or None for row in results]
-    return columns
+    types = {"index": "Int64", "calls": "Int64", "cost": "Float64", **dict.fromkeys(metrics, "Float64")}
+    frame: pd.DataFrame = pandas.DataFrame(columns, dtype=object)
+    return frame.astype({name: types.get(name, "string") for name in frame.columns})

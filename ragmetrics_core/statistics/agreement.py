@@ -1,168 +1,86 @@
-"""Agreement of scores with labels and of raters with each other, and seeded bootstrap intervals."""
+"""Agreement of scores with labels, of verdicts with labels, of people with each other; bootstrap intervals.
+
+Rows are pairs: what the judge says first, what people say second. A measure is None where it is undefined.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Sequence
+import statistics
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from statistics import fmean
 from typing import TypeVar
 
+from ragmetrics_core.statistics.calibration import calibration_error, slope_and_intercept
+
 Row = TypeVar("Row")
-Interval = tuple[float, float]
+Bounds = tuple[float, float]
+Numbers = Sequence[tuple[float, float]]
+Verdicts = Sequence[tuple[bool, bool]]
+
+# Scores and labels ----------------------------------------------------------------------------------------
 
 
 def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
-    """Probability that a positive row has the higher score; ties count one half.
-
-    Args:
-        pairs: Score and label of each row.
-
-    Returns:
-        In [0, 1]; None if one of the classes is missing.
-    """
+    """Probability that a positive row has the higher score, ties count one half; None without both classes."""
     positives = sum(label for _, label in pairs)
-    negatives = len(pairs) - positives
-    if not positives or not negatives:
+    both = positives * (len(pairs) - positives)
+    if not both:
         return None
-    ordered = sorted(pairs, key=lambda pair: pair[0])
-    below, wins, start = 0, 0.0, 0
-    while start < len(ordered):
-        end = start
-        while end < len(ordered) and ordered[end][0] == ordered[start][0]:
-            end += 1
-        tied = sum(label for _, label in ordered[start:end])
-        wins += tied * (below + (end - start - tied) / 2)
-        below += end - start - tied
-        start = end
-    return wins / (positives * negatives)
+    ranks = _ranks([score for score, _ in pairs])
+    above = sum(rank for rank, (_, label) in zip(ranks, pairs, strict=True) if label)
+    return (above - positives * (positives - 1) / 2) / both
 
 
-def balanced_accuracy(pairs: Sequence[tuple[bool, bool]]) -> float | None:
-    """Mean of the accuracies on both classes.
-
-    Args:
-        pairs: Verdict and label of each row.
-
-    Returns:
-        In [0, 1]; None if one of the classes is missing.
-    """
-    right = {label: [verdict == label for verdict, own in pairs if own == label] for label in (True, False)}
-    if not all(right.values()):
-        return None
-    return fmean(map(fmean, right.values()))
-
-
-def mean_error(pairs: Sequence[tuple[float, float]]) -> float | None:
+def mean_error(pairs: Numbers) -> float | None:
     """Mean absolute difference of two numbers per row; None without rows."""
     return fmean(abs(left - right) for left, right in pairs) if pairs else None
 
 
-def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+def brier(pairs: Numbers) -> float | None:
+    """Mean squared difference of score and label, 0 is best; None without rows."""
+    return fmean((score - label) ** 2 for score, label in pairs) if pairs else None
+
+
+def correlation(pairs: Numbers) -> float | None:
     """Pearson's r; None if one side does not vary."""
-    if not pairs:
+    try:
+        return statistics.correlation(*zip(*pairs, strict=True)) if len(pairs) > 1 else None
+    except statistics.StatisticsError:
         return None
-    left, right = (fmean(side) for side in zip(*pairs, strict=True))
-    product = sum((one - left) * (other - right) for one, other in pairs)
-    spread = sum((one - left) ** 2 for one, _ in pairs) * sum((other - right) ** 2 for _, other in pairs)
-    return product / spread**0.5 if spread > 0 else None
 
 
-def average_precision(verdicts: Sequence[bool]) -> float:
-    """Average precision of a ranked list of verdicts; 0.0 if none is positive."""
-    hits, total = 0, 0.0
-    for rank, verdict in enumerate(verdicts, 1):
-        hits += verdict
-        total += hits / rank if verdict else 0.0
-    return total / hits if hits else 0.0
-
-
-def bootstrap(
-    rows: Sequence[Row], statistic: Callable[[Sequence[Row]], float | None], *, draws: int, seed: int = 0
-) -> Interval | None:
-    """95 % percentile interval of a statistic by resampling rows.
-
-    Args:
-        rows: Rows of one source.
-        statistic: What to compute; resamples where it is None are left out.
-        draws: Number of resamples.
-        seed: Of the resampling.
-    """
-    values = sorted(_resampled(rows, statistic, draws, seed))
-    return _middle(values) if values else None
-
-
-def macro_bootstrap(
-    sources: Sequence[Sequence[Row]],
-    statistic: Callable[[Sequence[Row]], float | None],
-    *,
-    draws: int,
-    seed: int = 0,
-) -> Interval | None:
-    """95 % percentile interval of the mean of a statistic over sources, resampling rows within each source.
-
-    Args:
-        sources: Rows per source.
-        statistic: As for ``bootstrap``.
-        draws: Number of resamples.
-        seed: Of the resampling.
-    """
-    columns = [_resampled(rows, statistic, draws, seed + index) for index, rows in enumerate(sources)]
-    values = sorted(fmean(values) for values in zip(*(column for column in columns if column), strict=False))
-    return _middle(values) if values else None
-
-
-def _resampled(
-    rows: Sequence[Row], statistic: Callable[[Sequence[Row]], float | None], draws: int, seed: int
-) -> list[float]:
-    generator = random.Random(seed)  # noqa: S311 - resampling is no cryptography
-    values = (statistic(generator.choices(rows, k=len(rows))) for _ in range(draws if rows else 0))
-    return [value for value in values if value is not None]
-
-
-def _middle(values: Sequence[float]) -> Interval:
-    return values[round(0.025 * (len(values) - 1))], values[round(0.975 * (len(values) - 1))]
-
-
-def accuracy(pairs: Sequence[tuple[bool, bool]]) -> float | None:
-    """Share of verdicts that equal the label; None without rows."""
-    return fmean(verdict == label for verdict, label in pairs) if pairs else None
-
-
-def f1(pairs: Sequence[tuple[bool, bool]]) -> float | None:
-    """Harmonic mean of precision and recall of the positive verdicts.
-
-    Args:
-        pairs: Verdict and label of each row.
-
-    Returns:
-        In [0, 1]; None if neither a verdict nor a label is positive.
-
-    Example:
-        >>> f1([(True, True), (True, False), (False, True)])
-        0.5
-    """
-    hits = sum(verdict and label for verdict, label in pairs)
-    marked = sum(verdict for verdict, _ in pairs) + sum(label for _, label in pairs)
-    return 2 * hits / marked if marked else None
-
-
-def spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
+def spearman(pairs: Numbers) -> float | None:
     """Spearman's rank correlation, ties with their mean rank; None if one side does not vary.
 
     Example:
         >>> round(spearman([(1, 1), (2, 3), (3, 2)]), 12)
         0.5
     """
-    if not pairs:
+    sides = [_ranks(side) for side in zip(*pairs, strict=True)]
+    return correlation(list(zip(*sides, strict=True)))
+
+
+def line(pairs: Numbers) -> tuple[float, float] | None:
+    """Slope and intercept of the least-squares line of labels on scores; None if the scores do not vary.
+
+    Example:
+        >>> line([(0.0, 0.5), (1.0, 1.0)])
+        (0.5, 0.5)
+    """
+    try:
+        found = statistics.linear_regression(*zip(*pairs, strict=True)) if len(pairs) > 1 else None
+    except statistics.StatisticsError:
         return None
-    left, right = (_ranks(side) for side in zip(*pairs, strict=True))
-    return correlation(list(zip(left, right, strict=True)))
+    return found and (found.slope, found.intercept)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
+    """The rank of each value from 0, equal ones with their mean rank."""
     order = sorted(range(len(values)), key=lambda index: values[index])
-    ranks = [0.0] * len(values)
-    start = 0
+    ranks, start = [0.0] * len(values), 0
     while start < len(order):
         end = start
         while end < len(order) and values[order[end]] == values[order[start]]:
@@ -173,37 +91,51 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return ranks
 
 
-def calibration(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """Slope and intercept of the least-squares line of labels on scores; (1, 0) is perfectly calibrated.
+# Verdicts and labels --------------------------------------------------------------------------------------
 
-    Args:
-        pairs: Score and label of each row.
 
-    Returns:
-        None if the scores do not vary.
+def accuracy(pairs: Verdicts) -> float | None:
+    """Share of verdicts that equal the label; None without rows."""
+    return fmean(verdict == label for verdict, label in pairs) if pairs else None
+
+
+def balanced_accuracy(pairs: Verdicts) -> float | None:
+    """Mean of the accuracies on both classes; None without both."""
+    right = [[verdict == label for verdict, label in pairs if label == wanted] for wanted in (True, False)]
+    return fmean(map(fmean, right)) if all(right) else None
+
+
+def f1(pairs: Verdicts) -> float | None:
+    """Harmonic mean of precision and recall of the positive verdicts; None if nothing is positive.
 
     Example:
-        >>> calibration([(0.0, 0.5), (1.0, 1.0)])
-        (0.5, 0.5)
+        >>> f1([(True, True), (True, False), (False, True)])
+        0.5
+    """
+    marked = sum(verdict + label for verdict, label in pairs)
+    return 2 * sum(verdict and label for verdict, label in pairs) / marked if marked else None
+
+
+def matthews(pairs: Verdicts) -> float | None:
+    """Matthews' correlation of verdicts and labels; None if one side does not vary."""
+    return correlation([(float(verdict), float(label)) for verdict, label in pairs])
+
+
+def gwet(pairs: Verdicts) -> float | None:
+    """Gwet's AC1: agreement beyond chance that a lopsided prevalence does not deflate; None without rows.
+
+    Source:
+        Gwet (2008), British Journal of Mathematical and Statistical Psychology 61(1).
     """
     if not pairs:
         return None
-    score, label = (fmean(side) for side in zip(*pairs, strict=True))
-    spread = sum((own - score) ** 2 for own, _ in pairs)
-    if spread <= 0:
-        return None
-    slope = sum((own - score) * (other - label) for own, other in pairs) / spread
-    return slope, label - slope * score
+    share = fmean(float(value) for pair in pairs for value in pair)
+    chance = 2 * share * (1 - share)
+    return (fmean(verdict == label for verdict, label in pairs) - chance) / (1 - chance)
 
 
 def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Cohen's kappa of two raters over any categories.
-
-    Args:
-        pairs: The category that each rater chose, per item.
-
-    Returns:
-        At most 1; None without items, or if both chose one category throughout.
+    """Cohen's kappa of two raters over any categories; None without items, or if both chose one category throughout.
 
     Source:
         Cohen (1960), Educational and Psychological Measurement 20(1).
@@ -214,9 +146,173 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     """
     if not pairs:
         return None
-    categories = {category for pair in pairs for category in pair}
-    shares = [
-        [sum(pair[side] == category for pair in pairs) / len(pairs) for category in categories] for side in (0, 1)
-    ]
-    chance = sum(one * other for one, other in zip(*shares, strict=True))
-    return None if chance >= 1 else (sum(one == other for one, other in pairs) / len(pairs) - chance) / (1 - chance)
+    sides = list(zip(*pairs, strict=True))
+    chance = sum(sides[0].count(one) * sides[1].count(one) for one in set(sides[0])) / len(pairs) ** 2
+    return None if chance >= 1 else (fmean(one == other for one, other in pairs) - chance) / (1 - chance)
+
+
+def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
+    """Krippendorff's alpha for nominal labels of several annotators; None if nothing varies.
+
+    Args:
+        rows: The labels of each unit; units with one label tell nothing.
+
+    Source:
+        Krippendorff (2011), Computing Krippendorff's alpha-reliability.
+    """
+    units = [row for row in rows if len(row) > 1]
+    count, ones = sum(map(len, units)), sum(map(sum, units))
+    if not 0 < ones < count:
+        return None
+    observed = sum(2 * sum(row) * (len(row) - sum(row)) / (len(row) - 1) for row in units) / count
+    return 1 - observed * count * (count - 1) / (2 * ones * (count - ones))
+
+
+# Bootstrap ------------------------------------------------------------------------------------------------
+
+
+def bootstrap(
+    rows: Sequence[Row], statistic: Callable[[Sequence[Row]], float | None], *, draws: int, seed: int = 0
+) -> Bounds | None:
+    """95 % percentile interval of a statistic by resampling rows; resamples where it is None are left out."""
+    return macro_bootstrap([rows], statistic, draws=draws, seed=seed)
+
+
+def macro_bootstrap(
+    sources: Sequence[Sequence[Row]], statistic: Callable[[Sequence[Row]], float | None], *, draws: int, seed: int = 0
+) -> Bounds | None:
+    """95 % percentile interval of the mean of a statistic over sources, resampling rows within each source.
+
+    Args:
+        sources: Rows per source.
+        statistic: What to compute; resamples where it is None are left out.
+        draws: Number of resamples.
+        seed: Of the resampling.
+    """
+    columns = [_resampled(rows, statistic, draws, seed + index) for index, rows in enumerate(sources)]
+    values = sorted(fmean(values) for values in zip(*filter(None, columns), strict=False))
+    return (values[round(0.025 * (len(values) - 1))], values[round(0.975 * (len(values) - 1))]) if values else None
+
+
+def _resampled(
+    rows: Sequence[Row], statistic: Callable[[Sequence[Row]], float | None], draws: int, seed: int
+) -> list[float]:
+    generator = random.Random(seed)  # noqa: S311 - resampling is no cryptography
+    values = (statistic(generator.choices(rows, k=len(rows))) for _ in range(draws if rows else 0))
+    return [value for value in values if value is not None]
+
+
+# A judge against people -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A score with the votes of people.
+
+    Args:
+        score: The judge's score.
+        votes: One per annotator, at least one.
+        source: Where the sample comes from.
+        rival: The score of another judge, where two are compared.
+    """
+
+    score: float
+    votes: tuple[bool, ...]
+    source: str = "all"
+    rival: float | None = None
+
+    @property
+    def yes(self) -> bool:
+        """The majority's vote; a tie is a no."""
+        return 2 * sum(self.votes) > len(self.votes)
+
+
+Statistic = Callable[[Sequence[Labelled]], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One measure over one source, or the mean over sources (source None); None where undefined."""
+
+    measure: str
+    source: str | None
+    count: int
+    value: float | None
+    interval: Bounds | None
+
+
+def measures(threshold: float) -> dict[str, Statistic]:
+    """The measures of agreement by name; verdicts are scores from the threshold on."""
+
+    def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
+        return [(row.score >= threshold, row.yes) for row in rows]
+
+    def scores(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
+        return [(row.score, row.yes) for row in rows]
+
+    def calibrated(place: int) -> Statistic:
+        return lambda rows: None if (found := slope_and_intercept(scores(rows))) is None else found[place]
+
+    return {
+        "AUROC": lambda rows: auroc(scores(rows)),
+        "balanced accuracy": lambda rows: balanced_accuracy(verdicts(rows)),
+        "MCC": lambda rows: matthews(verdicts(rows)),
+        "kappa": lambda rows: kappa(verdicts(rows)),
+        "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
+        "prevalence": lambda rows: fmean(row.yes for row in rows),
+        "Brier": lambda rows: brier(scores(rows)),
+        "slope": calibrated(0),
+        "intercept": calibrated(1),
+        "calibration error": lambda rows: calibration_error(scores(rows)),
+        "human kappa": human_kappa,
+        "human alpha": lambda rows: krippendorff([row.votes for row in rows]),
+    }
+
+
+def rival_measures(threshold: float) -> dict[str, Statistic]:
+    """Differences between the judge and its rival on the same rows: judge − rival."""
+
+    def difference(compute: Statistic) -> Statistic:
+        def of(rows: Sequence[Labelled]) -> float | None:
+            other = compute([replace(row, score=row.rival) for row in rows if row.rival is not None])
+            own = compute(rows)
+            return None if own is None or other is None else own - other
+
+        return of
+
+    known = measures(threshold)
+    return {f"{name}, difference": difference(known[name]) for name in ("AUROC", "balanced accuracy", "Brier")}
+
+
+def human_kappa(rows: Sequence[Labelled]) -> float | None:
+    """Mean kappa over pairs of annotators, in the order of the votes: the ceiling; None with one annotator."""
+    pairs = (
+        [(row.votes[a], row.votes[b]) for row in rows if len(row.votes) > b]
+        for a, b in combinations(range(max(len(row.votes) for row in rows)), 2)
+    )
+    known = [value for value in map(kappa, pairs) if value is not None]
+    return fmean(known) if known else None
+
+
+def measure_all(rows: Sequence[Labelled], wanted: Mapping[str, Statistic], *, draws: int = 500) -> list[Measured]:
+    """Every measure per source, and its mean over sources, with 95 % bootstrap intervals; nothing is pooled.
+
+    Args:
+        rows: Scores with labels.
+        wanted: The measures.
+        draws: Resamples of rows within each source.
+    """
+    sources: dict[str, list[Labelled]] = {}
+    for row in rows:
+        sources.setdefault(row.source, []).append(row)
+    found = []
+    for name, compute in wanted.items():
+        known: dict[str, float] = {}
+        for source, own in sources.items():
+            if (value := compute(own)) is not None:
+                known[source] = value
+            interval = None if value is None else bootstrap(own, compute, draws=draws)
+            found.append(Measured(name, source, len(own), value, interval))
+        interval = macro_bootstrap([sources[source] for source in known], compute, draws=draws)
+        found.append(Measured(name, None, len(known), fmean(known.values()) if known else None, interval))
+    return found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import sqrt
 from statistics import fmean
 
+from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.intervals import wilson
 
 FEWEST_FOR_ERROR = 200
@@ -14,6 +15,8 @@ FEWEST_FOR_ERROR = 200
 
 _CLIP = 1e-3
 _BINS = 10
+
+Pairs = Sequence[tuple[float, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,8 @@ class Bin:
     count: int
 
 
-def slope_and_intercept(pairs: Sequence[tuple[float, bool]]) -> tuple[float, float] | None:
-    """Logistic regression of the label on the score's log-odds: 1 and 0 for calibrated scores.
+def slope_and_intercept(pairs: Pairs) -> tuple[float, float] | None:
+    """Logistic regression of the label on the score's log-odds: 1 and 0 for calibrated scores; needs scipy.
 
     Args:
         pairs: Score and label; scores are kept .001 away from 0 and 1.
@@ -39,35 +42,28 @@ def slope_and_intercept(pairs: Sequence[tuple[float, bool]]) -> tuple[float, flo
     Source:
         Cox (1958), Biometrika 45(3/4); Newton's method.
     """
-    labels = [float(label) for _, label in pairs]
-    odds = [log(p / (1 - p)) for p in (min(1 - _CLIP, max(_CLIP, score)) for score, _ in pairs)]
     positive, negative = ([score for score, own in pairs if own is wanted] for wanted in (True, False))
-    if not positive or not negative or len(set(odds)) < 2:
+    if not positive or not negative or max(negative) <= min(positive) or max(positive) <= min(negative):
         return None
-    if max(negative) <= min(positive) or max(positive) <= min(negative):
+    needed_for = "the slope of a calibration"
+    numpy, special = extra("numpy", "stats", needed_for), extra("scipy.special", "stats", needed_for)
+    scores, labels = numpy.asarray(pairs, dtype=float).T
+    odds = special.logit(scores.clip(_CLIP, 1 - _CLIP))
+    if odds.min() == odds.max():
         return None
-    slope = intercept = 0.0
+    design, found = numpy.column_stack([odds, numpy.ones(len(odds))]), numpy.zeros(2)
     for _ in range(100):
-        expected = [1 / (1 + exp(-max(-30.0, min(30.0, intercept + slope * x)))) for x in odds]
-        weights = [max(1e-12, p * (1 - p)) for p in expected]
-        rest = [label - p for label, p in zip(labels, expected, strict=True)]
-        a, b = sum(weights), sum(w * x for w, x in zip(weights, odds, strict=True))
-        c = sum(w * x * x for w, x in zip(weights, odds, strict=True))
-        g, h = sum(rest), sum(r * x for r, x in zip(rest, odds, strict=True))
-        step = (c * g - b * h) / (a * c - b * b), (a * h - b * g) / (a * c - b * b)
-        intercept, slope = intercept + step[0], slope + step[1]
-        if max(map(abs, step)) < 1e-10:
+        expected = special.expit((design @ found).clip(-30, 30))
+        weighted = design * (expected * (1 - expected)).clip(1e-12)[:, None]
+        step = numpy.linalg.solve(weighted.T @ design, design.T @ (labels - expected))
+        found += step
+        if abs(step).max() < 1e-10:
             break
-    return slope, intercept
+    return float(found[0]), float(found[1])
 
 
-def curve(pairs: Sequence[tuple[float, bool]], *, bins: int = _BINS) -> list[Bin]:
-    """The calibration curve in bins of equal mass; equal scores stay in one bin.
-
-    Args:
-        pairs: Score and label.
-        bins: Most bins.
-    """
+def curve(pairs: Pairs, *, bins: int = _BINS) -> list[Bin]:
+    """The calibration curve in bins of equal mass, at most so many; equal scores stay in one bin."""
     ordered = sorted(pairs, key=lambda pair: pair[0])
     found: list[list[tuple[float, bool]]] = []
     target = len(ordered) / bins
@@ -79,13 +75,13 @@ def curve(pairs: Sequence[tuple[float, bool]], *, bins: int = _BINS) -> list[Bin
     return [_bin(own) for own in found]
 
 
-def _bin(pairs: Sequence[tuple[float, bool]]) -> Bin:
+def _bin(pairs: Pairs) -> Bin:
     positive = sum(label for _, label in pairs)
     low, high = wilson(positive, len(pairs))
     return Bin(fmean(score for score, _ in pairs), positive / len(pairs), low, high, len(pairs))
 
 
-def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float | None:
+def calibration_error(pairs: Pairs) -> float | None:
     """Root mean squared difference of score and share over equal-mass bins, less what noise alone would give.
 
     Returns:

@@ -10,8 +10,7 @@ from math import ceil, comb, fsum
 from operator import getitem
 from statistics import NormalDist
 
-from ragmetrics_core.statistics.clusters import Clustered, cluster_interval, grouped
-from ragmetrics_core.statistics.statistics import Interval
+from ragmetrics_core.statistics.means import Interval, grouped, padded_t
 
 EXACT = 16
 """Up to so many clusters that changed, every one of their 2¹⁶ sign patterns is tried."""
@@ -30,7 +29,7 @@ class Permuted:
     exact: bool
 
 
-def difference_interval(differences: Sequence[float], keys: Sequence[int], level: float = 0.95) -> Clustered:
+def difference_interval(differences: Sequence[float], keys: Sequence[int] = (), level: float = 0.95) -> Interval:
     """Interval for the mean of paired differences in [-1, 1].
 
     Args:
@@ -44,17 +43,17 @@ def difference_interval(differences: Sequence[float], keys: Sequence[int], level
         [sim]; equal scores never give zero width.
 
     Example:
-        >>> found = difference_interval([0.0] * 50, [-1] * 50).interval
+        >>> found = difference_interval([0.0] * 50)
         >>> round(found.low, 3), round(found.high, 3)
         (-0.055, 0.055)
     """
-    found = cluster_interval(differences, keys, level=level, ends=(-1.0, 1.0), added=1)
-    method = "t with one difference added at −1 and one at +1"
-    if found.clusters < len(differences):
-        method = f"t over {found.clusters} clusters, with one added at −1 and one at +1"
-    return Clustered(
-        Interval(found.interval.low, found.interval.high, method), found.clusters, found.design_effect, found.error
-    )
+    return padded_t(differences, keys, level=level, ends=(-1.0, 1.0), added=1)
+
+
+def one_sided(differences: Sequence[float], keys: Sequence[int]) -> tuple[float, float]:
+    """Lower and upper one-sided 95 % bounds of the mean difference."""
+    found = difference_interval(differences, keys, 0.9)
+    return found.low, found.high
 
 
 def permutation(differences: Sequence[float], keys: Sequence[int], *, seed: int = 0) -> Permuted:
@@ -130,6 +129,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
         adjusted[index] = highest
     return adjusted
+
+
+def standard_error(differences: Sequence[float], keys: Sequence[int]) -> float:
+    """Standard error with a pair added at each end: mostly tied pairs would otherwise promise to detect anything."""
+    low, high = one_sided(differences, keys)
+    return (high - low) / (2 * NormalDist().inv_cdf(0.95))
 
 
 def detectable(error: float) -> float:

@@ -1,4 +1,4 @@
-"""A threshold from which on scores are surely precise enough, certified by labels drawn at random."""
+"""A threshold from which on scores are surely precise enough, certified by labels drawn at random; needs scipy."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, sqrt
 from statistics import NormalDist
+from typing import Any
 
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.reporting.drawing import check_random, scored_samples
-from ragmetrics_core.reporting.labels import Label
-from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.statistics.statistics import incomplete_beta
+from ragmetrics_core.data.extras import extra
 
 _ALPHA = 0.05
 _POWER = 0.8
 _ENOUGH_TO_PLAN = 10
 _WRONG_AT_START = 2
+_MOST_LABELS = 10_000  # of which two may be wrong at the highest target
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +28,6 @@ class Step:
     count: int
     share: float
 
-    @property
-    def low(self) -> float:
-        """One-sided 95 % lower bound of the precision."""
-        return lower_bound(self.yes, self.count)
-
 
 @dataclass(frozen=True, slots=True)
 class Certified:
@@ -42,8 +36,8 @@ class Certified:
     Args:
         target: The precision asked for.
         step: The lowest threshold that is certified; None if none is.
-        best: Else the threshold that fewest more labels would certify if its share of yes stayed; None if none.
-        needed: Else about how many labels of the run would do; None if no number is known that would.
+        best: Else the threshold that fewest more labels would certify if its share of yes stayed.
+        needed: Else about how many labels of the run would do; None if that is not known.
         samples: Scored samples of the run.
     """
 
@@ -56,12 +50,11 @@ class Certified:
     @property
     def sentence(self) -> str:
         """The finding in words."""
-        if self.step is not None:
-            own = self.step
+        if (own := self.step) is not None:
             return (
                 f"Certified: scores from {own.threshold:g} on are right in at least {self.target:g} of this run's "
-                f"cases ({own.yes} of {own.count} labels, 95 % lower bound {own.low:.3f}; {own.share:.0%} of the "
-                f"{self.samples} scored samples reach it; exact binomial bounds, fixed sequence)"
+                f"cases ({own.yes} of {own.count} labels, 95 % lower bound {lower_bound(own.yes, own.count):.3f}; "
+                f"{own.share:.0%} of the {self.samples} scored samples reach it; exact binomial bounds, fixed sequence)"
             )
         start = f"No threshold is certified for a precision of {self.target:g}: "
         if self.needed is None:
@@ -75,42 +68,25 @@ class Certified:
         )
 
 
+def _stats() -> Any:
+    return extra("scipy.stats", "stats", "certifying a threshold")
+
+
 def lower_bound(yes: int, count: int) -> float:
     """One-sided 95 % lower bound of a share.
 
     Source:
         Clopper & Pearson (1934), Biometrika 26(4).
-
-    Example:
-        >>> round(lower_bound(29, 29), 4)  # .05 ** (1 / 29)
-        0.9019
     """
-    if yes == 0:
-        return 0.0
-    low, high = 0.0, 1.0
-    while high - low > 1e-12:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _at_least(yes, count, middle) <= _ALPHA else (low, middle)
-    return low
-
-
-def _at_least(yes: int, count: int, share: float) -> float:
-    """Probability of so many successes or more."""
-    return incomplete_beta(share, yes, count - yes + 1) if yes > 0 and share > 0 else float(yes <= 0)
+    return float(_stats().beta.ppf(_ALPHA, yes, count - yes + 1)) if yes else 0.0
 
 
 @lru_cache(maxsize=256)
 def fewest(target: float, wrong: int = 0) -> int:
-    """Fewest labels that certify a precision although some of them are wrong.
-
-    Example:
-        >>> fewest(0.9), fewest(0.9, 2)
-        (29, 61)
-    """
-    count = wrong + 1
-    while _at_least(count - wrong, count, target) > _ALPHA:
-        count += 1
-    return count
+    """Fewest labels that certify a precision although some of them are wrong."""
+    counts = range(wrong + 1, _MOST_LABELS)
+    low = _stats().binom.sf([count - wrong - 1 for count in counts], counts, target)
+    return counts[int((low <= _ALPHA).argmax())]
 
 
 def certify(labelled: Sequence[tuple[float, bool]], scores: Sequence[float], target: float) -> Certified:
@@ -123,7 +99,7 @@ def certify(labelled: Sequence[tuple[float, bool]], scores: Sequence[float], tar
     Args:
         labelled: Score and label of samples drawn at random from the run.
         scores: Scores of all scored samples of the run, those with labels too.
-        target: The precision, above 0 and below 1.
+        target: The precision, above 0 and at most 0.999.
 
     Returns:
         The threshold, or how many labels would do. It holds for the samples of this run, clusters or not.
@@ -131,6 +107,7 @@ def certify(labelled: Sequence[tuple[float, bool]], scores: Sequence[float], tar
     Raises:
         SettingError: If the target is not in that range.
         InputError: If there is no label.
+        MissingDependency: If scipy is not installed.
 
     Source:
         Fixed-sequence testing: Angelopoulos et al. (2021), Learn then Test, arXiv:2110.01052. Number of labels:
@@ -141,13 +118,13 @@ def certify(labelled: Sequence[tuple[float, bool]], scores: Sequence[float], tar
     if not labelled:
         raise InputError("a threshold needs labels to be certified")
     steps = _steps(labelled, scores)
-    found = None
-    for step in steps[_start(steps, len(labelled), target) :]:
-        if step.count == 0 or _at_least(step.yes, step.count, target) > _ALPHA:
-            break
-        found = step
-    best, needed = (None, None) if found else _plan(steps, len(labelled), target)
-    return Certified(target, found, best, needed, len(scores))
+    tested = steps[_start(steps, len(labelled), target) :]
+    # sf(−1, 0, target) is 1: a threshold without labels fails.
+    p_values = _stats().binom.sf([step.yes - 1 for step in tested], [step.count for step in tested], target)
+    passed = next((place for place, p in enumerate(p_values) if not p <= _ALPHA), len(tested))
+    if passed:
+        return Certified(target, tested[passed - 1], None, None, len(scores))
+    return Certified(target, None, *_plan(steps, len(labelled), target), len(scores))
 
 
 def _steps(labelled: Sequence[tuple[float, bool]], scores: Sequence[float]) -> list[Step]:
@@ -193,26 +170,3 @@ def _enough(share: float, target: float) -> float:
         share * (1 - share)
     )
     return max((spread / (share - target)) ** 2, fewest(target))
-
-
-def certify_precision(
-    report: Report, metric: str, labels: Sequence[Label], target: float, *, assume_random: bool = False
-) -> Certified:
-    """Certify a threshold of a run's scores for a precision.
-
-    Args:
-        report: The run.
-        metric: Name of the metric.
-        labels: Labels, as ``draw`` drew them and people filled them in.
-        target: The precision.
-        assume_random: Take labels that no draw recorded for a random sample.
-
-    Raises:
-        InputError: If the labels are no random sample by their own record, or none belongs to a scored sample.
-    """
-    if not assume_random:
-        check_random(labels)
-    known = {label.id: label.yes for label in labels if label.votes}
-    scored = [(sample.id, score) for sample, score in scored_samples(report, metric)]
-    labelled = [(score, known[name]) for name, score in scored if name in known]
-    return certify(labelled, [score for _, score in scored], target)

@@ -41,17 +41,10 @@ _REFERENCES: Mapping[str, str] = {
 
 
 def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
-    """How the numbers of a report came about, for a paper or a protocol.
-
-    Args:
-        summary: The numbers.
-        run: The run's facts.
-
-    Returns:
-        Two paragraphs and the references that they name.
-    """
-    definitions = [_definition(metric, run) for metric in _METRICS if _named(metric, summary, run)]
-    others = [m.metric for m in summary.metrics if _kind(m.metric, run) not in _METRICS]
+    """How the numbers of a report came about, for a paper or a protocol: paragraphs, and the references they name."""
+    kinds = {numbers.metric: _kind(numbers.metric, run) for numbers in summary.metrics}
+    definitions = [_definition(kind, run) for kind in _METRICS if kind in kinds.values()]
+    others = [metric for metric, kind in kinds.items() if kind not in _METRICS]
     judges = ", ".join(run.judges) or "not recorded"
     models = f" (returned as {', '.join(summary.usage.models)})" if summary.usage.models else ""
     made = f"ragmetrics {run.version or 'of unknown version'}"
@@ -70,10 +63,6 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
 def _kind(metric: str, run: RunFacts) -> str:
     """The published name behind a metric's own: the first part of its prompt's signature, else the name."""
     return metric if metric in _METRICS or metric not in run.metrics else run.metrics[metric].metric
-
-
-def _named(kind: str, summary: Summary, run: RunFacts) -> bool:
-    return any(_kind(numbers.metric, run) == kind for numbers in summary.metrics)
 
 
 def _definition(kind: str, run: RunFacts) -> str:

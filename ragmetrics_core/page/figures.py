@@ -9,16 +9,14 @@ from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ragmetrics_core.data.errors import MissingDependency
-from ragmetrics_core.reporting.fooled import RankShare
+from ragmetrics_core.data.extras import extra
+from ragmetrics_core.page.biases import RankShare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BINS = 10
-
-_NEEDED = 'figures need matplotlib: pip install "ragmetrics-core[report]"'
 
 
 class _Palette(NamedTuple):
@@ -47,15 +45,7 @@ def counts(values: Sequence[float]) -> list[int]:
 
 
 def histogram(metric: str, values: Sequence[float]) -> Figure:
-    """A histogram with ten bins on [0, 1], and the mean as a dashed line.
-
-    Args:
-        metric: Name of the metric, for the axis.
-        values: Scores; without any the axes stay empty.
-
-    Raises:
-        MissingDependency: If matplotlib is not installed.
-    """
+    """A histogram with ten bins on [0, 1], and the mean as a dashed line; empty axes without scores."""
     with _drawing(5.0, 3.0, _NOTEBOOK) as figure:
         axes = figure.add_subplot()
         _bars(axes, values, _NOTEBOOK)
@@ -64,14 +54,7 @@ def histogram(metric: str, values: Sequence[float]) -> Figure:
 
 
 def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
-    """A box plot per metric: median, quartiles, whiskers to 1.5 times their distance, the mean as a diamond.
-
-    Args:
-        values: Scores by metric; a metric without scores is left out.
-
-    Raises:
-        MissingDependency: If matplotlib is not installed.
-    """
+    """A box plot per metric: median, quartiles, whiskers to 1.5 times their distance, the mean as a diamond."""
     shown = {name: own for name, own in values.items() if own}
     with _drawing(5.0, 1.0 + 0.5 * len(shown), _NOTEBOOK) as figure:
         axes = figure.add_subplot()
@@ -82,12 +65,7 @@ def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
 
 
 def scores_svg(values: Sequence[float], label: str) -> str:
-    """Histogram above box plot, as an SVG element.
-
-    Args:
-        values: Scores, at least one.
-        label: What the figure shows, for readers who do not see it.
-    """
+    """Histogram above box plot, as an SVG element; the label is for readers who do not see it."""
     with _drawing(4.4, 2.5, _PAGE) as figure:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
         _bars(above, values, _PAGE)
@@ -128,11 +106,7 @@ def check_matplotlib() -> None:
 @contextmanager
 def _drawing(width: float, height: float, colours: _Palette) -> Iterator[Figure]:
     """A figure of no window, in a style that no setting of the user changes."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependency(_NEEDED) from error
+    matplotlib, module = (extra(name, "report", "a figure") for name in ("matplotlib", "matplotlib.figure"))
     style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "ragmetrics",
@@ -141,8 +115,8 @@ def _drawing(width: float, height: float, colours: _Palette) -> Iterator[Figure]
         **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), colours.ink),
         "axes.edgecolor": colours.soft,
     }
-    with rc_context(style):
-        figure = Figure(figsize=(width, height), layout="constrained")
+    with matplotlib.rc_context(style):
+        figure = module.Figure(figsize=(width, height), layout="constrained")
         figure.patch.set_alpha(0.0)
         yield figure
 

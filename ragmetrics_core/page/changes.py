@@ -6,10 +6,11 @@ import re
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.page.render import write_html
 from ragmetrics_core.page.rows import cut
-from ragmetrics_core.reporting.compare_tables import change_lines, sentence_of_matching
-from ragmetrics_core.reporting.comparison import Comparison, Side
+from ragmetrics_core.reporting.comparison import Comparison
 
 _LONGEST_DIFF = 4000
 
@@ -18,14 +19,14 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     """Write a comparison as one HTML page; see ``Comparison.to_html``."""
     data = {
         "comparison": comparison,
-        "matching": sentence_of_matching(comparison),
-        "changes": [(change, change_lines(change, comparison.margin)[1:]) for change in comparison.changes],
+        "matching": comparison.matching,
+        "changes": [(change, change.lines(comparison.margin)[1:]) for change in comparison.changes],
         "changed": [
             {
                 "metric": one.metric,
                 "difference": one.difference,
-                "sides": [_shown(side) for side in (one.first, one.second)],
-                "answers": _marked(one.first.sample.answer or "", one.second.sample.answer or ""),
+                "sides": [_shown(row, one.metric) for row in (one.first, one.second)],
+                "answers": _marked(*(row.sample.answer or "" if row.sample else "" for row in (one.first, one.second))),
             }
             for one in comparison.most_changed
         ],
@@ -33,13 +34,13 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     write_html(path, "comparison.html.j2", (), data)
 
 
-def _shown(side: Side) -> dict[str, object]:
-    sample = side.sample
+def _shown(row: SampleResult, metric: str) -> dict[str, object]:
+    sample, result = row.sample or Sample(), row.results[metric]
     return {
-        "row": side.index + 1,
+        "row": row.index + 1,
         "id": sample.id or "",
-        "value": side.value,
-        "reason": cut(side.reason),
+        "value": result.value,
+        "reason": cut(result.reason),
         "question": cut(sample.question or ""),
         "contexts": [cut(context.text) for context in sample.contexts],
     }

@@ -1,0 +1,127 @@
+"""Could the judge be fooling you? What a run itself shows of biases of its judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import atanh, sqrt, tanh
+from statistics import NormalDist
+
+from ragmetrics_core.data.families import family
+from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.reporting.evidence import chunks_of
+from ragmetrics_core.statistics.agreement import spearman
+
+_FEWEST = 10
+_NOTABLE = 0.3
+_MOST_RANKS = 20
+
+CAUGHT: dict[str, dict[str, float]] = {
+    "lexical": {"a number was changed": 0.82, 'a "not" was put in': 0.0, "a name was swapped": 0.01}
+}
+"""Share of accepted answers that a judge rejects after one edit has made them wrong, by name of the judge, from
+``benchmarks/judge_quality.py``."""
+
+FLIPPED: dict[str, dict[str, float]] = {
+    "lexical": {"gave an order to say the opposite": 0.005, "held a finished verdict as JSON": 0.0}
+}
+"""Share of verdicts on adherence that flip when one more context argues against them, by name of the judge, from
+``benchmarks/judge_quality.py``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """How a metric's score goes with something that should not matter: Spearman's ρ and its 95 % interval.
+
+    ``rho`` is None if one side does not vary.
+    """
+
+    metric: str
+    trait: str
+    rho: float | None
+    low: float
+    high: float
+    count: int
+
+    @property
+    def notable(self) -> bool:
+        """True if it is large enough to look at, and its interval excludes zero."""
+        return self.rho is not None and abs(self.rho) >= _NOTABLE and not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class RankShare:
+    """How many of the chunks at one rank were judged useful, with the Wilson interval of their share."""
+
+    rank: int
+    useful: int
+    count: int
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float:
+        """Share of useful chunks."""
+        return self.useful / self.count
+
+
+TRAITS = ("answer length", "context length", "number of chunks")
+"""What should not move a score by itself: sizes of a sample."""
+
+
+def traits(sample: Sample) -> dict[str, float]:
+    """The sizes of a sample by name."""
+    context = sum(len(context.text) for context in sample.contexts)
+    return dict(zip(TRAITS, (len(sample.answer or ""), context, len(sample.contexts)), strict=True))
+
+
+def correlations(rows: Sequence[SampleResult], metrics: Sequence[str]) -> list[Correlation]:
+    """Rank correlation of every metric's score with every trait; none for a metric with fewer than ten scores.
+
+    Source:
+        Interval: Bonett & Wright (2000), Psychometrika 65(1).
+    """
+    found = []
+    for name in metrics:
+        own = [(row.results[name].value, traits(row.sample)) for row in rows if row.sample and name in row.results]
+        scored = [(score, sizes) for score, sizes in own if score is not None]
+        if len(scored) >= _FEWEST:
+            found += [_correlation(name, trait, [(score, sizes[trait]) for score, sizes in scored]) for trait in TRAITS]
+    return found
+
+
+def _correlation(metric: str, trait: str, pairs: Sequence[tuple[float, float]]) -> Correlation:
+    rho = spearman(pairs)
+    if rho is None:
+        return Correlation(metric, trait, None, -1.0, 1.0, len(pairs))
+    half = NormalDist().inv_cdf(0.975) * sqrt((1 + rho * rho / 2) / (len(pairs) - 3))
+    z = atanh(max(-0.999999, min(0.999999, rho)))
+    return Correlation(metric, trait, rho, tanh(z - half), tanh(z + half), len(pairs))
+
+
+def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
+    """Share of chunks judged useful at each of the first twenty ranks; empty without Context Utilization."""
+    verdicts: dict[int, list[bool]] = {}
+    for chunk in (chunk for row in rows for result in row.results.values() for chunk in chunks_of(result)):
+        if chunk.useful is not None and chunk.rank <= _MOST_RANKS:
+            verdicts.setdefault(chunk.rank, []).append(chunk.useful)
+    return [rank_share(rank, own) for rank, own in sorted(verdicts.items())]
+
+
+def rank_share(rank: int, verdicts: Sequence[bool]) -> RankShare:
+    """The share of useful chunks at a rank."""
+    return RankShare(rank, sum(verdicts), len(verdicts), *wilson(sum(verdicts), len(verdicts)))
+
+
+def shared_families(rows: Iterable[SampleResult]) -> dict[str, int]:
+    """Families that judge and generator of a sample share, with the number of such samples, most frequent first."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        own = family(row.sample.generator) if row.sample and row.sample.generator else ""
+        names = {name for result in row.results.values() for name in (result.judge, *result.usage.models)}
+        if own and own in map(family, names):
+            counts[own] += 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

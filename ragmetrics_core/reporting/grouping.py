@@ -1,0 +1,68 @@
+"""Which samples belong together, such as the turns of one conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable
+
+from ragmetrics_core.data.cells import follow
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import Sample
+
+GroupBy = str | Callable[[Sample], object] | None
+"""What tells which samples belong together: a name or dotted path of the sample or its metadata, a callable that
+gets the sample, ``"auto"``, or None for samples that are independent."""
+
+_CAPTURED = (
+    *("conversation_id", "conversation", "session_id", "thread_id", "chat_id"),
+    *("document_id", "source_document"),
+)
+
+
+def group_of(sample: Sample | None, by: GroupBy) -> Hashable | None:
+    """What a sample is grouped by.
+
+    Args:
+        sample: The sample.
+        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a callable, ``"auto"`` for the first
+            key of a conversation or source document that the metadata hold, or None.
+
+    Returns:
+        The key; None for a sample without one, which then stands alone.
+    """
+    if by is None or sample is None:
+        return None
+    if callable(by):
+        return _hashable(by(sample))
+    if by == "auto":
+        names = (name for name in _CAPTURED if sample.metadata.get(name) is not None)
+        return next((f"{name}={_hashable(sample.metadata[name])}" for name in names), None)
+    if not by:
+        raise SettingError('cluster= takes a name, a path, a callable, "auto" or None; got ""')
+    found = follow(sample.metadata, by.removeprefix("metadata.").split("."))[1]
+    if found is None and by in Sample.model_fields:
+        found = getattr(sample, by)
+    return _hashable(found)
+
+
+def _hashable(value: object) -> Hashable | None:
+    if value is None or isinstance(value, Hashable):
+        return value
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+class Groups:
+    """Numbers the groups of samples in order of appearance.
+
+    Args:
+        by: What tells which samples belong together.
+    """
+
+    def __init__(self, by: GroupBy) -> None:
+        self._by = by
+        self._known: dict[Hashable, int] = {}
+
+    def number_of(self, sample: Sample | None) -> int:
+        """The number of the sample's group; −1 for a sample that stands alone."""
+        key = group_of(sample, self._by)
+        return -1 if key is None else self._known.setdefault(key, len(self._known))
