@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.data.errors import ContentRefused, CutOffReply, EmptyReply, JudgeError, UnusableReply
 from ragmetrics_core.data.usage import Usage
@@ -65,47 +65,54 @@ class Conversation:
         Raises:
             JudgeUnavailable: If no call will succeed.
         """
-        request = replace(request, n=polls, first_poll=first_poll)
+        if polls != 1 or first_poll:
+            request = replace(request, n=polls, first_poll=first_poll)
         reply = await self._model.complete(request)
+        outcomes = [_outcome(choice, read) for choice in reply.outcomes]
+        broken = [place for place, choice in enumerate(reply.outcomes) if _to_repair(choice, outcomes[place])]
+        if not broken:  # the usual case needs no task of its own
+            return Answers(tuple(outcomes), reply.usage)
         usages = [reply.usage]
-        if polls == 1:  # the usual case needs no task of its own
-            return Answers((await self._read(request, reply.outcomes[0], read, usages),), sum(usages, Usage()))
-        single = [replace(request, n=1, first_poll=poll) for poll in range(first_poll, first_poll + polls)]
-        outcomes = await gathered(
-            self._read(one, outcome, read, usages) for one, outcome in zip(single, reply.outcomes, strict=True)
-        )
+        single = (replace(request, n=1, first_poll=first_poll + place) for place in broken)
+        problems = (outcomes[place] for place in broken)
+        repaired = await gathered(self._repaired(*pair, read, usages) for pair in zip(single, problems, strict=True))
+        for place, outcome in zip(broken, repaired, strict=True):
+            outcomes[place] = outcome
         return Answers(tuple(outcomes), sum(usages, Usage()))
 
-    async def _read(
-        self, request: ChatRequest, choice: Choice | JudgeError, read: Callable[[Choice], T], usages: list[Usage]
+    async def _repaired(
+        self, request: ChatRequest, problem: Any, read: Callable[[Choice], T], usages: list[Usage]
     ) -> Read[T] | JudgeError:
-        if isinstance(choice, JudgeError):
-            return choice
-        try:
-            return Read(read(choice), choice)
-        except UnusableReply as error:
-            problem = error
-        if choice.origin.unusable:
-            return problem
+        """What became of an unusable reply after one repair."""
         if isinstance(problem, ContentRefused):
             self._model.reject(request)
-            return problem
+            refused: JudgeError = problem
+            return refused
         if isinstance(problem, EmptyReply):
             self._model.reject(request)  # the repair is the same request
         again = _repair(request, problem)
         reply = await self._model.complete(again)
         usages.append(replace(reply.usage, repairs=reply.usage.calls))
-        outcome: Read[T] | JudgeError
-        try:
-            outcome = Read(read(reply.choices[0]), reply.choices[0]) if reply.choices else reply.failures[0]
-        except UnusableReply as error:
-            outcome = error
+        outcome = _outcome(reply.outcomes[0], read)
         if isinstance(outcome, JudgeError):
             self._model.reject(request)
             self._model.reject(again)
         elif again is not request:
             self._model.adopt(request, again, outcome.choice)
         return outcome
+
+
+def _outcome(choice: Choice | JudgeError, read: Callable[[Choice], T]) -> Read[T] | JudgeError:
+    if isinstance(choice, JudgeError):
+        return choice
+    try:
+        return Read(read(choice), choice)
+    except UnusableReply as error:
+        return error
+
+
+def _to_repair(choice: Choice | JudgeError, outcome: object) -> bool:
+    return isinstance(choice, Choice) and isinstance(outcome, JudgeError) and not choice.origin.unusable
 
 
 def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
