@@ -14,8 +14,8 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import EmptyReply
 from ragmetrics_core.datasets import (
     ContinuousSettings,
-    Desk,
     DiscreteSettings,
+    Maker,
     Reviews,
     build_continuous,
     build_discrete,
@@ -34,14 +34,14 @@ from ragmetrics_core.testing.replies import quoting_reply
 
 @pytest.fixture(scope="module")
 def discrete() -> DiscreteSet:
-    desk = Desk(judge())
+    maker = Maker(judge())
     settings = DiscreteSettings(chunk_size=SIZE, questions=6)
-    return build_discrete(corpus(), write_pairs(corpus(), settings, desk), settings, desk=desk)
+    return build_discrete(corpus(), write_pairs(corpus(), settings, maker), settings, maker=maker)
 
 
 @pytest.fixture(scope="module")
 def continuous() -> ContinuousSet:
-    return build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=3), Desk(judge()))
+    return build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=3), Maker(judge()))
 
 
 def test_a_judge_that_is_right_on_the_discrete_set(discrete: DiscreteSet) -> None:
@@ -108,7 +108,7 @@ def test_a_metric_without_a_matrix_is_asked_per_point(continuous: ContinuousSet,
 
 
 def test_one_document_has_no_intervals() -> None:
-    one = build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Desk(judge()))
+    one = build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Maker(judge()))
     found = score_set(one, None, RetrievalAccuracy(), LexicalJudge())
     assert {value.interval for value in found.values.values()} == {None}
     table = score_table(one, None, [found])

@@ -17,9 +17,9 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    LiteLLMModel,
     LLMJudge,
     Metric,
+    OpenAICompatibleModel,
     RetrievalAccuracy,
     RowError,
     Sample,
@@ -155,7 +155,7 @@ def test_the_embedded_judge_costs_nothing(
 @pytest.mark.parametrize("metric", [ContextUtilization(), ContextAdherence(), ContextRecall(), RetrievalAccuracy()])
 def test_a_run_costs_what_was_estimated(metric: Metric, loopback_server: Callable[..., LoopbackServer]) -> None:
     server = loopback_server()
-    judge = LLMJudge(LiteLLMModel("openai/x", api_base=server.base_url, api_key="none", capabilities=ALL))
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "x", api_key="none", capabilities=ALL))
     found = estimate([SAMPLE], [metric], judge)
     assert not server.requests
     calls = evaluate([SAMPLE], metrics=metric, judge=judge).summary().usage.calls

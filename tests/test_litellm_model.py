@@ -25,6 +25,7 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
+pytest.importorskip("litellm", reason="LiteLLM is not installed")
 KEY = "sk-secret-key"
 TEXT = "a secret text"
 REQUEST = ChatRequest(
@@ -283,13 +284,13 @@ def test_an_endpoint_of_ones_own_is_tried_and_what_is_stated_holds() -> None:
 def test_the_repr_hides_the_key() -> None:
     model = LiteLLMModel("openai/x", api_base="http://user:word@host/v1?key=abc", api_key=KEY, extra={"a": KEY})
     assert repr(model) == "LiteLLMModel('openai/x', api_base='http://host/v1')"
-    assert KEY not in model.endpoint
+    assert KEY not in model.cache_key
 
 
 def test_extra_arguments_keep_stored_replies_apart() -> None:
     plain, seeded = LiteLLMModel("openai/x"), LiteLLMModel("openai/x", extra={"seed": 1})
-    assert plain.endpoint != seeded.endpoint
-    assert seeded.endpoint == LiteLLMModel("openai/x", extra={"seed": 1}).endpoint
+    assert plain.cache_key != seeded.cache_key
+    assert seeded.cache_key == LiteLLMModel("openai/x", extra={"seed": 1}).cache_key
 
 
 def test_every_exception_of_litellm_has_a_counterpart() -> None:
@@ -364,7 +365,7 @@ def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -
     chosen = resolve.resolve_judge("openai/argument", metric_model="openai/metric")
     assert chosen.name == "openai/argument"
     assert isinstance(chosen, LLMJudge)
-    assert chosen.model.endpoint == "http://127.0.0.1:9/v1"
+    assert chosen.model.cache_key == "http://127.0.0.1:9/v1"
     assert resolve.resolve_judge(None, metric_model="openai/metric").name == "openai/metric"
     assert resolve.resolve_judge(None).name == "openai/from-env"
     assert resolve.resolve_judge(chosen) is chosen

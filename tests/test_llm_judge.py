@@ -187,7 +187,7 @@ def test_low_mass_is_polled_and_the_first_reply_counts_as_a_poll() -> None:
     replies = ['{"covered": 1}', '{"covered": 0}', '{"covered": 1}']
     model = Toy(*replies, capabilities=WEIGHING, mass=0.5)
     assert answer(model, fact()).reply.weights == (Weight(pytest.approx(2 / 3), "polls"),)
-    assert [(request.n, request.first_poll, request.top_logprobs) for request in model.asked] == [(1, 0, 5), (2, 1, 0)]
+    assert [(request.n, request.top_logprobs) for request in model.asked] == [(1, 5), (2, 0)]
 
 
 def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
@@ -281,7 +281,7 @@ def test_polls_are_one_request_where_the_model_can() -> None:
     assert [poll.verdict for poll in polls.replies] == ["yes", "no", "yes", "yes", "abstains"]
     assert polls.replies[1].unsupported == ("x",)
     assert polls.failures == ()
-    assert [(request.n, request.first_poll, request.temperature) for request in model.asked] == [(5, 5, 0.7)]
+    assert [(request.n, request.temperature) for request in model.asked] == [(5, 0.7)]
     assert usage == Usage(calls=1, prompt_tokens=10, completion_tokens=5, cost=0.5)
 
 

@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=".jsonl, .json, .csv, .tsv or .parquet")
     parser.add_argument("--metrics", metavar="NAMES", help="separated by commas; by default all that apply")
-    parser.add_argument("--judge", help="lexical (embedded, the default), or a LiteLLM model, e.g. gpt-4o-mini")
+    parser.add_argument("--judge", help="lexical (embedded, the default), or a model's name, e.g. gpt-4o-mini")
     parser.add_argument("--api-base", metavar="URL", help="the judge's endpoint, e.g. http://127.0.0.1:8000/v1")
     parser.add_argument(
         *("--set",), action="append", default=[], metavar="METRIC.SETTING=VALUE", dest="settings",
@@ -107,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
     if options.report:
         check_page(options.report)
     this = Run(metrics, judge, options.concurrency, spending.store(options), spending.limits(options))
+    this.check_prices()
     cluster = None if options.cluster == "none" else options.cluster
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None

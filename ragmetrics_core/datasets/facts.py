@@ -6,7 +6,6 @@ like any other file, and refuses it if the facts were changed after they had bee
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -22,10 +21,11 @@ from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Pa
 from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.desk import Show
+from ragmetrics_core.datasets.making import Show
 from ragmetrics_core.datasets.sets import digest_of
+from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
 from ragmetrics_core.metrics.fact_extraction import extraction as facts_of
@@ -142,10 +142,7 @@ def extract_facts(
             show(len(done), len(samples), sum(done, Usage()))
         return _facts(answer, number)
 
-    async def all_of_them() -> list[list[Row]]:
-        return list(await asyncio.gather(*(one(number, sample) for number, sample in enumerate(samples, start=1))))
-
-    found = submit(all_of_them()).result()
+    found = run(gathered((one(number, sample) for number, sample in enumerate(samples, start=1)), hasty=True))
     made = tuple({**row, "facts": facts} for row, facts in zip(rows, found, strict=True))
     file = FactsFile(model=judge.name, extraction=extraction, prompts=digest(template), rows=made)
     return file, sum(done, Usage())

@@ -12,7 +12,7 @@ from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question,
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities
-from ragmetrics_core.engine.carrying import Seat, carry_out
+from ragmetrics_core.engine.carrying import RunJudge, carry_out
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
@@ -93,7 +93,7 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
             if metric.in_thread:
                 continue  # a function of the sample, which asks nothing and is not called here
             for counter in counters[metric.name]:
-                submit(carry_out(metric, sample, Seat(counter))).result()
+                submit(carry_out(metric, sample, RunJudge(counter))).result()
     low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
     return Estimate.of(count, low, high, bad_rows=bad)
 

@@ -18,15 +18,12 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, Weigh, Weight, shares
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.adapting import Adapting, Learned, gathered
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest
-from ragmetrics_core.endpoints.limited import Gate, Limited
-from ragmetrics_core.endpoints.limits import Allowance
-from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
-from ragmetrics_core.endpoints.stored import Stored
-from ragmetrics_core.endpoints.wrappers import Retrying
+from ragmetrics_core.endpoints.fitting import gathered
+from ragmetrics_core.endpoints.limits import Budget
+from ragmetrics_core.endpoints.session import Read, Session
+from ragmetrics_core.endpoints.store import ReplyStore
 from ragmetrics_core.judging import windows
-from ragmetrics_core.judging.conversation import Conversation, Read
 from ragmetrics_core.judging.forms import read, schema_of
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.parsing import Found
@@ -67,23 +64,15 @@ class LLMJudge(Judge):
         self.model = model
         self.max_tokens = max_tokens
         self.top_logprobs = top_logprobs
-        self.replicate = replicate
-        self._attempts = attempts
-        self._timeout = timeout
-        self._learned = Learned()
-        self._gate = Gate()
+        self._session = Session(model, attempts=attempts, timeout=timeout, replicate=replicate)
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question on its own; a run of many questions shares a ``session``."""
         return await self.session(concurrency=32, store=None).answer(question)
 
-    def session(self, *, concurrency: int, store: ReplyStore | None, allowance: Allowance | None = None) -> Judge:
-        """Return a judge for one run; what is learned about the endpoint stays with this object."""
-        kept = MemoryStore() if store is None else store
-        allowance = allowance or Allowance()
-        limited = Limited(self.model, concurrency, self._timeout, kept.settled, allowance, self._gate)
-        adapting = Adapting(Retrying(limited, self._attempts, allowance.sleep), self._learned)
-        return _Session(self, Conversation(Stored(adapting, kept)))
+    def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> Judge:
+        """Return a judge for one run; calls in flight, and what is learned, are shared by all runs of this object."""
+        return _Session(self, self._session.during(store=store, concurrency=concurrency, budget=budget))
 
 
 class _Session(Judge):
@@ -91,13 +80,13 @@ class _Session(Judge):
 
     Args:
         judge: The judge with its settings.
-        model: Where its requests go.
+        session: Where its requests go.
     """
 
-    def __init__(self, judge: LLMJudge, model: Conversation) -> None:
+    def __init__(self, judge: LLMJudge, session: Session) -> None:
         self.name = judge.name
         self._judge = judge
-        self._model = model
+        self._session = session
 
     @property
     def details(self) -> dict[str, str]:
@@ -117,8 +106,8 @@ class _Session(Judge):
         return answer
 
     async def _answer_whole(self, question: Question[R]) -> Answer[R]:
-        await self._model.prepare()
-        asking = _Asking(self._judge, self._model, cast("Question[BaseModel]", question))
+        await self._session.prepare()
+        asking = _Asking(self._judge, self._session, cast("Question[BaseModel]", question))
         reply: Asked[R] | NotAnswered
         try:
             reply = await (asking.polled() if question.weigh is None else asking.weighed(question.weigh))
@@ -132,18 +121,17 @@ class _Session(Judge):
 class _Asking:
     """One question to a chat model; counts what it costs."""
 
-    def __init__(self, judge: LLMJudge, model: Conversation, question: Question[BaseModel]) -> None:
+    def __init__(self, judge: LLMJudge, session: Session, question: Question[BaseModel]) -> None:
         self.usage = Usage()
-        self._model = model
+        self._session = session
         self._question = question
         self._request = ChatRequest(
             messages=render(question),
             schema=schema_of(question.Reply),
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
-            replicate=judge.replicate,
         )
-        self._top_logprobs = 0 if model.capabilities().logprobs is False else judge.top_logprobs
+        self._top_logprobs = 0 if session.capabilities().logprobs is False else judge.top_logprobs
 
     async def polled(self) -> Asked[Any]:
         """As many replies as the question wants; those that failed are listed.
@@ -207,7 +195,7 @@ class _Asking:
             LimitReached: If a poll was not asked for a limit of the run: a score from the polls before it would be
                 another one than the next run gives.
         """
-        answers = await self._model.ask(
+        answers = await self._session.ask(
             request, partial(read, question=self._question), polls=polls, first_poll=first_poll
         )
         self.usage += answers.usage

@@ -248,7 +248,7 @@ class ChatModelContract:
     def test_the_repr_hides_the_key(self) -> None:
         """And the password that an address may hold."""
         model = self.model("http://user:word@127.0.0.1:9/v1", KEY, 30.0)
-        assert KEY not in f"{model!r}{model.name}{model.endpoint}"
+        assert KEY not in f"{model!r}{model.name}{model.cache_key}"
         assert "word" not in repr(model)
 
     @pytest.mark.parametrize("n", [True, "ignore", "reject"])
