@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from ragmetrics_core.cli import agreement, compare, dataset, demo, evaluate, facts, label, metrics, store
+from ragmetrics_core.cli import agreement, compare, dataset, demo, evaluate, facts, metrics, store
 from ragmetrics_core.cli.output import Lines, discard, tolerant
 from ragmetrics_core.cli.paths import check_paths
 from ragmetrics_core.data.errors import RagMetricsError
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (evaluate, compare, agreement, label, dataset, facts, store, demo, metrics):
+    for command in (evaluate, compare, agreement, dataset, facts, store, demo, metrics):
         command.add_to(commands)
     return parser
 

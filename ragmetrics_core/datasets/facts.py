@@ -58,6 +58,11 @@ class FactsFile(Frozen):
         """Digest of references and facts, in order."""
         return digest_of(json.dumps([_reference(row), row["facts"]], sort_keys=True) for row in self.rows)
 
+    @property
+    def count(self) -> int:
+        """How many facts there are."""
+        return sum(len(row["facts"]) for row in self.rows)
+
     def changed(self, facts: Sequence[Sequence[str]]) -> FactsFile:
         """The file with other facts; a fact that stays keeps its weight.
 

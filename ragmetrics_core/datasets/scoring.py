@@ -20,17 +20,10 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.statistics.agreement import (
-    accuracy,
-    auroc,
-    bootstrap,
-    f1,
-    line,
-    mean_error,
-    spearman,
-)
+from ragmetrics_core.statistics.agreement import accuracy, auroc, bootstrap, f1, line, mean_error, spearman
 
 Prompt = Literal["io", "cot", "frozen"]
+PROMPTS: tuple[Prompt, ...] = ("io", "cot", "frozen")
 Scored = tuple[float, float, float]
 """Score, label, and the second label of a continuous set (share of the tagged sentences)."""
 Rows = Sequence[Scored]

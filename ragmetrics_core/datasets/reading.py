@@ -92,6 +92,19 @@ def read_rows(path: Path) -> Iterator[Located]:
         raise InputError(f"{path}: {error.strerror or 'cannot be read'}") from None
 
 
+def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows of a file that are objects, each with its place.
+
+    Raises:
+        InputError: If the file cannot be read as what its name says, or a row is no object.
+    """
+    for place, row in read_rows(path):
+        if not isinstance(row, dict):
+            found = row if isinstance(row, RowError) else f"needs an object, found {type(row).__name__}"
+            raise InputError(f"{place}: {found}")
+        yield place, row
+
+
 def _jsonl(path: Path) -> Iterator[Located]:
     report = False
     with open_text(path) as file:
