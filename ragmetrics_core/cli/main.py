@@ -19,14 +19,7 @@ from ragmetrics_core.data.errors import RagMetricsError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: Arguments without the program's name; None takes those of the process.
-
-    Returns:
-        The exit code.
-    """
+    """Run the command line, by default with the arguments of the process, and return the exit code."""
     tolerant()
     logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[Lines()])
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)

@@ -7,7 +7,6 @@ import atexit
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -119,21 +118,13 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def limits(options: argparse.Namespace) -> Limits:
-    """What the run may spend.
-
-    Raises:
-        SettingError: If a limit is not positive.
-    """
+    """What the run may spend; refused if a limit is not positive."""
     given: dict[str, Any] = {name: getattr(options, name) for name, *_ in _LIMITS}
     return Limits(**given)
 
 
 def store(options: argparse.Namespace) -> ReplyStore:
-    """By default the file in the user's cache folder; it is made at the first call of a model, if there is one.
-
-    Raises:
-        SettingError: If the file is not ours.
-    """
+    """By default the file in the user's cache folder; it is made at the first call of a model, if there is one."""
     if options.no_store:
         return MemoryStore()
     found = SqliteStore(options.store or default_path(), fresh=options.fresh)
@@ -142,11 +133,7 @@ def store(options: argparse.Namespace) -> ReplyStore:
 
 
 def judge_from(name: str | None, api_base: str | None) -> Judge:
-    """The judge that is named, else ``RAGMETRICS_JUDGE``, else the embedded one.
-
-    Raises:
-        SettingError: If an endpoint is given without a model.
-    """
+    """The judge that is named, else ``RAGMETRICS_JUDGE``, else the embedded one, which has no endpoint."""
     judge = resolve_judge(name, api_base=api_base)
     if api_base and not isinstance(judge, LLMJudge):
         raise SettingError("--api-base needs a model: --judge openai/MODEL; the embedded judge has no endpoint")
@@ -154,25 +141,17 @@ def judge_from(name: str | None, api_base: str | None) -> Judge:
 
 
 def needs_out(options: argparse.Namespace) -> None:
-    """Refuse a command that makes a file without a name for it, unless it only estimates.
-
-    Raises:
-        SettingError: If there is no ``--out``.
-    """
+    """Refuse a command that makes a file and has no name for it, unless it only estimates."""
     if options.out is None and not options.dry_run:
         raise SettingError("--out names the file to write; without it only --dry-run makes sense")
-
-
-def price(usage: Usage) -> str:
-    """What calls cost, for people."""
-    return "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
 
 
 def spent(usage: Usage) -> str:
     """The number of calls, what made them fewer or more, and what they cost."""
     more = [f"{usage.stored} replies from the store"] if usage.stored else []
     more += [f"{usage.faults} faults survived"] if usage.faults else []
-    return ", ".join([f"{usage.calls} calls", *more, price(usage)])
+    price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
+    return ", ".join([f"{usage.calls} calls", *more, price])
 
 
 def progress(options: argparse.Namespace, unit: str) -> Show | None:
@@ -213,16 +192,7 @@ def add_undecided(parser: Any) -> None:
 
 
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
-    """Read a gate as it is written on a command line.
-
-    Args:
-        text: ``metric=threshold``; the metric by its name or the last word of it, e.g. ``adherence=0.8``.
-        names: Names of the metrics that the run measures.
-
-    Raises:
-        SettingError: If the form is another, the metric is not among the names, or the threshold is not in
-            [0, 1].
-    """
+    """A gate as it is written, ``metric=threshold``, on one of the named metrics or the last word of its name."""
     name, equals, threshold = (part.strip() for part in text.partition("="))
     if not equals or not name:
         raise SettingError(f"a gate is written metric=threshold, e.g. adherence=0.8; got {text!r}")
@@ -232,10 +202,10 @@ def parse_gate(text: str, names: Sequence[str]) -> Gate:
         raise SettingError(f"no metric {name!r} for a gate; there are: {', '.join(dict.fromkeys([*short, *names]))}")
     try:
         at_least = float(threshold)
-    except ValueError:
-        at_least = float("nan")
-    if not isfinite(at_least) or not 0 <= at_least <= 1:
-        raise SettingError(f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got {threshold!r}")
+        check_share(at_least)
+    except (ValueError, SettingError):
+        told = f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got {threshold!r}"
+        raise SettingError(told) from None
     return Gate(metric=full, at_least=at_least)
 
 

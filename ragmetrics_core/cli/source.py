@@ -42,18 +42,11 @@ class _File:
 
 
 class Source:
-    """The samples of all files.
-
-    Args:
-        options: The command's options.
+    """The samples of all files; bad rows are reported on standard error, or with ``--strict`` raised.
 
     Attributes:
         undefined: Per metric why it was undefined, the first time that it was.
         failed: Per metric why it failed, the first time that it did.
-
-    Raises:
-        InputError: If a file is none that can be read; while iterating, if a file cannot be read, or with
-            ``--strict`` a row is no sample.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:

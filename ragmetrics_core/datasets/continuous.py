@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import chain, combinations, zip_longest
 from typing import Literal
 
 from ragmetrics_core.data.errors import InputError, SettingError
@@ -142,19 +142,12 @@ def _chosen(name: str, pool: dict[str, tuple[Chunk, ...]], settings: ContinuousS
     chosen = list(pool[name][start : start + settings.golden])
     others = [draw.sample(chunks, len(chunks)) for other, chunks in pool.items() if other != name and chunks]
     draw.shuffle(others)
-    seen = {chunk.text for chunk in pool[name]}
-    depth = 0
-    while len(chosen) < settings.golden + settings.noise and depth < max(map(len, others), default=0):
-        for chunks in others:
-            if (
-                len(chosen) < settings.golden + settings.noise
-                and depth < len(chunks)
-                and chunks[depth].text not in seen
-            ):
-                chosen.append(chunks[depth])
-                seen.add(chunks[depth].text)
-        depth += 1
-    if len(chosen) < settings.golden + settings.noise:
+    seen, wanted = {chunk.text for chunk in pool[name]}, settings.golden + settings.noise
+    for chunk in chain.from_iterable(zip_longest(*others)):  # a chunk of each document, then the next of each
+        if chunk is not None and chunk.text not in seen and len(chosen) < wanted:
+            chosen.append(chunk)
+            seen.add(chunk.text)
+    if len(chosen) < wanted:
         raise InputError(f"the other documents have too few chunks for {settings.noise} contexts of noise")
     return tuple(chosen)
 

@@ -101,11 +101,7 @@ class Desk:
         return error if isinstance(error, (JudgeUnavailable, QuestionNotSupported)) else LeftOut(type(error).__name__)
 
     async def until(
-        self,
-        wanted: int,
-        candidates: Iterable[K],
-        make: Callable[[K], Awaitable[T]],
-        key: Callable[[T], str],
+        self, wanted: int, candidates: Iterable[K], make: Callable[[K], Awaitable[T]], key: Callable[[T], str]
     ) -> list[T]:
         """Make so many items of candidates in their order; where one gives nothing, the next one is tried.
 

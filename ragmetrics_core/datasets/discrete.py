@@ -6,6 +6,7 @@ Source: the published retrieval accuracy evaluation for use without labelled dat
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 from ragmetrics_core.data.errors import InputError, SettingError
@@ -67,12 +68,12 @@ def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, desk:
 def _turns(chunks: Sequence[Chunk], seed: int) -> list[Chunk]:
     """Chunks in random order, but none of a document before every other document had as many."""
     shuffled = random.Random(f"{seed}|questions").sample(chunks, len(chunks))  # noqa: S311 - no cryptography
-    turns: dict[str, int] = {}
-    placed = []
+    earlier: Counter[str] = Counter()
+    turns = []
     for chunk in shuffled:
-        turns[chunk.document] = turns.get(chunk.document, 0) + 1
-        placed.append((turns[chunk.document], chunk))
-    return [chunk for _, chunk in sorted(placed, key=lambda pair: pair[0])]
+        turns.append((earlier[chunk.document], chunk))
+        earlier[chunk.document] += 1
+    return [chunk for _, chunk in sorted(turns, key=lambda turn: turn[0])]
 
 
 def build_discrete(

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.data.columns import USUAL_NAMES, plain_name
-from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
+from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.files import PARTIAL, open_text, read_text
 from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.sample import Sample
@@ -219,11 +220,7 @@ def _separator(path: Path, header: str) -> str:
 
 
 def _parquet(path: Path) -> Iterator[Located]:
-    try:
-        import pyarrow as pa  # an extra; only for Parquet files
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingDependency('Parquet files need: pip install "ragmetrics-core[parquet]"') from None
+    pa, parquet = (extra(name, "parquet", "Reading Parquet") for name in ("pyarrow", "pyarrow.parquet"))
     number = 0
     try:
         with parquet.ParquetFile(path) as file:

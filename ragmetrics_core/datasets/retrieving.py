@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
-from ragmetrics_core.data.errors import InputError, MissingDependency, RowError, SettingError
+from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.data.shapes import context
 from ragmetrics_core.datasets.chunking import Chunk
@@ -22,16 +23,14 @@ document objects of LangChain, LlamaIndex and Haystack."""
 class _Dumps(Protocol):
     """A pydantic model, as the documents of LangChain and LlamaIndex are."""
 
-    def model_dump(self) -> dict[str, Any]:
-        """Its fields."""
+    def model_dump(self) -> dict[str, Any]: ...
 
 
 @runtime_checkable
 class _Converts(Protocol):
     """A document of Haystack."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Its fields."""
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 class BM25:
@@ -48,12 +47,8 @@ class BM25:
     """
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
-        try:
-            import bm25s  # an extra; only where documents are retrieved
-
-            logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports each index otherwise
-        except ImportError:
-            raise MissingDependency('BM25 needs: pip install "ragmetrics-core[datasets]"') from None
+        bm25s = extra("bm25s", "datasets", "BM25")
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports each index otherwise
         self._chunks = chunks
         self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
         tokens = [list(content(chunk.text)) for chunk in chunks]
@@ -66,10 +61,8 @@ class BM25:
         asked = [token for token in content(question) if token in self._known]
         scores = self._index.get_scores(asked).tolist() if asked else [0.0] * len(self._chunks)
         order = sorted(range(len(scores)), key=lambda index: -scores[index])[:count]
-        return [
-            Context(text=self._chunks[index].text, id=self._chunks[index].id, score=round(scores[index], 6))
-            for index in order
-        ]
+        ranked = [(self._chunks[index], round(scores[index], 6)) for index in order]
+        return [Context(text=chunk.text, id=chunk.id, score=score) for chunk, score in ranked]
 
 
 def retrieved(retriever: Retriever, question: str, count: int, number: int) -> list[Context]:
@@ -87,14 +80,10 @@ def retrieved(retriever: Retriever, question: str, count: int, number: int) -> l
     found = []
     for rank, item in enumerate(retriever(question, count), start=1):
         data = item
-        if not isinstance(item, (str, Context, Mapping)):
-            data = (
-                item.model_dump()
-                if isinstance(item, _Dumps)
-                else item.to_dict()
-                if isinstance(item, _Converts)
-                else item
-            )
+        if isinstance(item, _Dumps) and not isinstance(item, Context):
+            data = item.model_dump()
+        elif isinstance(item, _Converts) and not isinstance(item, Mapping):
+            data = item.to_dict()
         try:
             made = context(data, f"what the retriever returned for question {number}", rank)
         except RowError as error:
