@@ -16,9 +16,9 @@ from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
-from ragmetrics_core.datasets.desk import Desk
 from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, write_pairs
 from ragmetrics_core.datasets.loading import load_documents, load_pairs
+from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.datasets.retrieving import named_retriever
 from ragmetrics_core.datasets.reviews import Reviews, items_to_review, review, review_summary
 from ragmetrics_core.datasets.scoring import DRAWS, PROMPTS, samples_of, score_set, variants
@@ -114,17 +114,17 @@ def _discrete(options: argparse.Namespace) -> int:
             show("no calls: questions, answers and documents are there")
             return 0
         return shared.dry_run(
-            judge, options.questions, "questions", lambda it: write_pairs(documents, settings, Desk(it))
+            judge, options.questions, "questions", lambda it: write_pairs(documents, settings, Maker(it))
         )
     if options.retriever:
         sys.path.insert(0, os.getcwd())
     retriever = named_retriever(options.retriever) if options.retriever else None
-    desk = _desk(judge, options, "questions") if judge is not None else None
-    if pairs is None and desk is not None:
-        pairs = write_pairs(documents, settings, desk)
+    maker = _maker(judge, options, "questions") if judge is not None else None
+    if pairs is None and maker is not None:
+        pairs = write_pairs(documents, settings, maker)
     source = _source(options, documents)
-    made = build_discrete(documents, pairs or (), settings, retriever=retriever, source=source, desk=desk)
-    return _finish(made, desk, options)
+    made = build_discrete(documents, pairs or (), settings, retriever=retriever, source=source, maker=maker)
+    return _finish(made, maker, options)
 
 
 def _continuous(options: argparse.Namespace) -> int:
@@ -135,9 +135,9 @@ def _continuous(options: argparse.Namespace) -> int:
     judge = _model(options, "there is no other way to label")
     if options.dry_run:
         work = options.documents, "documents"
-        return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, Desk(it)))
-    desk = _desk(judge, options, "documents")
-    return _finish(build_continuous(documents, settings, desk, source=_source(options, documents)), desk, options)
+        return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, Maker(it)))
+    maker = _maker(judge, options, "documents")
+    return _finish(build_continuous(documents, settings, maker, source=_source(options, documents)), maker, options)
 
 
 def _given(kind: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -165,16 +165,16 @@ def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
     return judge
 
 
-def _desk(judge: Judge, options: argparse.Namespace, unit: str) -> Desk:
+def _maker(judge: Judge, options: argparse.Namespace, unit: str) -> Maker:
     shown, kept = shared.progress(options, unit), shared.store(options)
-    return Desk(judge, concurrency=options.concurrency, language=options.language, store=kept, show=shown)
+    return Maker(judge, concurrency=options.concurrency, language=options.language, store=kept, show=shown)
 
 
 def _source(options: argparse.Namespace, documents: Sequence[Document]) -> tuple[str, ...]:
     return (*map(str, options.corpus), *options.where, f"{len(documents)} documents")
 
 
-def _finish(made: AnySet, desk: Desk | None, options: argparse.Namespace) -> int:
+def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
     write_set(options.out, made)
     lines = [f"{options.out}: {heading(made, None)}", composition(made, None)]
     if isinstance(made, ContinuousSet):
@@ -190,8 +190,8 @@ def _finish(made: AnySet, desk: Desk | None, options: argparse.Namespace) -> int
             lines.append(f"Only {len(made.documents)} of {options.documents} documents could be used.")
     if made.header.left_out:
         lines.append("Left out: " + ", ".join(f"{count} {reason}" for reason, count in made.header.left_out.items()))
-    if desk is not None:
-        lines.append(f"Model: {desk.name}; {shared.spent(desk.usage)}")
+    if maker is not None:
+        lines.append(f"Model: {maker.name}; {shared.spent(maker.usage)}")
     show("\n".join([*lines, f"Next: ragmetrics dataset review {options.out}"]))
     return 0
 

@@ -23,7 +23,7 @@ from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
+from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, named
 from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import Decision, decide
 from ragmetrics_core.reporting.report import JsonlWriter
@@ -82,6 +82,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.report:
         check_page(options.report)
     this = Run(metrics, judge, options.concurrency, shared.store(options), shared.limits(options))
+    this.check_prices()
     cluster = shared.cluster(options)
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
@@ -194,20 +195,24 @@ def _say_idle(source: Source) -> int:
 
 def _metrics(options: argparse.Namespace) -> Sequence[Metric]:
     names = list(METRICS) if options.metrics is None else options.metrics.split(",")
-    settings: dict[str, dict[str, Any]] = {full_name(name): {} for name in names}
+    settings: dict[str, dict[str, Any]] = {_name(name): {} for name in names}
     for text in options.settings:
         place, equals, value = text.partition("=")
         metric, dot, setting = place.strip().partition(".")
         if not equals or not dot:
             raise SettingError(f"--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got {text!r}")
-        name = full_name(metric)
+        name = _name(metric)
         if name not in settings:
             raise SettingError(f"--set {text}: {name} is not among the metrics of this run")
-        known = METRICS[name].model_fields
-        if setting not in known:
+        known = METRICS[name].model_fields if name in METRICS else {}
+        if name in METRICS and setting not in known:
             raise SettingError(f"--set {text}: {name} has no setting {setting!r}; it has: {', '.join(known)}")
         settings[name][setting] = _value(value)
-    return chosen([metric_named(name, **chosen_settings) for name, chosen_settings in settings.items()])
+    return chosen([named(name, **chosen_settings) for name, chosen_settings in settings.items()])
+
+
+def _name(text: str) -> str:
+    return text.strip() if ":" in text else full_name(text)
 
 
 def _value(text: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.desk import Show
+from ragmetrics_core.datasets.making import Show
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges

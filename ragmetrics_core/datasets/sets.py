@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.evidence import Cell, Share
+from ragmetrics_core.data.evidence import Cell
 from ragmetrics_core.data.files import write_text
-from ragmetrics_core.data.frozen import Frozen, Text
+from ragmetrics_core.data.frozen import Frozen, Share, Text
 from ragmetrics_core.data.sample import Context, Fact, Sample
 from ragmetrics_core.datasets.chunking import Document
 

@@ -28,7 +28,7 @@ from ragmetrics_core.endpoints.database import Database
 class ReplyStore(Protocol):
     """Keeps single replies under a key that names everything that changes them.
 
-    Implementations inherit from it, for its defaults. ``get``, ``put``, ``reject`` and ``adopt`` are called on the
+    Implementations inherit from it, for its defaults. ``get``, ``put`` and ``reject`` are called on the
     judges' event loop and return at once; none of them raises for want of space or permission.
 
     **Unusable replies.** Whoever cannot use a reply calls ``reject``; for the rest of the run ``get`` returns None
@@ -46,18 +46,6 @@ class ReplyStore(Protocol):
 
     def reject(self, key: str) -> None:
         """Mark a kept reply as unusable."""
-
-    def adopt(self, key: str, source: str, choice: Choice) -> None:
-        """Keep a repaired reply in place of the unusable one; by default without what it cost.
-
-        Args:
-            key: Of the unusable reply.
-            source: Where the repaired reply was kept so far, with what it cost.
-            choice: The repaired reply.
-        """
-        del source
-        self.reject(key)
-        self.put({key: choice}, Usage())
 
     async def settled(self) -> None:
         """Wait until everything put so far survives the end of the process; awaited before each call."""
@@ -102,11 +90,6 @@ class MemoryStore(ReplyStore):
         """Forget a reply that turned out unusable."""
         self._choices.pop(key, None)
 
-    def adopt(self, key: str, source: str, choice: Choice) -> None:
-        """Move a repaired reply to the place of the unusable one."""
-        self.reject(source)
-        self.put({key: choice}, Usage())
-
 
 REPLIES = own_file.Kind(
     holds="replies",
@@ -138,7 +121,6 @@ _PUT = """INSERT INTO replies (key, choice, created, model, tokens, cost) VALUES
 ON CONFLICT (key) DO UPDATE SET choice = excluded.choice, created = excluded.created, model = excluded.model,
 tokens = excluded.tokens, cost = excluded.cost, unusable = 0"""
 _REJECT = "UPDATE replies SET unusable = 1, rejections = rejections + ? WHERE key = ?"
-_MOVE = "UPDATE OR REPLACE replies SET key = ? WHERE key = ?"
 _SAVED = """INSERT INTO saved VALUES (?, ?, ?, ?, ?) ON CONFLICT (model) DO UPDATE SET
 replies = replies + excluded.replies, tokens = tokens + excluded.tokens,
 cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced"""
@@ -211,15 +193,6 @@ class SqliteStore(Database, ReplyStore):
             self._rejected[key] = True
             self._memory.reject(key)
             self.write(_REJECT, [(first, bytes.fromhex(key))], {key: None})
-
-    def adopt(self, key: str, source: str, choice: Choice) -> None:
-        """Move a repaired reply, with what it cost, to the place of the unusable one."""
-        with self.lock:
-            self._rejected.pop(key, None)
-            if self._new is not None:
-                self._new.add(key)
-            if not self.write(_MOVE, [(bytes.fromhex(key), bytes.fromhex(source))], {key: choice, source: None}):
-                self._memory.adopt(key, source, choice)
 
     async def settled(self) -> None:
         """Wait until everything put so far is committed."""
