@@ -15,20 +15,12 @@ from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Part
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, chunked
-from ragmetrics_core.datasets.making import LeftOut, Maker, plain
-from ragmetrics_core.datasets.sets import (
-    CombinationPoint,
-    ContinuousSet,
-    Header,
-    LabelledDocument,
-    Sentence,
-    corpus_digest,
-)
+from ragmetrics_core.datasets.making import LeftOut, Maker, header, plain
+from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument, Sentence
 from ragmetrics_core.datasets.writing import template
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.metrics.templates import digest
 
 
 class ContinuousSettings(Frozen):
@@ -102,17 +94,9 @@ def build_continuous(
 
     made = run(maker.until(settings.documents, candidates, make, lambda document: plain(document.question)))
     points = tuple(point for document in made for point in document_points(document, settings))
-    header = Header(
-        kind="continuous",
-        source=tuple(source),
-        corpus=corpus_digest(documents),
-        seed=settings.seed,
-        parameters=settings.model_dump(exclude={"seed"}),
-        model=maker.name,
-        prompts=digest(template(), *metric.prompts(), maker.language or ""),
-        left_out=dict(sorted(maker.left_out.items())),
-    )
-    return ContinuousSet(header=header, documents=tuple(made), points=points)
+    prompts = (template(), *metric.prompts())
+    told = header("continuous", documents, settings, source, maker, *prompts)
+    return ContinuousSet(header=told, documents=tuple(made), points=points)
 
 
 def _random(*parts: object) -> random.Random:

@@ -14,12 +14,11 @@ from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, all_chunks
 from ragmetrics_core.datasets.loading import Pair, check_pairs
-from ragmetrics_core.datasets.making import Maker, plain
+from ragmetrics_core.datasets.making import Maker, header, plain
 from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
-from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Header, Label, corpus_digest, digest_of
+from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Label, digest_of
 from ragmetrics_core.datasets.writing import template
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.metrics.templates import digest
 
 
 class DiscreteSettings(Frozen):
@@ -118,22 +117,8 @@ def build_discrete(
                 f"{2 * settings.take} are needed, better {settings.top}"
             )
         points += _points(pair, contexts, settings.take)
-    return DiscreteSet(header=_header(documents, settings, source, maker), points=tuple(points))
-
-
-def _header(
-    documents: Sequence[Document], settings: DiscreteSettings, source: Sequence[str], maker: Maker | None
-) -> Header:
-    return Header(
-        kind="discrete",
-        source=tuple(source),
-        corpus=corpus_digest(documents),
-        seed=settings.seed,
-        parameters={**settings.model_dump(exclude={"seed"}), "pairs": "written" if maker else "given"},
-        model=maker.name if maker else "",
-        prompts=digest(template(), maker.language or "") if maker else "",
-        left_out=dict(sorted(maker.left_out.items())) if maker else {},
-    )
+    told = header("discrete", documents, settings, source, maker, template(), pairs="written" if maker else "given")
+    return DiscreteSet(header=told, points=tuple(points))
 
 
 def _bm25(documents: Sequence[Document], settings: DiscreteSettings) -> BM25:
