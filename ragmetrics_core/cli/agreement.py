@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
         help="also the mean that people would give, from labels drawn at random: PPI++ on the scores (the default), "
         "or Rogan–Gladen on the verdicts",
     )  # fmt: skip
-    shared.add_cluster(parser)
+    shared.add_cluster(parser, "for --calibrate: ")
     told = "also the lowest threshold from which on at least this share of scores is right, with 95 %% confidence"
     parser.add_argument("--certify-precision", type=float, metavar="P", help=told)
     parser.add_argument("--assume-random", action="store_true", help="labels that no draw recorded are a random sample")

@@ -27,7 +27,7 @@ from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, named
 from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import Decision, decide
 from ragmetrics_core.reporting.report import JsonlWriter
-from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
+from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import text_table
 
 _EXIT_CODES = (
@@ -138,17 +138,18 @@ def _lines(
     this: Run, summary: Summary, source: Source, options: argparse.Namespace, decisions: Sequence[Decision]
 ) -> list[str]:
     """What is printed at the end, line by line."""
-    shown = summary if options.metrics is not None else _applicable(summary)
-    lines = [text_table(shown, this.facts)] if shown.metrics else []
+    scored = tuple(m for m in summary.metrics if m.count or m.failed or options.metrics is not None)
+    shown = summary.model_copy(update={"metrics": scored})  # without metrics that applied to no row
+    lines = [text_table(shown, this.facts)] if scored else []
     lines += [f"! {sign}" for sign in shown.all_signs]
     lines += [f"{name} failed, e.g.: {reason}" for name, reason in source.failed.items()]
-    lines += [
-        f"{metric.metric} left out: {_why_nothing(metric, source)}"
-        for metric in summary.metrics
-        if metric not in shown.metrics and shown.metrics
-    ]
+    for metric in summary.metrics if scored else ():
+        why = f"undefined on every row ({source.undefined.get(metric.metric, 'no samples')})"
+        if metric.not_judged and not metric.undefined:
+            why = "judged on no row before the run ended"
+        lines += [f"{metric.metric} left out: {why}"] if metric not in scored else []
     lines += [f"{sentence}, kept as metadata" for sentence in source.unread]
-    if shown.metrics:
+    if scored:
         judges, seconds = ", ".join(this.facts.judges), this.facts.seconds
         lines.append(f"Judge: {judges}; {shared.spent(summary.usage)}; {seconds:.1f} s")
     if options.out and not this.interrupted:
@@ -158,19 +159,6 @@ def _lines(
     if this.audit is not None:
         lines.append(this.audit.sentence)
     return lines + [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
-
-
-def _why_nothing(metric: MetricSummary, source: Source) -> str:
-    """Why a metric has no result of any row."""
-    if metric.not_judged and not metric.undefined:
-        return "judged on no row before the run ended"
-    return f"undefined on every row ({source.undefined.get(metric.metric, 'no samples')})"
-
-
-def _applicable(summary: Summary) -> Summary:
-    """Without metrics that applied to no row."""
-    kept = tuple(m for m in summary.metrics if m.count or m.failed)
-    return summary.model_copy(update={"metrics": kept})
 
 
 def _exit_code(

@@ -96,12 +96,12 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", help="name of the metric; by default the run's only one")
 
 
-def add_cluster(parser: argparse.ArgumentParser) -> None:
+def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
     """Add the option that says which samples belong together; see ``cluster``."""
     parser.add_argument(
         *("--cluster",), metavar="KEY", default="auto",
-        help="samples that belong together, e.g. user.id in their metadata; none if each stands alone; by default "
-        "the conversation or source document, where there is one",
+        help=f"{only}samples that belong together, e.g. user.id in their metadata; none if each stands alone; by "
+        "default the conversation or source document, where there is one",
     )  # fmt: skip
 
 

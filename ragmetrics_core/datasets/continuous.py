@@ -175,15 +175,7 @@ def document_points(document: LabelledDocument, settings: ContinuousSettings) ->
 
 
 def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPoint:
-    """Label a combination of a document's contexts, without a call.
-
-    Args:
-        document: The document with its matrix.
-        subset: Indices of contexts.
-
-    Returns:
-        The point; its label is the mean over the facts of the logical OR over the contexts.
-    """
+    """A combination of contexts, labelled without a call: the mean over facts of the logical OR over contexts."""
     chosen = tuple(sorted(subset))
     facts = [any(row[column].covered for column in chosen) for row in document.cells]
     tagged = [sentence.context in chosen for sentence in document.sentences]

@@ -5,6 +5,7 @@ Everything else is read with the loaders of a framework and given as ``Document`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,12 +53,11 @@ def load_documents(paths: Iterable[str | Path], *, where: Mapping[str, str] | No
         InputError: If a file cannot be read, or there is no document at all.
     """
     found: dict[str, Document] = {}
-    names: dict[str, int] = {}
-    for path in _files(paths):
-        for name, text in _texts(path, where or {}):
-            if text.strip() and text not in found:
-                names[name] = names.get(name, 0) + 1
-                found[text] = Document(id=name if names[name] == 1 else f"{name}~{names[name]}", text=text)
+    names: Counter[str] = Counter()
+    for name, text in (document for path in _files(paths) for document in _texts(path, where or {})):
+        if text.strip() and text not in found:
+            names[name] += 1
+            found[text] = Document(id=name if names[name] == 1 else f"{name}~{names[name]}", text=text)
     if not found:
         raise InputError("there is no document with a text; give files of text, Markdown, JSONL or JSON")
     return tuple(found.values())
@@ -82,11 +82,7 @@ def load_pairs(paths: Iterable[str | Path], *, where: Mapping[str, str] | None =
 
 
 def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> None:
-    """Refuse empty golden answers and questions that stand there twice.
-
-    Raises:
-        InputError: With the places, or the numbers of the pairs.
-    """
+    """Raise ``InputError`` for an empty golden answer, or a question that stands there twice."""
     places = places or [f"pair {number}" for number in range(1, len(pairs) + 1)]
     seen: dict[str, str] = {}
     for pair, place in zip(pairs, places, strict=True):

@@ -66,17 +66,7 @@ class BM25:
 
 
 def retrieved(retriever: Retriever, question: str, count: int, number: int) -> list[Context]:
-    """Ask a retriever, and take what it returns for contexts.
-
-    Args:
-        retriever: The retriever.
-        question: The question.
-        count: How many documents are wanted.
-        number: Number of the question, for messages.
-
-    Raises:
-        InputError: If a document has no text.
-    """
+    """The contexts that a retriever returns for the question of this number; ``InputError`` if one has no text."""
     found = []
     for rank, item in enumerate(retriever(question, count), start=1):
         data = item
@@ -93,14 +83,7 @@ def retrieved(retriever: Retriever, question: str, count: int, number: int) -> l
 
 
 def named_retriever(place: str) -> Retriever:
-    """Import a retriever.
-
-    Args:
-        place: ``module:name`` of a callable that gets a question and a number.
-
-    Raises:
-        SettingError: If there is no such callable.
-    """
+    """Import ``module:name``, a callable that gets a question and a number; ``SettingError`` if it is none."""
     module, colon, name = place.partition(":")
     try:
         found = getattr(import_module(module), name) if colon and module and name else None

@@ -212,14 +212,7 @@ def _label(marks: Sequence[Sequence[Verdict]], chosen: Sequence[int]) -> float |
 def items_to_review(given: AnySet, reviews: Reviews, *, second: bool, share: float) -> list[Item]:
     """The items that one reviewer decides about, in an order that tells nothing.
 
-    Args:
-        given: The set.
-        reviews: What was decided before.
-        second: Whether it is the second reviewer, who gets a part of what the first one decided.
-        share: That part, in (0, 1].
-
-    Raises:
-        SettingError: If the share is not in this range, or there is nothing for a second reviewer yet.
+    The second reviewer gets a share, in (0, 1], of what the first one decided; ``SettingError`` if that is nothing.
     """
     if not 0 < share <= 1:
         raise SettingError(f"the share for the second reviewer lies above 0 and at most 1, got {share}")
@@ -313,7 +306,7 @@ def review_summary(given: AnySet, reviews: Reviews) -> list[str]:
     if count:
         shown = "undefined, both chose one label throughout" if value is None else f"{value:.3f}"
         same = sum(
-            reviews.first[item].label == own.label for item, own in reviews.second.items() if item in reviews.first
+            item in reviews.first and reviews.first[item].label == it.label for item, it in reviews.second.items()
         )
         lines.append(f"Second reviewer: {count} {unit}, the same label on {same}; kappa {shown}.")
     return lines

@@ -89,13 +89,7 @@ def variants(given: AnySet, metrics: Sequence[Metric], judge: Judge, prompts: Se
 
 
 def samples_of(given: AnySet, metric: Metric, prompt: str) -> list[Sample]:
-    """The samples to judge: a continuous set's documents where the metric has a matrix, else the points.
-
-    Args:
-        given: The set.
-        metric: The metric.
-        prompt: ``frozen`` for the set's own facts.
-    """
+    """The samples to judge: a continuous set's documents where the metric has a matrix, else the points."""
     if isinstance(given, DiscreteSet):
         return [point.sample for point in given.points]
     if isinstance(metric, RetrievalAccuracy):
