@@ -406,6 +406,9 @@ def test_whatever_ends_the_writer_nobody_waits_for_it(
     assert (store.get(KEY), store.get(OTHER)) == (Choice("third"), Choice("second"))
     (warning,) = warnings(caplog)
     assert "kept in memory only" in warning
+    for thread in threading.enumerate():
+        if thread.name == "ragmetrics-database":
+            thread.join(20)
 
 
 WHOLE = ('["text","stop",1,[]]', "gpt", 1.0, 0.5)

@@ -29,6 +29,7 @@ _LIMITS: tuple[tuple[str, type, str, str], ...] = (
     ("deadline", float, "SECONDS", "most seconds; then the run ends with what is done"),
     ("requests_per_minute", float, "N", "most calls to each model in any minute"),
     ("tokens_per_minute", float, "N", "most tokens to and from each model in any minute"),
+    ("rate_file", Path, "FILE", "keep the limits per minute together with all processes that name this file"),
 )
 
 
@@ -118,7 +119,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def limits(options: argparse.Namespace) -> Limits:
-    """What the run may spend; refused if a limit is not positive."""
+    """What the run may spend; refused if a limit is not positive, or the file of rates not ours."""
     given: dict[str, Any] = {name: getattr(options, name) for name, *_ in _LIMITS}
     return Limits(**given)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from ragmetrics_core.data.errors import JudgeError, LimitReached, SettingError
@@ -27,9 +30,12 @@ class Limits:
         requests_per_minute: Most calls to each model in any minute.
         tokens_per_minute: Most tokens to and from each model in any minute; estimated before a call, and corrected
             by its reply.
+        rate_file: A file by which all processes of this machine that name it keep the limits per minute together;
+            they are to name the same limits. By default each process keeps them by itself.
 
     Raises:
-        SettingError: If a limit is not positive.
+        SettingError: If a limit is not positive, or ``rate_file`` has nothing to keep.
+        ForeignFile: If there is a file that is not ours.
     """
 
     max_calls: int | None = None
@@ -37,12 +43,26 @@ class Limits:
     deadline: float | None = None
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
+    rate_file: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
+        for name in ("max_calls", "max_cost", "deadline", "requests_per_minute", "tokens_per_minute"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise SettingError(f"{name} must be above 0, got {value}; leave it out for no limit")
+        if self.rate_file is not None:
+            from ragmetrics_core.endpoints import own_file, shared_rate  # SQLite is not needed for other limits
+
+            if not self.per_minute:
+                raise SettingError("rate_file needs requests_per_minute or tokens_per_minute, which it keeps")
+            with contextlib.suppress(OSError):  # what cannot be read is told when it is used
+                own_file.check(Path(self.rate_file).expanduser(), shared_rate.RATES)
+
+    @property
+    def per_minute(self) -> dict[str, float]:
+        """Most ``requests`` and ``tokens`` in any minute, where there is such a limit."""
+        limits = {"requests": self.requests_per_minute, "tokens": self.tokens_per_minute}
+        return {unit: limit for unit, limit in limits.items() if limit is not None}
 
 
 class Limiter(Protocol):

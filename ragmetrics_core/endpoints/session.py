@@ -157,12 +157,20 @@ class Session:
         if self._here is shared:
             return
         await self.model.prepare()
-        limits = self.budget.limits
-        limiters: list[Limiter] = [Slots(self.concurrency, shared.slots), *self._further]
-        if limits.requests_per_minute is not None or limits.tokens_per_minute is not None:
-            limiters.append(RateLimiter(self.budget))
         key = self.model.cache_key  # asked for once: it may take a while, and shall not change
         self._place = (self.model.name, key or "")
+        limits = self.budget.limits
+        limiters: list[Limiter] = [Slots(self.concurrency, shared.slots), *self._further]
+        if limits.per_minute and limits.rate_file is None:
+            limiters.append(RateLimiter(self.budget))
+        elif limits.rate_file is not None:
+            from ragmetrics_core.endpoints.shared_rate import SharedRate  # SQLite is not needed for other limits
+
+            limiters.append(
+                SharedRate(
+                    limits.rate_file, self._place, limits.per_minute, check=self.budget.check, sleep=self.budget.pause
+                )
+            )
         self._kept = shared.memory if key is None else self.store
         self._attempts = Attempts(
             self.model, shared.availability, limiters, self.budget, self._kept, most=self._most, timeout=self._timeout

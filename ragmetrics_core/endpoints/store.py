@@ -12,7 +12,8 @@ import json
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -115,6 +116,7 @@ REPLIES = own_file.Kind(
     ),
     unnumbered=2,
     made="replies are kept in %s, so that none is paid twice; 'ragmetrics store' shows them",
+    without="new replies are kept in memory only",
 )
 _GET = "SELECT choice, model, tokens, cost, unusable, rejections FROM replies WHERE key = ?"
 _PUT = """INSERT INTO replies (key, choice, created, model, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)
@@ -183,7 +185,7 @@ class SqliteStore(Database, ReplyStore):
             self._rejected.update((key, False) for key in choices if key in self._rejected)
             if self._new is not None:
                 self._new.update(choices)
-            if not self.write(_PUT, rows, choices):
+            if not self._execute(_PUT, rows, choices):
                 self._memory.put(choices, usage)
 
     def reject(self, key: str) -> None:
@@ -192,7 +194,7 @@ class SqliteStore(Database, ReplyStore):
             first = key not in self._rejected
             self._rejected[key] = True
             self._memory.reject(key)
-            self.write(_REJECT, [(first, bytes.fromhex(key))], {key: None})
+            self._execute(_REJECT, [(first, bytes.fromhex(key))], {key: None})
 
     async def settled(self) -> None:
         """Wait until everything put so far is committed."""
@@ -204,7 +206,7 @@ class SqliteStore(Database, ReplyStore):
         with self.lock:
             self._rejected.clear()
             if self._saved:
-                self.write(_SAVED, [(model, *counts) for model, counts in self._saved.items()], {})
+                self._execute(_SAVED, [(model, *counts) for model, counts in self._saved.items()], {})
                 self._saved = {}
         if (done := self.committed()) is not None:
             done.result()
@@ -212,12 +214,17 @@ class SqliteStore(Database, ReplyStore):
     def close(self) -> None:
         """Commit what waits and let go of the file; the next use opens it again."""
         self.flush()
-        self.pause()
-        self.resume()
+        super().close()
 
     def lost(self, news: Mapping[str, Choice | None]) -> None:
         """Keep in memory what could not be written."""
         self._memory.put({key: choice for key, choice in news.items() if choice is not None}, Usage())
+
+    def _execute(
+        self, statement: str, rows: Iterable[tuple[object, ...]], replies: Mapping[str, Choice | None]
+    ) -> bool:
+        """Have a statement executed with each row; False if the file cannot be written."""
+        return self.usable() and self.write([methodcaller("execute", statement, row) for row in rows], replies)
 
     def _read(self, key: str) -> Choice | None:
         row = self.read(_GET, (bytes.fromhex(key),))
