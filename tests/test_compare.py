@@ -49,8 +49,8 @@ def test_by_hand() -> None:
     change = first.compare(second)["m"]
     assert change.outcomes == {"scored/scored": 3, "failed/scored": 1, "undefined/scored": 1, "scored/not judged": 1}
     assert change.difference == pytest.approx(0.2)  # (.2 + 0 + .4) / 3
-    # with the failure: worst for the second 1 → .5, best 0 → .5; (.2 + 0 + .4 ∓ .5) / 4
-    assert change.bounds == pytest.approx((0.025, 0.275))
+    # failed: worst for the second 1 → .5, best 0 → .5; not judged: .5 → 0 and .5 → 1; (.2 + 0 + .4 ∓ .5 ∓ .5) / 5
+    assert change.bounds == pytest.approx((-0.08, 0.32))
     assert (change.p, change.exact, change.pairs) == (0.5, True, 3)  # two changed: half of the four patterns
     assert (change.abstained, change.failed) == (1.0, 1.0)  # one discordant pair each
     assert change.verdict == "undecided"

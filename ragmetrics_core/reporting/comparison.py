@@ -302,7 +302,7 @@ def _differences(
     keys: Sequence[int],
     assumed: tuple[float | None, float | None],
 ) -> tuple[list[float], list[int]]:
-    """Second − first with cluster numbers; a failure of either run is taken for what is assumed, or left out."""
+    """Second − first with cluster numbers; what failed or was not judged is taken for what is assumed, or left out."""
     sides = [
         (_value(one, assumed[0]), _value(other, assumed[1]), key)
         for (one, other), key in zip(both, keys, strict=True)
@@ -312,9 +312,7 @@ def _differences(
 
 
 def _value(result: MetricResult | None, if_failed: float | None) -> float | None:
-    if result is None:
-        return None
-    return if_failed if result.status == "failed" else result.value
+    return if_failed if result is None or result.status == "failed" else result.value
 
 
 def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:

@@ -59,8 +59,9 @@ class MetricSummary(Frozen):
         min: Lowest score.
         max: Highest score.
         interval: 95 % interval of the mean, with its method; see ``CAPTION`` for what it means.
-        worst: The interval if every failed sample had scored 0.
-        best: The interval if every failed sample had scored 1.
+        unknown: Rows whose score is not known: failed or not judged, bad rows included.
+        worst: The interval if each of them had scored 0.
+        best: The interval if each of them had scored 1.
         undefined: Rows on which the metric has no meaning, by code.
         failed: Rows on which no score could be determined, by type of error.
         not_judged: Rows that are samples but have no result of this metric.
@@ -80,6 +81,7 @@ class MetricSummary(Frozen):
     min: float | None = None
     max: float | None = None
     interval: Interval | None = None
+    unknown: int = 0
     worst: Interval | None = None
     best: Interval | None = None
     undefined: dict[str, int] = Field(default_factory=dict)
@@ -157,6 +159,8 @@ class Tally:
         sample = result.sample
         if sample is None or result.problem:
             self._rows["bad_rows"] += 1
+            for metric in self._metrics.values():
+                metric.unknown.append(-1)
             return
         self._rows["judged" if result.results else "not_judged"] += 1
         self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
@@ -192,7 +196,7 @@ class _MetricTally:
     def __init__(self) -> None:
         self._usage = Usage()
         self._values, self._keys = array("d"), array("q")  # keys: number of the cluster, negative without one
-        self._failed_keys = array("q")
+        self.unknown = array("q")  # the same of rows whose score is not known
         self._useful = array("d")  # scores of samples with any useful chunk
         self._told = 0  # samples whose evidence tells whether any chunk is useful
         self._undefined: Counter[str] = Counter()
@@ -203,13 +207,14 @@ class _MetricTally:
         """Count one sample's result of this metric; None if there is none."""
         if result is None:
             self._not_judged += 1
+            self.unknown.append(cluster)
             return
         self._usage += result.usage
         if isinstance(result, Undefined):
             self._undefined[result.code] += 1
         elif isinstance(result, Failed):
             self._failed[result.error.type] += 1
-            self._failed_keys.append(cluster)
+            self.unknown.append(cluster)
         else:
             self._values.append(result.value)
             self._keys.append(cluster)
@@ -220,10 +225,10 @@ class _MetricTally:
 
     def summary(self, name: str, bootstrap: bool) -> MetricSummary:
         """The metric's numbers."""
-        values, keys = self._values, self._keys + self._failed_keys
+        values, keys = self._values, self._keys + self.unknown
         interval = mean_interval(values, self._keys, bootstrap=bootstrap)
         worst, best = (
-            mean_interval(values + array("d", [end]) * len(self._failed_keys), keys) if values else None
+            mean_interval(values + array("d", [end]) * len(self.unknown), keys) if values else None
             for end in (0.0, 1.0)
         )
         return MetricSummary(
@@ -235,6 +240,7 @@ class _MetricTally:
             min=min(values, default=None),
             max=max(values, default=None),
             interval=interval,
+            unknown=len(self.unknown),
             worst=worst,
             best=best,
             clusters=interval and interval.clusters,
