@@ -66,11 +66,9 @@ class MetricSummary(Frozen):
         failed: Rows on which no score could be determined, by type of error.
         not_judged: Rows that are samples but have no result of this metric.
         usage: What its results cost.
-        clusters: Number of clusters, where samples belong together; None where each stands alone.
-        design_effect: How many times the variance of the mean grows by clustering.
         useful_share: Context Utilization only: share of the scored samples with any useful chunk.
         mean_if_useful: Context Utilization only: mean score among those.
-        signs: Signs of high risk, one sentence each.
+        limits: When a number counts as a sign of high risk.
     """
 
     metric: str
@@ -88,11 +86,14 @@ class MetricSummary(Frozen):
     failed: dict[str, int] = Field(default_factory=dict)
     not_judged: int = 0
     usage: Usage = Field(default_factory=Usage)
-    clusters: int | None = None
-    design_effect: float | None = None
     useful_share: float | None = None
     mean_if_useful: float | None = None
-    signs: tuple[str, ...] = ()
+    limits: RiskThresholds = Field(default=_DEFAULT_THRESHOLDS, repr=False)
+
+    @property
+    def signs(self) -> tuple[str, ...]:
+        """Signs of high risk, one sentence each."""
+        return metric_signs(self)
 
 
 class Summary(Frozen):
@@ -108,7 +109,6 @@ class Summary(Frozen):
         metrics: One summary per metric.
         usage: What everything cost together, metrics that a limit of the run kept from their end included.
         stopped: Why the run ended before all rows of its input were read; "" if it did not.
-        signs: Signs of high risk that concern the run as a whole; each metric has its own beside them.
         caption: What the intervals mean.
     """
 
@@ -121,7 +121,6 @@ class Summary(Frozen):
     metrics: tuple[MetricSummary, ...]
     usage: Usage
     stopped: str = ""
-    signs: tuple[str, ...] = ()
     caption: str = CAPTION
 
     def __getitem__(self, metric: str) -> MetricSummary:
@@ -131,6 +130,11 @@ class Summary(Frozen):
                 return found
         names = ", ".join(found.metric for found in self.metrics) or "none"
         raise SettingError(f"no metric {metric!r} in this report; it has: {names}")
+
+    @property
+    def signs(self) -> tuple[str, ...]:
+        """Signs of high risk that concern the run as a whole; each metric has its own beside them."""
+        return run_signs(self)
 
     @property
     def all_signs(self) -> tuple[str, ...]:
@@ -180,14 +184,12 @@ class Tally:
             bootstrap: Intervals from the BCa bootstrap, where there are enough scores that stand alone.
         """
         counted = ("rows", "judged", "not_judged", "bad_rows", "without_context", "application_errors")
-        metrics = (metric.summary(name, bootstrap) for name, metric in self._metrics.items())
-        facts = Summary(
+        return Summary(
             **{name: self._rows[name] for name in counted},
-            metrics=tuple(own.model_copy(update={"signs": metric_signs(own, thresholds)}) for own in metrics),
+            metrics=tuple(metric.summary(name, thresholds, bootstrap) for name, metric in self._metrics.items()),
             usage=self._usage,
             stopped=stopped,
         )
-        return facts.model_copy(update={"signs": run_signs(facts)})
 
 
 class _MetricTally:
@@ -223,10 +225,9 @@ class _MetricTally:
             if useful:
                 self._useful.append(result.value)
 
-    def summary(self, name: str, bootstrap: bool) -> MetricSummary:
+    def summary(self, name: str, limits: RiskThresholds, bootstrap: bool) -> MetricSummary:
         """The metric's numbers."""
         values, keys = self._values, self._keys + self.unknown
-        interval = mean_interval(values, self._keys, bootstrap=bootstrap)
         worst, best = (
             mean_interval(values + array("d", [end]) * len(self.unknown), keys) if values else None
             for end in (0.0, 1.0)
@@ -239,18 +240,17 @@ class _MetricTally:
             sd=sd(values),
             min=min(values, default=None),
             max=max(values, default=None),
-            interval=interval,
+            interval=mean_interval(values, self._keys, bootstrap=bootstrap),
             unknown=len(self.unknown),
             worst=worst,
             best=best,
-            clusters=interval and interval.clusters,
-            design_effect=interval and interval.design_effect,
             undefined=_counts(self._undefined),
             failed=_counts(self._failed),
             not_judged=self._not_judged,
             usage=self._usage,
             useful_share=len(self._useful) / self._told if self._told else None,
             mean_if_useful=mean(self._useful),
+            limits=limits,
         )
 
 
