@@ -8,6 +8,9 @@ verdicts begin at a probability of one half.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp
+
+Features = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,12 @@ class Weights:
     """
 
     intercept: float
-    slopes: tuple[float, float, float]
+    slopes: Features
+
+    def probability(self, features: Features) -> float:
+        """Probability of a positive verdict, in [0, 1]; at one half the verdict turns."""
+        logit = self.intercept + sum(slope * value for slope, value in zip(self.slopes, features, strict=True))
+        return 1.0 / (1.0 + exp(-logit))
 
 
 # fitted: begin

@@ -87,7 +87,7 @@ def _adherent(question: Adherent) -> Polls:
         return _adherent_by_wording(question)
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
-    probability = features.probability(ADHERENT, values) * (VETO if alien else 1.0)
+    probability = ADHERENT.probability(values) * (VETO if alien else 1.0)
     sentences = reasons.support(answer, contexts, matches, alien)
     reason = reasons.on_adherence(answer, sentences, values[0], tuple(alien.values()))
     return _polls(probability, reason if alien else reasons.hedged(probability, reason), sentences)
@@ -95,8 +95,8 @@ def _adherent(question: Adherent) -> Polls:
 
 def _adherent_by_wording(question: Adherent) -> Polls:
     """An answer without a content term is adherent if a context holds it word for word."""
-    index = features.held_by(question.contexts, question.answer)
-    probability = features.probability(ADHERENT, (float(index is not None),) * 3)
+    index = next((place for place, text in enumerate(question.contexts) if holds(text, question.answer)), None)
+    probability = ADHERENT.probability((float(index is not None),) * 3)
     wording = question.answer.strip()
     evidence = "" if index is None else wording
     reason = f"no content terms; the answer {'stands' if evidence else 'does not stand'} in the contexts word for word"
@@ -125,7 +125,7 @@ def _chunk(question: Useful, asked: Passage, answer: Passage, text: str) -> Chun
     else:
         values = (float(holds(text, question.answer)),) * 3
         reason = f"no content terms; the answer {'stands' if values[0] else 'does not stand'} in the chunk"
-    probability = features.probability(USEFUL, values)
+    probability = USEFUL.probability(values)
     grade = min(3, int(4 * probability)) if question.scale == "graded" else None
     return ChunkVerdict(probability >= 0.5, probability, grade, reasons.hedged(probability, reason), "lexical")
 
@@ -143,7 +143,7 @@ def _fact(text: str, context: Passage, wording: str) -> FactVerdict:
     else:
         values = (float(holds(text, wording)),) * 3
         reason = f"no content terms; the fact {'stands' if values[0] else 'does not stand'} in the context"
-    probability = features.probability(FACT, values)
+    probability = FACT.probability(values)
     return FactVerdict(probability, "lexical", None, reasons.hedged(probability, reason))
 
 

@@ -14,16 +14,8 @@ _MOST_LISTED = 5
 _LONGEST_LISTED = 40
 
 
-def listed(terms: Iterable[str]) -> str:
-    """The first few terms, and how many more there are.
-
-    Args:
-        terms: Words or numbers.
-
-    Example:
-        >>> listed("abcdefg")
-        'a, b, c, d, e and 2 more'
-    """
+def _listed(terms: Iterable[str]) -> str:
+    """The first few terms, and how many more there are."""
     terms = list(terms)
     shown = ", ".join(term[:_LONGEST_LISTED] for term in terms[:_MOST_LISTED])
     return shown + (f" and {len(terms) - _MOST_LISTED} more" if len(terms) > _MOST_LISTED else "")
@@ -87,10 +79,10 @@ def on_adherence(answer: Passage, sentences: Sequence[SentenceSupport], covered:
         alien: Numbers found in no context, as they are written.
     """
     if alien:
-        return f"{'number' if len(alien) == 1 else 'numbers'} in no context: {listed(alien)}"
+        return f"{'number' if len(alien) == 1 else 'numbers'} in no context: {_listed(alien)}"
     missing = dict.fromkeys(word for item in sentences for word in item.uncovered)
     reason = f"{round(covered * len(answer.terms))} of {len(answer.terms)} terms found in the contexts"
-    return f"{reason}; not found: {listed(missing)}" if missing else reason
+    return f"{reason}; not found: {_listed(missing)}" if missing else reason
 
 
 def on_coverage(whose: str, text: str, passage: Passage, missing: frozenset[str]) -> str:
@@ -103,4 +95,4 @@ def on_coverage(whose: str, text: str, passage: Passage, missing: frozenset[str]
         missing: Its terms that were not found.
     """
     reason = f"{len(passage.terms) - len(missing)} of {len(passage.terms)} terms of the {whose} found"
-    return f"{reason}; not found: {listed(words(text, missing))}" if missing else reason
+    return f"{reason}; not found: {_listed(words(text, missing))}" if missing else reason

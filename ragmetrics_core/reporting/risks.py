@@ -25,15 +25,9 @@ def metric_signs(numbers: MetricSummary) -> tuple[str, ...]:
         (median < limits.median, f"low median: {median:.3f}, under {limits.median:g}."),
         (sd > limits.sd, f"high standard deviation: {sd:.3f}, over {limits.sd:g}; quality varies widely."),
         (most < limits.max, f"low maximum: no sample scored over {most:.3f}."),
-        (
-            not numbers.count,
-            f"nothing scored: {idle}.",
-        ),
+        (not numbers.count, f"nothing scored: {idle}."),
         (0 < numbers.count < limits.count, f"too few samples to say: {numbers.count} scored, {limits.count} wanted."),
-        (
-            clusters < FEWEST_CLUSTERS,
-            f"few clusters: {clusters}, under {FEWEST_CLUSTERS}; the interval is a rough guide.",
-        ),
+        (clusters < fewest, f"few clusters: {clusters}, under {fewest}; the interval is a rough guide."),
         (
             abstained,
             f"abstaining answers: {abstained} of {outcomes}; they stand outside the mean, "
@@ -52,10 +46,7 @@ def run_signs(numbers: Summary) -> tuple[str, ...]:
     samples, broken = numbers.judged + numbers.not_judged, numbers.application_errors
     found = (
         (numbers.without_context, f"answers given without any context: {numbers.without_context} of {samples}."),
-        (
-            numbers.application_errors,
-            f"the application itself failed: {numbers.application_errors} of {samples} samples.",
-        ),
+        (broken, f"the application itself failed: {broken} of {samples} samples."),
         (numbers.bad_rows, f"bad rows, not evaluated: {numbers.bad_rows} of {numbers.rows}."),
         (numbers.not_judged, f"samples not judged: {numbers.not_judged} of {samples}."),
     )
