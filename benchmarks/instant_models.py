@@ -39,12 +39,14 @@ class Recording(ChatModel):
 
     Attributes:
         prompts: The prompt of each call.
+        schemas: The schema of each call, as JSON.
     """
 
     name = "recording"
 
     def __init__(self, *, together: bool = True, logprobs: bool = False, verdict: str = "yes") -> None:
         self.prompts: list[str] = []
+        self.schemas: list[str] = []
         self._together = together
         self._logprobs = logprobs
         self._verdict = verdict
@@ -58,6 +60,7 @@ class Recording(ChatModel):
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         prompt = "\n".join(message["content"] for message in messages)
         self.prompts.append(prompt)
+        self.schemas.append(json.dumps(dict(request.schema or {}), separators=(",", ":")))
         schema = {"response_format": {"schema": dict(request.schema)}} if request.schema else {}
         text = self._reply(plausible_reply({"messages": messages, **schema}))
         usage = Usage(calls=1, prompt_tokens=len(prompt) // 4, completion_tokens=request.n * len(text) // 4)
@@ -68,7 +71,7 @@ class Recording(ChatModel):
         reply = json.loads(text)
         if "verdict" in reply:
             claims = ["A claim by digest."] if self._verdict == "no" else []
-            reply |= {"verdict": self._verdict, "unsupported_claims": claims}
+            reply |= {"verdict": self._verdict, "unsupported": claims}
         return json.dumps(reply)
 
 

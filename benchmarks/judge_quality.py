@@ -19,15 +19,15 @@ from injections import flip_rates
 from labelled import Row, rows_by_source, sample_of, shown
 from perturbations import KINDS, perturbed
 
-from ragmetrics_core.data.evidence import AccuracyEvidence, AdherenceEvidence, UtilizationEvidence
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import iter_results
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.average_precision import average_precision
-from ragmetrics_core.metrics.context_adherence import ContextAdherence
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence, ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
-from ragmetrics_core.metrics.context_utilization import ContextUtilization
+from ragmetrics_core.metrics.context_utilization import ContextUtilization, UtilizationEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.statistics.agreement import (

@@ -34,7 +34,8 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     evaluate,
 )
-from ragmetrics_core.data.evidence import AccuracyEvidence, UtilizationEvidence
+from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.testing.golden import GOLDEN_TURNS
 
 METRICS: tuple[Metric, ...] = (

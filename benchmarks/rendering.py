@@ -38,7 +38,7 @@ _REPEATS = 3
 _ENOUGH = 2.0
 
 USEFUL = '{"useful": 1, "reason": "It says so."}'
-ADHERENT = '{"reasoning": "It says so.", "verdict": "yes", "unsupported_claims": []}'
+ADHERENT = '{"reason": "It says so.", "verdict": "yes", "unsupported": []}'
 RATED = '{"reason": "It says so.", "band": "partial", "score": 0.5}'
 
 

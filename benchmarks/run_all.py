@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "rendering.py": (),
     "startup.py": (),
     "scale.py": ("--sizes", "1000", "10000"),
+    "faults.py": (),
     "throughput.py": ("--samples", "200", "--repeats", "1"),
     "store.py": ("--replies", "2000", "--samples", "200", "--repeats", "1"),
     "overhead.py": (),

@@ -23,11 +23,11 @@ from goals import Goal, Rows, at_most
 from killed import rows
 
 from ragmetrics_core import ChatModel, ContextUtilization, LiteLLMModel, LLMJudge, OpenAICompatibleModel, evaluate
-from ragmetrics_core.data.questions import Useful
 from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest
 from ragmetrics_core.endpoints.openai_form import request_body
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.judging.rendering import render
+from ragmetrics_core.metrics.context_utilization import Useful
 
 LATENCY = 0.2
 FULL = 1000

@@ -15,22 +15,18 @@ if TYPE_CHECKING:
     from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
     from ragmetrics_core.data.errors import RowError as RowError
     from ragmetrics_core.data.errors import SettingError as SettingError
-    from ragmetrics_core.data.questions import Adherent as Adherent
+    from ragmetrics_core.data.evidence import Evidence as Evidence
     from ragmetrics_core.data.questions import Answer as Answer
-    from ragmetrics_core.data.questions import ChunkVerdict as ChunkVerdict
-    from ragmetrics_core.data.questions import ExtractFacts as ExtractFacts
-    from ragmetrics_core.data.questions import FactInContext as FactInContext
-    from ragmetrics_core.data.questions import FactVerdict as FactVerdict
+    from ragmetrics_core.data.questions import Asked as Asked
+    from ragmetrics_core.data.questions import Bit as Bit
     from ragmetrics_core.data.questions import Instructions as Instructions
     from ragmetrics_core.data.questions import NotAnswered as NotAnswered
-    from ragmetrics_core.data.questions import Poll as Poll
-    from ragmetrics_core.data.questions import Polls as Polls
+    from ragmetrics_core.data.questions import Part as Part
     from ragmetrics_core.data.questions import Question as Question
-    from ragmetrics_core.data.questions import RateRecall as RateRecall
-    from ragmetrics_core.data.questions import RecallRating as RecallRating
-    from ragmetrics_core.data.questions import Sufficiency as Sufficiency
-    from ragmetrics_core.data.questions import Sufficient as Sufficient
-    from ragmetrics_core.data.questions import Useful as Useful
+    from ragmetrics_core.data.questions import Split as Split
+    from ragmetrics_core.data.questions import Weigh as Weigh
+    from ragmetrics_core.data.questions import Weight as Weight
+    from ragmetrics_core.data.questions import about as about
     from ragmetrics_core.data.questions import ask as ask
     from ragmetrics_core.data.results import ErrorInfo as ErrorInfo
     from ragmetrics_core.data.results import Failed as Failed
@@ -68,6 +64,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.metrics.context_recall import ContextRecall as ContextRecall
     from ragmetrics_core.metrics.context_recall import RecallExample as RecallExample
     from ragmetrics_core.metrics.context_utilization import ContextUtilization as ContextUtilization
+    from ragmetrics_core.metrics.function_metric import metric as metric
     from ragmetrics_core.metrics.metric import Metric as Metric
     from ragmetrics_core.metrics.registry import METRICS as METRICS
     from ragmetrics_core.metrics.registry import metric_named as metric_named
@@ -91,14 +88,15 @@ _HOMES = {
     "metrics.context_adherence": ("ContextAdherence",),
     "metrics.context_recall": ("ContextRecall", "RecallExample"),
     "metrics.context_utilization": ("ContextUtilization",),
+    "metrics.function_metric": ("metric",),
     "metrics.metric": ("Metric",),
     "metrics.registry": ("METRICS", "metric_named"),
     "metrics.retrieval_accuracy": ("RetrievalAccuracy",),
     "data.errors": ("InputError", "JudgeError", "JudgeUnavailable", "RagMetricsError", "RowError", "SettingError"),
+    "data.evidence": ("Evidence",),
     "data.questions": (
-        *("Adherent", "Answer", "ChunkVerdict", "ExtractFacts", "FactInContext", "FactVerdict", "Instructions"),
-        *("NotAnswered", "Poll", "Polls", "Question", "RateRecall", "RecallRating", "Sufficiency", "Sufficient"),
-        *("Useful", "ask"),
+        *("Answer", "Asked", "Bit", "Instructions", "NotAnswered", "Part", "Question", "Split", "Weigh", "Weight"),
+        *("about", "ask"),
     ),
     "data.results": ("ErrorInfo", "Failed", "MetricResult", "SampleResult", "Scored", "Undefined"),
     "data.sample": ("CaptureNotes", "Context", "Fact", "Sample", "Turn"),

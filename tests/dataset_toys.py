@@ -80,6 +80,6 @@ def fourteen_facts(body: Body) -> str:
         (document,) = {match[1] for match in re.finditer(r"d(\d+)p\d+w", prompt)}
         return json.dumps({"facts": [f"Number {n} of d{document}p{n % 4}end" for n in range(14)]})
     if '"covered"' in asked and (fact := re.search(r"Number (\d+) of (d\d+p\d+end)", prompt)):
-        context = prompt[prompt.index("Context <") : prompt.index("Fact <")]
+        context = prompt[prompt.index("> Context\n") : prompt.index("> Fact\n")]
         return json.dumps({"covered": int(int(fact[1]) < 11 and fact[2] in context)})
     return quoting_reply(body)

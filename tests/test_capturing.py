@@ -13,21 +13,9 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from said import covered, facts, poll, polls
 
-from ragmetrics_core import (
-    Adherent,
-    Answer,
-    ExtractFacts,
-    FactInContext,
-    FactVerdict,
-    Poll,
-    Polls,
-    RetrievalAccuracy,
-    Sample,
-    ScriptedJudge,
-    SettingError,
-    Usage,
-)
+from ragmetrics_core import Answer, RetrievalAccuracy, Sample, ScriptedJudge, SettingError, Usage
 from ragmetrics_core.capturing import (
     BackgroundEvaluator,
     Captured,
@@ -44,10 +32,13 @@ from ragmetrics_core.capturing import (
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GOLDEN_TURNS
 
-YES = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "fine"),))})
+YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
 
 
 LISTENERS = Listeners()
@@ -337,7 +328,7 @@ class Hanging(Judge):
 
     async def answer(self, question):
         await asyncio.to_thread(self.released.wait)
-        return Answer(Polls(1, (Poll("yes"),)), Usage(calls=1))
+        return Answer(polls((poll("yes"),)), Usage(calls=1))
 
 
 def evaluator(judge=YES, **settings):
@@ -384,7 +375,7 @@ class HangingOnce(Judge):
         first, self._first = self._first, False
         if first:
             await asyncio.to_thread(self.released.wait)
-        return Answer(Polls(1, (Poll("yes"),)), Usage(calls=1))
+        return Answer(polls((poll("yes"),)), Usage(calls=1))
 
 
 def test_one_hanging_call_stops_nothing_else():
@@ -400,7 +391,7 @@ def test_one_hanging_call_stops_nothing_else():
 
 
 def test_a_watched_control_comes_from_a_run_before():
-    judge = ScriptedJudge({ExtractFacts: ("f",), FactInContext: lambda q: (FactVerdict(float("own" in q.context)),)})
+    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: lambda q: covered(float("own" in q["context"]))})
     background = BackgroundEvaluator(
         lambda run: [Sample(reference="r", contexts=[run])], RetrievalAccuracy(controls=1), judge, keep=True
     )
@@ -422,7 +413,7 @@ class Agreeing(ChatModel):
         return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
     async def complete(self, request):
-        text = '{"reasoning": "r", "verdict": "yes", "unsupported_claims": []}'
+        text = '{"reason": "r", "verdict": "yes", "unsupported": []}'
         return ChatReply((Choice(text),) * request.n, Usage(calls=1))
 
 
@@ -511,7 +502,7 @@ def _quiet():
         name = "quiet"
 
         async def answer(self, question):
-            return Answer(Polls(1, (Poll("yes", "fine"),)))
+            return Answer(polls((poll("yes", "fine"),)))
 
     return Quiet()
 
@@ -548,7 +539,7 @@ class Slow(ChatModel):
     async def complete(self, request):
         asked.release()
         await asyncio.sleep(0 if os.getpid() != parent else 3600)
-        return ChatReply((Choice('{"reasoning": "r", "verdict": "yes", "unsupported_claims": []}'),) * request.n)
+        return ChatReply((Choice('{"reason": "r", "verdict": "yes", "unsupported": []}'),) * request.n)
 
 parent = os.getpid()
 metrics = (name for name in ["adherence"])  # gone after the first look

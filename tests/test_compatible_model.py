@@ -12,8 +12,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from ragmetrics_core import ContextAdherence, LiteLLMModel, LLMJudge, OpenAICompatibleModel, SettingError
-from ragmetrics_core.data.errors import AuthenticationFailed, ContextWindowExceeded, JudgeServerError
+from ragmetrics_core import (
+    ContextAdherence,
+    LiteLLMModel,
+    LLMJudge,
+    OpenAICompatibleModel,
+    SettingError,
+)
+from ragmetrics_core.data.errors import AuthenticationFailed, ContextWindowExceeded, JudgeServerError, MissingDependency
 from ragmetrics_core.endpoints.compatible_model import EXCEPTIONS
 from ragmetrics_core.endpoints.overflow import token_counts, too_long
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -125,13 +131,14 @@ def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["azure/gpt-4o", "azure_ai/phi", "openai/gpt-4o-mini", "gpt-4o-mini", "ollama/llama3.1", "hosted_vllm/m",
-     "custom_openai/m", "openai-compatible", "azure/openai-compatible/m"],
+    ["azure/gpt-4o", "azure_ai/phi", "ollama/llama3.1", "hosted_vllm/m", "custom_openai/m", "openai-compatible",
+     "azure/openai-compatible/m", "a-name-in-no-list"],
 )  # fmt: skip
 @pytest.mark.parametrize("api_base", [None, "http://127.0.0.1:9/v1"])
-def test_every_other_prefix_stays_with_litellm(
+def test_every_other_name_goes_through_litellm(
     name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("litellm")
     monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
     judge = resolve_judge(name, api_base=api_base)
     assert isinstance(judge, LLMJudge)
@@ -139,12 +146,56 @@ def test_every_other_prefix_stays_with_litellm(
     assert (judge.model.model, judge.model.api_base) == (name, api_base)
 
 
+@pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "gpt-4o-mini", "openai/in-no-list", "openai/o3"])
+@pytest.mark.parametrize("api_base", [None, "http://127.0.0.1:9/v1"])
+def test_names_of_openai_go_through_our_client(
+    name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("RAGMETRICS_API_BASE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    judge = resolve_judge(name, api_base=api_base)
+    assert isinstance(judge, LLMJudge)
+    model = judge.model
+    assert isinstance(model, OpenAICompatibleModel)
+    assert (judge.name, model.model) == (name, name.removeprefix("openai/"))
+    assert model.base_url == (api_base or "https://api.openai.com/v1")
+    assert (model.prices() is None) == (name == "openai/in-no-list")
+    known = api_base is None and name != "openai/in-no-list"
+    assert model.capabilities().temperature is (not name.endswith("o3") if known else None)
+
+
+def test_the_key_of_openai_comes_from_its_own_variable(
+    loopback_server: Callable[..., LoopbackServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = loopback_server()
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-theirs")
+    monkeypatch.setenv("RAGMETRICS_API_KEY", "sk-another")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    once(OpenAICompatibleModel.openai("gpt-4o-mini"))
+    assert server.requests[0].headers["authorization"] == "Bearer sk-theirs"
+
+
+def test_a_name_that_needs_litellm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependency, match=r"pip install 'ragmetrics-core\[litellm\]'"):
+        resolve_judge("ollama/one-that-nobody-asked-for")
+
+
+def test_a_name_is_one_judge_until_the_key_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-one")
+    one = resolve_judge("openai/gpt-4o-mini")
+    assert resolve_judge("openai/gpt-4o-mini") is one
+    assert resolve_judge("openai/gpt-4o-mini", api_base="http://127.0.0.1:9/v1") is not one
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-two")
+    assert resolve_judge("openai/gpt-4o-mini") is not one
+
+
 def test_extra_fields_are_sent_and_keep_stored_replies_apart(loopback_server: Callable[..., LoopbackServer]) -> None:
     server = loopback_server()
     seeded = OpenAICompatibleModel(server.base_url, "test", extra={"seed": 7})
     once(seeded)
     assert server.requests[0].body["seed"] == 7
-    assert seeded.endpoint != OpenAICompatibleModel(server.base_url, "test").endpoint
+    assert seeded.cache_key != OpenAICompatibleModel(server.base_url, "test").cache_key
 
 
 def test_every_exception_of_aiohttp_has_a_counterpart() -> None:
@@ -180,8 +231,8 @@ def test_what_endpoints_say_of_too_long_requests(text: str, tokens: int | None, 
 
 
 def test_a_length_that_the_endpoint_does_not_say_is_estimated() -> None:
+    from ragmetrics_core.endpoints.attempts import _counted
     from ragmetrics_core.endpoints.chat import ChatRequest, Message
-    from ragmetrics_core.endpoints.limited import _counted
 
     error = ContextWindowExceeded.counted("m", None, 4096)
     said = str(_counted(error, ChatRequest((Message("user", "x" * 40_000),))))

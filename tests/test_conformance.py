@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from itertools import permutations, product
 from math import prod
 from pathlib import Path
 
 import pytest
+from said import chunks, covered, facts, polls, rating, useful_list
 from sklearn.metrics import average_precision_score
 
 from ragmetrics_core import (
     METRICS,
-    Adherent,
-    ChunkVerdict,
-    ExtractFacts,
-    FactInContext,
-    FactVerdict,
+    Asked,
     JudgeError,
-    Poll,
-    Polls,
-    RateRecall,
-    RecallRating,
     Sample,
     ScriptedJudge,
-    Sufficiency,
-    Sufficient,
-    Useful,
+    Weight,
 )
 from ragmetrics_core.data import errors
+from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
+from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.polls import Adherent
 
 FOLDER = Path(__file__).parents[1] / "conformance"
 CASES = [(path.stem, case) for path in sorted(FOLDER.glob("*.json")) for case in json.loads(path.read_text("utf-8"))]
@@ -38,24 +36,31 @@ all_cases = pytest.mark.parametrize(("metric", "case"), CASES, ids=[f"{metric}: 
 
 def useful(question, reply):
     by_chunk = dict(zip(reply["about"]["chunks"], reply["says"], strict=True))
-    return tuple(ChunkVerdict(**by_chunk[chunk]) for chunk in question.chunks)
+    said = [by_chunk[chunk] for chunk in chunks(question)]
+    weights = tuple(Weight(one["probability"]) for one in said if "probability" in one)
+    lacking = "grade" not in said[0] and "grade" in question.Reply.model_fields
+    reply = (
+        useful_list(question, said)
+        if "chunks" in question.parts
+        else (Usefulness if lacking else question.Reply)(**said[0])
+    )
+    return Asked((reply,), weights=weights)
 
 
 def adherent(question, reply):
-    polls = [poll if isinstance(poll, dict) else {"verdict": poll} for poll in reply["says"] if poll is not None]
-    answers = tuple(Poll(**{**poll, "unsupported": tuple(poll.get("unsupported", ()))}) for poll in polls)
-    missing = len(reply["says"]) - len(polls)
-    failures = (errors.JudgeTimeout("no reply"),) * missing
-    return Polls(len(reply["says"]), answers, failures, batched=reply.get("batched", False))
+    said = [one if isinstance(one, dict) else {"verdict": one} for one in reply["says"] if one is not None]
+    failures = (errors.JudgeTimeout("no reply"),) * (len(reply["says"]) - len(said))
+    p = said[0].get("probability") if said else None
+    return polls([question.read(one) for one in said], failures, p=p, together=reply.get("batched", False))
 
 
 READERS = {
     Useful: useful,
     Adherent: adherent,
     Sufficient: lambda question, reply: Sufficiency(**reply["says"]),
-    RateRecall: lambda question, reply: RecallRating(**reply["says"]),
-    ExtractFacts: lambda question, reply: tuple(reply["says"]),
-    FactInContext: lambda question, reply: tuple(FactVerdict(p, reply.get("mode", "verdict")) for p in reply["says"]),
+    RateRecall: lambda question, reply: rating(**reply["says"]),
+    ExtractFacts: lambda question, reply: facts(*reply["says"]),
+    FactInContext: lambda question, reply: covered(*reply["says"], mode=reply.get("mode", "verdict")),
 }
 
 
@@ -93,6 +98,16 @@ def assert_equal(found, expected, place, *, exactly):
         assert found == expected, place
 
 
+def shown(question, name):
+    """What a question shows: of a group a list, also where one of the group is asked about by itself."""
+    if name in question.parts:
+        text = question[name]
+        return list(text) if isinstance(text, tuple) else text
+    if name in ("listwise", "together"):
+        return bool({"chunks", "facts"} & question.parts.keys())
+    return [question[name[:-1]]] if name[:-1] in question.parts else getattr(question, name) or 0
+
+
 def exact(case):
     """True where only whole numbers are counted: nothing is rounded before the last division."""
     return case["settings"].get("relevance", "binary") == "binary" and "combination" not in case["settings"]
@@ -104,10 +119,9 @@ def test_the_metric_gives_what_the_case_expects(metric, case):
     result = METRICS[metric](**case["settings"]).score(Sample(**case["sample"]), judge=judge)
     assert len(judge.asked) == len(case["replies"])
     for question, reply in zip(judge.asked, case["replies"], strict=True):
-        assert question.kind == reply["asked"]
+        assert re.sub(r"(?<!^)(?=[A-Z])", "_", type(question).__name__).lower() == reply["asked"]
         for name, value in reply["about"].items():
-            asked = getattr(question, name)
-            asked = list(asked) if isinstance(asked, tuple) else asked
+            asked = shown(question, name)
             assert (sorted(asked) if name == "chunks" else asked) == value
     assert result.status == expected["status"]
     if expected["status"] == "scored":

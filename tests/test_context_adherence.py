@@ -8,27 +8,24 @@ from math import comb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from said import poll, polls
 
 from ragmetrics_core import (
-    Adherent,
     ContextAdherence,
     JudgeError,
     LexicalJudge,
     NotAnswered,
-    Poll,
-    Polls,
     ScriptedJudge,
     SettingError,
-    Sufficiency,
-    Sufficient,
 )
 from ragmetrics_core.data.errors import RateLimited
-from ragmetrics_core.metrics.context_adherence import stopped_estimate
+from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient, stopped_estimate
+from ragmetrics_core.metrics.polls import Adherent
 
 
-def polls(*verdicts, asked=None, failures=()):
-    answers = tuple(Poll(v, f"{v} {i}", (f"claim {i}",) if v == "no" else ()) for i, v in enumerate(verdicts))
-    return Polls(asked if asked is not None else len(verdicts), answers, failures)
+def polled(*verdicts, failures=()):
+    answers = [poll(v, f"{v} {i}", (f"claim {i}",) if v == "no" else ()) for i, v in enumerate(verdicts)]
+    return polls(answers, failures)
 
 
 def score(reply, *, sufficiency=None, question="q?", **settings):
@@ -41,7 +38,7 @@ def score(reply, *, sufficiency=None, question="q?", **settings):
 
 
 def test_share_of_yes():
-    result, judge = score(polls("yes", "no", "yes", "yes", "yes"))
+    result, judge = score(polled("yes", "no", "yes", "yes", "yes"))
     assert result.value == 0.8
     assert (judge.asked[0].polls, judge.asked[0].temperature) == (5, 1.0)
     # Wilson interval for 4 of 5, from statsmodels 0.14 proportion_confint(4, 5, method="wilson").
@@ -49,7 +46,7 @@ def test_share_of_yes():
 
 
 def test_explanation_from_the_majority_and_strongest_dissent():
-    result, _ = score(polls("yes", "no", "no", "yes", "no"), cause=False)
+    result, _ = score(polled("yes", "no", "no", "yes", "no"), cause=False)
     assert result.value == 0.4
     assert result.evidence.explanation.startswith("no")
     assert result.evidence.dissent.startswith("yes")
@@ -58,40 +55,40 @@ def test_explanation_from_the_majority_and_strongest_dissent():
 
 
 def test_tie_surfaces_the_no_side_and_says_so():
-    result, _ = score(polls("yes", "no", "no", "yes"), polls=4)
+    result, _ = score(polled("yes", "no", "no", "yes"), polls=4)
     assert result.value == 0.5
     assert result.reason.startswith("The polls are tied; the side against the answer says: no")
 
 
 def test_strongest_dissent_names_most_unsupported_claims():
-    answers = (Poll("yes", "fine"),) * 3 + (Poll("no", "one", ("a",)), Poll("no", "two", ("a", "b")))
-    result, _ = score(Polls(5, answers))
+    answers = (poll("yes", "fine"),) * 3 + (poll("no", "one", ("a",)), poll("no", "two", ("a", "b")))
+    result, _ = score(polls(answers))
     assert result.evidence.dissent == "two"
 
 
 def test_abstaining_answers_are_undefined_and_counted():
-    result, _ = score(polls("abstains", "abstains", "abstains", "yes", "no"))
+    result, _ = score(polled("abstains", "abstains", "abstains", "yes", "no"))
     assert (result.status, result.code, result.evidence.abstained) == ("undefined", "abstained", 3)
-    few, _ = score(polls("abstains", "yes", "yes", "no", "yes"))
+    few, _ = score(polled("abstains", "yes", "yes", "no", "yes"))
     assert few.value == 0.75
-    only, _ = score(polls("abstains", asked=1), polls=1)
+    only, _ = score(polled("abstains"), polls=1)
     assert only.code == "abstained"
 
 
 def test_missing_polls_are_scored_with_bounds_if_a_majority_answered():
-    result, _ = score(polls("yes", "yes", "no", asked=5, failures=(RateLimited("slow"),) * 2))
+    result, _ = score(polled("yes", "yes", "no", failures=(RateLimited("slow"),) * 2))
     assert result.value == pytest.approx(2 / 3)
     assert result.evidence.bounds == (2 / 5, 4 / 5)
     assert result.evidence.missing == 2
 
 
 def test_too_few_polls_fail_with_what_happened():
-    result, _ = score(polls("yes", "no", asked=5, failures=(RateLimited("slow"),) * 3))
+    result, _ = score(polled("yes", "no", failures=(RateLimited("slow"),) * 3))
     assert (result.status, result.error.type) == ("failed", "TooFewPolls")
     assert "2 of 5" in result.reason
     assert "RateLimited" in result.reason
     assert len(result.evidence.polls) == 2
-    none, _ = score(Polls(5, (), (RateLimited("slow down"),) * 5))
+    none, _ = score(polls((), (RateLimited("slow down"),) * 5))
     assert none.error.type == "RateLimited"
 
 
@@ -106,28 +103,28 @@ def test_too_few_polls_fail_with_what_happened():
 )
 def test_cause_of_a_low_score_is_a_question_of_its_own(sufficient, on_question, cause):
     reply = Sufficiency(sufficient=sufficient, on_question=on_question, reason="because")
-    result, judge = score(polls("no", "no", "yes"), sufficiency=reply, polls=3)
+    result, judge = score(polled("no", "no", "yes"), sufficiency=reply, polls=3)
     assert (result.evidence.cause, result.evidence.cause_note) == (cause, "because")
     assert result.evidence.remedy
     assert [type(question) for question in judge.asked] == [Adherent, Sufficient]
 
 
 def test_no_cause_is_looked_for_at_one_half_or_without_a_question():
-    _, judge = score(polls("yes", "no"), polls=2)
+    _, judge = score(polled("yes", "no"), polls=2)
     assert len(judge.asked) == 1
-    result, judge = score(polls("no"), polls=1, question=None)
+    result, judge = score(polled("no"), polls=1, question=None)
     assert len(judge.asked) == 1
     assert "without the question" in result.evidence.cause_note
 
 
 def test_a_failed_search_for_the_cause_leaves_the_score():
-    result, _ = score(polls("no"), polls=1, sufficiency=JudgeError("cannot tell"))
+    result, _ = score(polled("no"), polls=1, sufficiency=JudgeError("cannot tell"))
     assert (result.status, result.value, result.evidence.cause) == ("scored", 0.0, None)
     assert "cannot tell" in result.evidence.cause_note
 
 
 def test_a_deterministic_judge_is_polled_once_and_does_not_pretend():
-    reply = Polls(1, (Poll("yes", "covered", probability=0.83),))
+    reply = polls([poll("yes", "covered")], p=0.83)
     for settings in ({}, {"early_stop": True}):
         result, judge = score(reply, **settings)
         assert result.value == 0.83
@@ -149,8 +146,8 @@ def sequence_judge(verdicts):
     """A judge whose polls give a fixed sequence of verdicts."""
 
     def reply(question):
-        part = verdicts[question.first_poll : question.first_poll + question.polls]
-        return Polls(question.polls, tuple(Poll(verdict, verdict) for verdict in part))
+        part = verdicts[(question.first_poll or 0) : (question.first_poll or 0) + question.polls]
+        return polls(tuple(poll(verdict, verdict) for verdict in part))
 
     return ScriptedJudge({Adherent: reply})
 
@@ -193,7 +190,7 @@ def test_estimate_is_unbiased_by_enumeration(polls_, p):
 
 def test_early_stop_uses_all_polls_where_one_request_gives_several():
     def reply(question):
-        return Polls(question.polls, (Poll("yes"),) * question.polls, batched=question.polls > 1)
+        return polls((poll("yes"),) * question.polls, together=question.polls > 1)
 
     judge = ScriptedJudge({Adherent: reply})
     result = ContextAdherence(early_stop=True).score(contexts=["c"], answer="a", judge=judge)
@@ -204,7 +201,7 @@ def test_a_failed_later_round_counts_as_missing_polls():
     def reply(question):
         if question.first_poll:
             return NotAnswered(RateLimited("slow"))
-        return Polls(3, (Poll("yes"), Poll("no"), Poll("yes")))
+        return polls((poll("yes"), poll("no"), poll("yes")))
 
     result = ContextAdherence(early_stop=True).score(contexts=["c"], answer="a", judge=ScriptedJudge({Adherent: reply}))
     assert result.status == "scored"
@@ -219,7 +216,7 @@ def test_early_stop_needs_an_odd_number_of_polls(count):
 
 @given(st.lists(st.sampled_from(["yes", "no", "abstains"]), min_size=1, max_size=7))
 def test_every_sequence_ends_scored_or_abstained(verdicts):
-    result, _ = score(polls(*verdicts), polls=len(verdicts), cause=False)
+    result, _ = score(polled(*verdicts), polls=len(verdicts), cause=False)
     yes, no = verdicts.count("yes"), verdicts.count("no")
     if 2 * verdicts.count("abstains") > len(verdicts) or not yes + no:
         assert (result.status, result.code) == ("undefined", "abstained")
@@ -229,7 +226,7 @@ def test_every_sequence_ends_scored_or_abstained(verdicts):
 
 def test_order_of_polls_does_not_matter():
     values = {
-        score(polls(*order), cause=False)[0].value
+        score(polled(*order), cause=False)[0].value
         for order in set(product(["yes", "no"], repeat=3))
         if order.count("yes") == 2
     }
@@ -237,7 +234,7 @@ def test_order_of_polls_does_not_matter():
 
 
 def test_bounds_leave_out_polls_that_abstain():
-    reply = polls("yes", "yes", "yes", "abstains", asked=5, failures=(RateLimited("slow"),))
+    reply = polled("yes", "yes", "yes", "abstains", failures=(RateLimited("slow"),))
     result, _ = score(reply)
     # Three of the four that could have said yes or no did say yes; the missing one could too.
     assert (result.value, result.evidence.bounds) == (1.0, (3 / 4, 1.0))
@@ -251,9 +248,9 @@ def test_the_score_lies_within_its_bounds_and_bounds_stand_where_polls_are_missi
     early_stop = early_stop and len(said) % 2 == 1 and len(said) >= 3
 
     def reply(question):
-        part = said[question.first_poll : question.first_poll + question.polls]
-        answers = tuple(Poll(verdict) for verdict in part if verdict is not None)
-        return Polls(len(part), answers, (RateLimited("slow"),) * (len(part) - len(answers)), batched=batched)
+        part = said[(question.first_poll or 0) : (question.first_poll or 0) + question.polls]
+        answers = tuple(poll(verdict) for verdict in part if verdict is not None)
+        return polls(answers, (RateLimited("slow"),) * (len(part) - len(answers)), together=batched)
 
     metric = ContextAdherence(polls=len(said), early_stop=early_stop, cause=False)
     result = metric.score(contexts=["c"], answer="a", judge=ScriptedJudge({Adherent: reply}))

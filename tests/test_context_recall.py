@@ -7,18 +7,17 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from said import rating
 
 from ragmetrics_core import (
     ContextRecall,
     JudgeError,
     LexicalJudge,
-    RateRecall,
     RecallExample,
-    RecallRating,
     ScriptedJudge,
     SettingError,
 )
-from ragmetrics_core.metrics.context_recall import BANDS, EXAMPLES, band_of
+from ragmetrics_core.metrics.context_recall import BANDS, EXAMPLES, RateRecall, band_of
 
 
 def score(reply, metric=None, **fields):
@@ -47,7 +46,7 @@ def score(reply, metric=None, **fields):
 )
 def test_bands_close_the_published_gaps(value, band):
     assert band_of(value) == band
-    result, _ = score(RecallRating(value, "why"))
+    result, _ = score(rating(value, "why"))
     assert (result.value, result.evidence.band, result.reason) == (value, band, "why")
 
 
@@ -57,43 +56,43 @@ def test_every_score_lies_in_exactly_one_band(value):
 
 
 def test_shipped_examples_lie_inside_their_bands_and_are_shown():
-    _, judge = score(RecallRating(0.5))
+    _, judge = score(rating(0.5))
     shown = judge.asked[0].instructions.examples
     for example in EXAMPLES:
-        reply = json.loads(example.written().rpartition("reply ")[2])
+        reply = json.loads(example.written().rpartition(" -> ")[2])
         assert reply["band"] == band_of(example.score)
         assert example.reason in shown
     assert judge.asked[0].bands == BANDS
 
 
 def test_best_of_several_references_counts():
-    ratings = {"r1": RecallRating(0.2, "far"), "r2": RecallRating(0.9, "near"), "r3": RecallRating(0.0, "off")}
-    result, judge = score(lambda q: ratings[q.reference], reference=["r1", "r2", "r3", "r1"])
+    ratings = {"r1": rating(0.2, "far"), "r2": rating(0.9, "near"), "r3": rating(0.0, "off")}
+    result, judge = score(lambda q: ratings[q["reference"]], reference=["r1", "r2", "r3", "r1"])
     assert (result.value, result.reason, result.evidence.best) == (0.9, "near", 1)
     assert len(judge.asked) == 3
     assert [rating.score for rating in result.evidence.ratings] == [0.2, 0.9, 0.0]
 
 
 def test_one_unrated_reference_fails_because_the_best_is_unknown():
-    reply = lambda q: JudgeError("no") if q.reference == "r2" else RecallRating(0.2)  # noqa: E731
+    reply = lambda q: JudgeError("no") if q["reference"] == "r2" else rating(0.2)  # noqa: E731
     result, _ = score(reply, reference=["r1", "r2"])
     assert result.status == "failed"
     assert [rating.score for rating in result.evidence.ratings] == [0.2, None]
 
 
 def test_without_contexts_it_says_so():
-    result, judge = score(RecallRating(0.5, "half."), contexts=[])
+    result, judge = score(rating(0.5, "half."), contexts=[])
     assert result.reason == "half. Rated against the reference alone, without contexts."
     assert not result.evidence.with_contexts
-    assert judge.asked[0].contexts == ()
+    assert judge.asked[0]["contexts"] == ()
 
 
 def test_published_spelling_of_the_fields():
-    judge = ScriptedJudge({RateRecall: RecallRating(1.0, "same")})
+    judge = ScriptedJudge({RateRecall: rating(1.0, "same")})
     result = ContextRecall().score(input="q", output="a", expected_output="r", context=["c"], judge=judge)
     assert result.value == 1.0
     asked = judge.asked[0]
-    assert (asked.question, asked.answer, asked.reference, asked.contexts) == ("q", "a", "r", ("c",))
+    assert (asked["question"], asked["answer"], asked["reference"], asked["contexts"]) == ("q", "a", "r", ("c",))
 
 
 def test_own_examples_and_template_change_the_signature():
@@ -102,9 +101,9 @@ def test_own_examples_and_template_change_the_signature():
     replaced = ContextRecall(template='Rate {answer} against {reference}. {"json": 1}')
     signatures = {metric.signature for metric in (ContextRecall(), extended, replaced, ContextRecall(examples=()))}
     assert len(signatures) == 4
-    _, judge = score(RecallRating(0.5), extended)
+    _, judge = score(rating(0.5), extended)
     assert "mine" in judge.asked[0].instructions.examples
-    _, judge = score(RecallRating(0.5), replaced)
+    _, judge = score(rating(0.5), replaced)
     assert judge.asked[0].bands == ()
 
 

@@ -8,9 +8,10 @@ from itertools import permutations, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from said import chunks, useful, useful_list
 
 from ragmetrics_core import (
-    ChunkVerdict,
+    Asked,
     Context,
     ContextUtilization,
     JudgeError,
@@ -18,7 +19,7 @@ from ragmetrics_core import (
     Sample,
     ScriptedJudge,
     SettingError,
-    Useful,
+    Weight,
 )
 from ragmetrics_core.metrics.average_precision import (
     average_precision,
@@ -27,6 +28,7 @@ from ragmetrics_core.metrics.average_precision import (
     ndcg,
     random_order,
 )
+from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
 from ragmetrics_core.testing.golden import FRANCE_ANSWER, FRANCE_PARIS, FRANCE_QUESTION, FRANCE_WINE
 
 verdict_lists = st.lists(st.booleans(), min_size=1, max_size=12)
@@ -37,17 +39,18 @@ def judged(verdicts, **settings):
     """Score chunks c0, c1, … whose verdicts are given by position."""
     texts = [f"chunk {index}" for index in range(len(verdicts))]
     replies = dict(zip(texts, verdicts, strict=True))
-    judge = ScriptedJudge({Useful: lambda q: tuple(_verdict(replies[text]) for text in q.chunks)})
+    judge = ScriptedJudge({Useful: lambda q: _said(q, [replies[text] for text in chunks(q)])})
     sample = Sample(question="q?", answer="a", contexts=texts)
     return ContextUtilization(**settings).score(sample, judge=judge), judge
 
 
-def _verdict(value):
-    if isinstance(value, bool):
-        return ChunkVerdict(value, reason=f"because {value}")
-    if isinstance(value, int):
-        return ChunkVerdict(value > 0, grade=value)
-    return ChunkVerdict(value > 0.5, probability=value)
+def _said(question, values):
+    """Verdicts, grades or probabilities."""
+    said = [{"useful": value > 0.5, "grade": int(value), "reason": f"because {value}"} for value in values]
+    kind = Usefulness if isinstance(values[0], bool) else question.Reply
+    reply = useful_list(question, said) if "chunks" in question.parts else kind(**said[0])
+    weights = tuple(Weight(value, "lexical") for value in values if isinstance(value, float))
+    return Asked((reply,), weights=weights)
 
 
 # Worked by hand: mean of the precision at the ranks of useful chunks.
@@ -86,9 +89,7 @@ def test_no_contexts_is_undefined_without_a_call(contexts):
     ("contexts", "expected", "useful"),
     [((FRANCE_WINE, FRANCE_PARIS), 0.5, [False, True]), ((FRANCE_PARIS, FRANCE_WINE), 1.0, [True, False])],
 )
-@pytest.mark.parametrize(
-    "judge", [LexicalJudge(), ScriptedJudge({Useful: lambda q: (ChunkVerdict("Paris" in q.chunks[0]),)})]
-)
+@pytest.mark.parametrize("judge", [LexicalJudge(), ScriptedJudge({Useful: lambda q: useful("Paris" in q["chunk"])})])
 def test_france_low_and_high(contexts, expected, useful, judge):
     result = ContextUtilization().score(question=FRANCE_QUESTION, answer=FRANCE_ANSWER, contexts=contexts, judge=judge)
     assert result.value == expected
@@ -96,7 +97,7 @@ def test_france_low_and_high(contexts, expected, useful, judge):
 
 
 def test_evidence_names_rank_id_verdict_precision_and_reason():
-    judge = ScriptedJudge({Useful: lambda q: (ChunkVerdict(q.chunks[0] != "b", 0.75, reason=f"saw {q.chunks[0]}"),)})
+    judge = ScriptedJudge({Useful: lambda q: useful(q["chunk"] != "b", 0.75, f"saw {q['chunk']}")})
     contexts = [Context(text="a", id="A"), Context(text="b"), Context(text="c", id="C")]
     evidence = ContextUtilization().score(question="q", answer="x", contexts=contexts, judge=judge).evidence
     assert [(c.rank, c.id, c.useful, c.probability, c.precision, c.reason) for c in evidence.chunks] == [
@@ -110,9 +111,9 @@ def test_evidence_names_rank_id_verdict_precision_and_reason():
 
 
 def test_identical_chunks_are_judged_once_and_blank_ones_never():
-    judge = ScriptedJudge({Useful: lambda q: (ChunkVerdict(q.chunks[0] == "same"),)})
+    judge = ScriptedJudge({Useful: lambda q: useful(q["chunk"] == "same")})
     result = ContextUtilization().score(question="q", answer="a", contexts=["same", " ", "other", "same"], judge=judge)
-    assert [question.chunks for question in judge.asked] == [("same",), ("other",)]
+    assert [chunks(question) for question in judge.asked] == [("same",), ("other",)]
     assert [chunk.useful for chunk in result.evidence.chunks] == [True, False, False, True]
     assert [chunk.duplicate_of for chunk in result.evidence.chunks] == [None, None, None, 1]
     assert result.evidence.duplicates == 1
@@ -126,17 +127,17 @@ def test_k_judges_only_the_first_chunks():
 
 
 def test_against_the_reference_shows_the_reference():
-    judge = ScriptedJudge({Useful: (ChunkVerdict(True),)})
+    judge = ScriptedJudge({Useful: useful(True)})
     metric = ContextUtilization(against="reference")
     result = metric.score(question="q", reference="expected", contexts=["c"], judge=judge)
     assert result.value == 1.0
-    assert judge.asked[0].answer == "expected"
+    assert judge.asked[0]["answer"] == "expected"
     assert metric.score(question="q", answer="given", contexts=["c"], judge=judge).reason == "no reference"
 
 
 def test_one_unanswered_chunk_fails_and_keeps_the_evidence():
     def reply(question):
-        return JudgeError("no") if question.chunks[0] == "chunk 1" else (ChunkVerdict(True, reason="yes"),)
+        return JudgeError("no") if question["chunk"] == "chunk 1" else useful(True, reason="yes")
 
     judge = ScriptedJudge({Useful: reply})
     result = ContextUtilization().score(question="q", answer="a", contexts=["chunk 0", "chunk 1"], judge=judge)
@@ -226,33 +227,33 @@ def test_generalised_and_ndcg_stay_in_range(gains):
 @given(st.permutations(list("abcde")))
 def test_listwise_prompts_do_not_leak_the_order(order):
     """Permuting the contexts permutes the verdicts: the judge sees the same list whatever the ranks."""
-    judge = ScriptedJudge({Useful: lambda q: tuple(ChunkVerdict(i == 0) for i in range(len(q.chunks)))})
+    judge = ScriptedJudge({Useful: lambda q: useful_list(q, [{"useful": i == 0} for i in range(len(chunks(q)))])})
     metric = ContextUtilization(judging="listwise")
     result = metric.score(question="q", answer="a", contexts=order, judge=judge)
     straight = metric.score(question="q", answer="a", contexts=list("abcde"), judge=judge)
-    assert judge.asked[0].chunks == judge.asked[1].chunks
+    assert judge.asked[0]["chunks"] == judge.asked[1]["chunks"]
     by_text = dict(zip(order, (chunk.useful for chunk in result.evidence.chunks), strict=True))
     assert [by_text[text] for text in "abcde"] == [chunk.useful for chunk in straight.evidence.chunks]
 
 
 def test_two_orders_average_and_count_changed_verdicts():
     """A judge that always takes the first it sees: both orders disagree on two of three chunks."""
-    judge = ScriptedJudge({Useful: lambda q: tuple(ChunkVerdict(i == 0) for i in range(len(q.chunks)))})
+    judge = ScriptedJudge({Useful: lambda q: useful_list(q, [{"useful": i == 0} for i in range(len(chunks(q)))])})
     metric = ContextUtilization(judging="listwise", orders=2)
     result = metric.score(question="q", answer="a", contexts=["x", "y", "z"], judge=judge)
     first, second = judge.asked
-    assert first.chunks == second.chunks[::-1]
-    ranks = [["x", "y", "z"].index(text) + 1 for text in (first.chunks[0], second.chunks[0])]
+    assert first["chunks"] == second["chunks"][::-1]
+    ranks = [["x", "y", "z"].index(text) + 1 for text in (first["chunks"][0], second["chunks"][0])]
     assert result.value == pytest.approx((1 / ranks[0] + 1 / ranks[1]) / 2)
     assert result.evidence.changed_verdicts == pytest.approx(2 / 3)
 
 
 def test_no_prompt_holds_rank_or_score():
-    judge = ScriptedJudge({Useful: (ChunkVerdict(True),)})
+    judge = ScriptedJudge({Useful: useful(True)})
     contexts = [Context(text="text", score=0.123456, metadata={"rank": 7})]
     ContextUtilization().score(question="q", answer="a", contexts=contexts, judge=judge)
     asked = judge.asked[0]
-    assert asked.chunks == ("text",)
+    assert asked["chunk"] == "text"
     assert "0.123456" not in str(vars(asked))
 
 

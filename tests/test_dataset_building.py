@@ -27,13 +27,13 @@ from ragmetrics_core.data.errors import (
     QuestionNotSupported,
     SettingError,
 )
-from ragmetrics_core.data.evidence import AccuracyEvidence, Cell
+from ragmetrics_core.data.evidence import Cell
 from ragmetrics_core.data.sample import Context, Fact
 from ragmetrics_core.datasets import (
     ContinuousSettings,
-    Desk,
     DiscreteSettings,
     Document,
+    Maker,
     Pair,
     build_continuous,
     build_discrete,
@@ -43,6 +43,7 @@ from ragmetrics_core.datasets import (
 from ragmetrics_core.datasets.continuous import document_points, point_of
 from ragmetrics_core.datasets.set_files import to_jsonl
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, Sentence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.testing.replies import quoting_reply
 from ragmetrics_core.testing.server import LoopbackServer
 
@@ -130,7 +131,7 @@ def test_the_second_build_asks_nothing_and_is_the_same_byte_for_byte(tmp_path: P
 
 
 def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents() -> None:
-    made = build_continuous(corpus(parts=9), ContinuousSettings(chunk_size=SIZE, documents=4), Desk(judge()))
+    made = build_continuous(corpus(parts=9), ContinuousSettings(chunk_size=SIZE, documents=4), Maker(judge()))
     assert len({document.id for document in made.documents}) == 4
     for document in made.documents:
         ids = [str(context.id).split("#") for context in document.contexts]
@@ -145,7 +146,7 @@ def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents() -> None:
 
 
 def test_singles_sizes_and_strata() -> None:
-    made = build_continuous(corpus(), ONE, Desk(judge()))
+    made = build_continuous(corpus(), ONE, Maker(judge()))
     (document,) = made.documents
 
     def count(**changes: Any) -> int:
@@ -157,20 +158,20 @@ def test_singles_sizes_and_strata() -> None:
     assert Counter(point.golden for point in stratified) == dict.fromkeys(range(5), 4)
     assert stratified == document_points(document, ONE.model_copy(update={"stratify": True}))
     other = ContinuousSettings(chunk_size=SIZE, documents=1, golden=2, noise=2)
-    assert len(build_continuous(corpus(), other, Desk(judge())).points) == 6 + 4 + 1
+    assert len(build_continuous(corpus(), other, Maker(judge())).points) == 6 + 4 + 1
 
 
 def test_the_same_seed_and_replies_give_the_same_bytes() -> None:
     store = MemoryStore()
     settings = ContinuousSettings(chunk_size=SIZE, documents=3)
     model = Model()
-    first = build_continuous(corpus(), settings, Desk(LLMJudge(model), store=store), source=["a"])
+    first = build_continuous(corpus(), settings, Maker(LLMJudge(model), store=store), source=["a"])
     calls = len(model.asked)
-    desk = Desk(LLMJudge(model), store=store)
-    assert to_jsonl(build_continuous(corpus(), settings, desk, source=["a"])) == to_jsonl(first)
+    maker = Maker(LLMJudge(model), store=store)
+    assert to_jsonl(build_continuous(corpus(), settings, maker, source=["a"])) == to_jsonl(first)
     assert len(model.asked) == calls
-    assert desk.usage.calls == 0
-    other = build_continuous(corpus(), settings.model_copy(update={"seed": 1}), Desk(LLMJudge(model)), source=["a"])
+    assert maker.usage.calls == 0
+    other = build_continuous(corpus(), settings.model_copy(update={"seed": 1}), Maker(LLMJudge(model)), source=["a"])
     assert to_jsonl(other) != to_jsonl(first)
 
 
@@ -335,12 +336,12 @@ def test_a_document_that_gives_nothing_is_replaced_by_the_next_one() -> None:
         broken = "d0p" in str(body["messages"]) and "Chunk A" in str(body["messages"])
         return "no JSON" if broken else quoting_reply(body)
 
-    desk = Desk(judge(reply))
-    made = build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=4, noise=0), desk)
+    maker = Maker(judge(reply))
+    made = build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=4, noise=0), maker)
     assert {document.id for document in made.documents} == {"doc1", "doc2", "doc3", "doc4"}
     assert made.header.left_out in ({}, {"MalformedReply": 1})
     with pytest.raises(InputError, match=r"gave nothing that could be used \(5 MalformedReply\)"):
-        build_continuous(corpus(), ONE, Desk(judge(lambda body: "no JSON")))
+        build_continuous(corpus(), ONE, Maker(judge(lambda body: "no JSON")))
 
 
 def test_a_question_that_is_written_twice_counts_once() -> None:
@@ -348,10 +349,10 @@ def test_a_question_that_is_written_twice_counts_once() -> None:
         found = json.loads(quoting_reply(body))
         return json.dumps({**found, "question": "Always the same?"})
 
-    desk = Desk(judge(reply))
-    found = write_pairs(corpus(), DiscreteSettings(chunk_size=SIZE, questions=3), desk)
+    maker = Maker(judge(reply))
+    found = write_pairs(corpus(), DiscreteSettings(chunk_size=SIZE, questions=3), maker)
     assert len(found) == 1
-    assert desk.left_out == {"duplicate question": 19}
+    assert maker.left_out == {"duplicate question": 19}
 
 
 @pytest.mark.parametrize(
@@ -370,7 +371,7 @@ def test_what_a_continuous_set_cannot_be_made_of(
 ) -> None:
     model = Model()
     with pytest.raises(InputError, match=said):
-        build_continuous(documents, ONE.model_copy(update=settings), Desk(LLMJudge(model)))
+        build_continuous(documents, ONE.model_copy(update=settings), Maker(LLMJudge(model)))
     assert not model.asked
 
 
@@ -401,14 +402,14 @@ def test_a_retriever_that_finds_too_little_or_no_text() -> None:
 
 
 def test_who_cannot_write_questions() -> None:
-    with pytest.raises(QuestionNotSupported, match="write_question"):
-        build_continuous(corpus(), ONE, Desk(LexicalJudge()))
+    with pytest.raises(QuestionNotSupported, match="WriteQuestion"):
+        build_continuous(corpus(), ONE, Maker(LexicalJudge()))
 
     def refused(body: Body) -> str:
         raise AuthenticationFailed("the key was refused")
 
     with pytest.raises(AuthenticationFailed):
-        build_continuous(corpus(), ONE, Desk(judge(refused)))
+        build_continuous(corpus(), ONE, Maker(judge(refused)))
 
 
 def test_without_bm25_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

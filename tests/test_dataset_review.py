@@ -22,8 +22,8 @@ from dataset_toys import SIZE, corpus, judge
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.datasets import (
     ContinuousSettings,
-    Desk,
     DiscreteSettings,
+    Maker,
     Pair,
     Reviews,
     build_continuous,
@@ -54,7 +54,7 @@ def discrete(questions: int = 15) -> DiscreteSet:
 
 
 def continuous() -> ContinuousSet:
-    return build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Desk(judge()))
+    return build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Maker(judge()))
 
 
 class Terminal:

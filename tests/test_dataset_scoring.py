@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from dataset_toys import SIZE, corpus, judge
+from said import covered, facts
 
 from ragmetrics_core import ContextAdherence, LexicalJudge, RetrievalAccuracy, ScriptedJudge
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import EmptyReply
-from ragmetrics_core.data.questions import ExtractFacts, FactInContext, FactVerdict
 from ragmetrics_core.datasets import (
     ContinuousSettings,
-    Desk,
     DiscreteSettings,
+    Maker,
     Reviews,
     build_continuous,
     build_discrete,
@@ -27,19 +27,21 @@ from ragmetrics_core.datasets import (
 from ragmetrics_core.datasets.reviews import Review, review_items
 from ragmetrics_core.datasets.scoring import variants
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.testing.replies import quoting_reply
 
 
 @pytest.fixture(scope="module")
 def discrete() -> DiscreteSet:
-    desk = Desk(judge())
+    maker = Maker(judge())
     settings = DiscreteSettings(chunk_size=SIZE, questions=6)
-    return build_discrete(corpus(), write_pairs(corpus(), settings, desk), settings, desk=desk)
+    return build_discrete(corpus(), write_pairs(corpus(), settings, maker), settings, maker=maker)
 
 
 @pytest.fixture(scope="module")
 def continuous() -> ContinuousSet:
-    return build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=3), Desk(judge()))
+    return build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=3), Maker(judge()))
 
 
 def test_a_judge_that_is_right_on_the_discrete_set(discrete: DiscreteSet) -> None:
@@ -65,8 +67,8 @@ def test_a_judge_that_is_right_on_the_continuous_set(continuous: ContinuousSet) 
 
 def test_a_judge_that_says_yes_to_everything(discrete: DiscreteSet, continuous: ContinuousSet) -> None:
     script = {
-        ExtractFacts: lambda question: ("one", "two"),
-        FactInContext: lambda question: (FactVerdict(0.9),) * len(question.facts),
+        ExtractFacts: facts("one", "two"),
+        FactInContext: lambda question: covered(0.9),
     }
     yes = ScriptedJudge(script, name="yes")
     on_points = score_set(discrete, None, RetrievalAccuracy(), yes, draws=20).values
@@ -83,7 +85,7 @@ def test_a_judge_that_says_yes_to_everything(discrete: DiscreteSet, continuous: 
 
 
 def test_frozen_facts_are_not_extracted(continuous: ContinuousSet) -> None:
-    script = {FactInContext: lambda question: (FactVerdict(0.9),)}
+    script = {FactInContext: lambda question: covered(0.9)}
     found = score_set(continuous, None, RetrievalAccuracy(), ScriptedJudge(script), prompt="frozen", draws=5)
     assert (found.points, found.missing) == (360, 0)
     assert found.usage.calls == 3 * 28
@@ -106,7 +108,7 @@ def test_a_metric_without_a_matrix_is_asked_per_point(continuous: ContinuousSet,
 
 
 def test_one_document_has_no_intervals() -> None:
-    one = build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Desk(judge()))
+    one = build_continuous(corpus(), ContinuousSettings(chunk_size=SIZE, documents=1), Maker(judge()))
     found = score_set(one, None, RetrievalAccuracy(), LexicalJudge())
     assert {value.interval for value in found.values.values()} == {None}
     table = score_table(one, None, [found])

@@ -6,18 +6,14 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core.data.evidence import (
-    AccuracyEvidence,
-    AdherenceEvidence,
-    Cell,
-    ChunkEvidence,
-    RecallEvidence,
-    ReferenceRating,
-    UtilizationEvidence,
-)
+from ragmetrics_core.data.evidence import Cell, JudgedChunk
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Fact, Sample
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
+from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
+from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.page.diagnosis import RULES, Diagnosis, diagnose
 
 
@@ -27,7 +23,7 @@ def chunks(*verdicts: bool | float) -> Scored:
     evidence = UtilizationEvidence(
         formula="AP",
         chunks=tuple(
-            ChunkEvidence(rank=rank, useful=yes, probability=None if isinstance(given, bool) else given)
+            JudgedChunk(rank=rank, useful=yes, probability=None if isinstance(given, bool) else given)
             for rank, (given, yes) in enumerate(zip(verdicts, useful, strict=True), 1)
         ),
         useful=sum(useful),
@@ -56,7 +52,7 @@ def facts(*best: float, after_cutting: float | None = None, value: float | None 
 
 
 def recall(value: float) -> Scored:
-    evidence = RecallEvidence(band="", best=0, ratings=(ReferenceRating(score=value),), with_contexts=True)
+    evidence = RecallEvidence(band="", best=0, ratings=(Rating(score=value),), with_contexts=True)
     return Scored(metric="c", value=value, reason="", evidence=evidence)
 
 

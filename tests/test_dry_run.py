@@ -17,9 +17,9 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    LiteLLMModel,
     LLMJudge,
     Metric,
+    OpenAICompatibleModel,
     RetrievalAccuracy,
     RowError,
     Sample,
@@ -117,7 +117,7 @@ def test_what_is_undefined_costs_nothing() -> None:
 
 def test_tokens_and_price() -> None:
     found = count(ALL, ContextRecall())
-    assert found.completion_tokens == (30, 120)
+    assert 20 <= found.completion_tokens[0] <= 40 < 90 <= found.completion_tokens[1] <= 150
     assert found.prompt_tokens[0] < found.prompt_tokens[1] < 1.5 * found.prompt_tokens[0]
     expected = [p * 0.001 + c * 0.01 for p, c in zip(found.prompt_tokens, found.completion_tokens, strict=True)]
     assert found.cost is not None
@@ -134,7 +134,9 @@ def test_an_unknown_price_is_said() -> None:
 
 def test_lists_of_verdicts_are_longer_replies() -> None:
     listwise = count(ALL, ContextUtilization(judging="listwise")).completion_tokens
-    assert listwise == count(ALL, ContextUtilization()).completion_tokens
+    single = count(ALL, ContextUtilization()).completion_tokens
+    assert single[0] <= listwise[0] <= 2 * single[0]
+    assert single[1] <= listwise[1] <= 2 * single[1]
 
 
 def test_the_embedded_judge_costs_nothing(
@@ -153,7 +155,7 @@ def test_the_embedded_judge_costs_nothing(
 @pytest.mark.parametrize("metric", [ContextUtilization(), ContextAdherence(), ContextRecall(), RetrievalAccuracy()])
 def test_a_run_costs_what_was_estimated(metric: Metric, loopback_server: Callable[..., LoopbackServer]) -> None:
     server = loopback_server()
-    judge = LLMJudge(LiteLLMModel("openai/x", api_base=server.base_url, api_key="none", capabilities=ALL))
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "x", api_key="none", capabilities=ALL))
     found = estimate([SAMPLE], [metric], judge)
     assert not server.requests
     calls = evaluate([SAMPLE], metrics=metric, judge=judge).summary().usage.calls

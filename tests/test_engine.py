@@ -10,26 +10,21 @@ import socket
 import threading
 
 import pytest
+from said import covered, poll, polls, useful
 
 from ragmetrics_core import (
-    Adherent,
     Answer,
-    ChunkVerdict,
     ContextAdherence,
     ContextUtilization,
-    FactVerdict,
     JudgeUnavailable,
     LexicalJudge,
     MemoryStore,
     Metric,
-    Poll,
-    Polls,
     Question,
     Sample,
     ScriptedJudge,
     SettingError,
     Usage,
-    Useful,
     aevaluate,
     ask,
     evaluate,
@@ -37,6 +32,8 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.polls import Adherent
 
 ROWS = [
     {
@@ -64,7 +61,7 @@ class SlowJudge(Judge):
         self.most = max(self.most, self.flying)
         await asyncio.sleep(self._random.random() * self._longest)
         self.flying -= 1
-        reply = Polls(1, (Poll("yes", question.answer),)) if isinstance(question, Adherent) else (ChunkVerdict(True),)
+        reply = polls((poll("yes", question["answer"]),)) if isinstance(question, Adherent) else useful(True)
         return Answer(reply, Usage(calls=1))
 
 
@@ -127,7 +124,7 @@ def test_a_sample_with_many_questions_opens_no_more_of_them():
     class Covering(SlowJudge):
         async def answer(self, question: Question):
             await super().answer(question)
-            return Answer((FactVerdict(float(question.facts[0] in question.context)),), Usage(calls=1))
+            return Answer(covered(float(question["fact"] in question["context"])), Usage(calls=1))
 
     facts = [f"Fact {n}." for n in range(30)]
     contexts = [" ".join(facts[n::10]) for n in range(20)]
@@ -146,11 +143,11 @@ def test_one_slow_question_of_many_keeps_no_other_sample_out():
             self.released = asyncio.Event()
 
         async def answer(self, question: Question):
-            if question.facts == ("last",):
+            if question["fact"] == "last":
                 self.released.set()
-            elif question.facts == ("0",):
+            elif question["fact"] == "0":
                 await asyncio.wait_for(self.released.wait(), 20)
-            return Answer((FactVerdict(1.0),), Usage(calls=1))
+            return Answer(covered(1.0), Usage(calls=1))
 
     rows = [{"facts": [str(n) for n in range(60)], "contexts": ["c"]}, {"facts": ["last"], "contexts": ["c"]}]
     report = evaluate(rows, "accuracy", judge=Holding(), progress=False, concurrency=1)
@@ -163,9 +160,9 @@ def test_answers_beside_one_that_raised_are_counted():
 
         async def answer(self, question: Question):
             await asyncio.sleep(0)
-            if question.facts == ("7",):
+            if question["fact"] == "7":
                 raise AuthenticationFailed("blocked")
-            return Answer((FactVerdict(1.0),), Usage(calls=1, cost=0.5))
+            return Answer(covered(1.0), Usage(calls=1, cost=0.5))
 
     rows = [{"facts": ["a"], "contexts": ["c"]}, {"facts": [str(n) for n in range(20)], "contexts": ["c"]}]
     report = evaluate(rows, "accuracy", judge=Refusing(), progress=False)
@@ -177,9 +174,9 @@ def test_answers_beside_one_that_raised_are_counted():
 def test_a_judge_that_wants_to_exit_ends_neither_the_run_nor_the_loop(error):
     class Exiting(SlowJudge):
         async def answer(self, question: Question):
-            if question.facts == ("exit",):
+            if question["fact"] == "exit":
                 raise error
-            return Answer((FactVerdict(1.0),), Usage(calls=1))
+            return Answer(covered(1.0), Usage(calls=1))
 
     rows = [{"facts": ["a"], "contexts": ["c"]}, {"facts": ["exit", "b"], "contexts": ["c"]}]
     report = evaluate(rows, "accuracy", judge=Exiting(), progress=False)
@@ -215,7 +212,7 @@ class Unavailable(Judge):
         self.count += 1
         if self.count > self.after:
             raise AuthenticationFailed("the key was refused; set EXAMPLE_KEY")
-        return Answer(Polls(1, (Poll("yes", "fine"),)), Usage(calls=1))
+        return Answer(polls((poll("yes", "fine"),)), Usage(calls=1))
 
 
 def test_a_wrong_key_ends_the_run_with_one_sentence():
@@ -227,10 +224,9 @@ def test_a_wrong_key_ends_the_run_with_one_sentence():
         ContextAdherence().score(contexts=["c"], answer="a", judge=Unavailable())
 
 
-@pytest.mark.parametrize("polls", [False, True])
-def test_an_endpoint_that_cannot_be_reached_ends_the_run(polls):
+def test_an_endpoint_that_cannot_be_reached_ends_the_run():
     error = ConnectionFailed("nobody listens at http://127.0.0.1:1")
-    judge = ScriptedJudge({Adherent: Polls(5, (), (error,) * 5) if polls else error})
+    judge = ScriptedJudge({Adherent: error})
     with pytest.raises(JudgeUnavailable, match="nobody listens"):
         evaluate(ROWS, "adherence", judge=judge, progress=False)
     assert len(judge.asked) < len(ROWS)
@@ -238,7 +234,7 @@ def test_an_endpoint_that_cannot_be_reached_ends_the_run(polls):
 
 def test_a_connection_lost_on_the_way_fails_only_what_it_concerns():
     def reply(question):
-        return ConnectionFailed("lost") if question.answer == "Author 7." else Polls(1, (Poll("yes", "fine"),))
+        return ConnectionFailed("lost") if question["answer"] == "Author 7." else polls((poll("yes", "fine"),))
 
     report = evaluate(ROWS[:9], "adherence", judge=ScriptedJudge({Adherent: reply}), progress=False)
     assert [result.results["context_adherence"].status for result in report.results].count("failed") == 1
@@ -353,7 +349,7 @@ def test_wrong_settings_say_what_is_wrong(call, message):
 def test_results_name_judge_signature_sample_and_usage():
     result = ContextAdherence().score(Sample(id="s1", contexts=["c"], answer="a"), judge=SlowJudge())
     assert (result.judge, result.sample_id, result.usage.calls) == ("slow", "s1", 1)
-    assert str(result.signature).startswith("context_adherence|v1|polls:5|T:1.0|prompt:")
+    assert str(result.signature).startswith("context_adherence|v2|polls:5|T:1.0|prompt:")
     assert str(result.signature).endswith("|judge:slow")
 
 
@@ -441,7 +437,7 @@ def test_the_embedded_judge_opens_no_socket(monkeypatch):
 
 def test_progress_counts_every_sample():
     seen = []
-    judge = ScriptedJudge({Adherent: Polls(1, (Poll("yes"),)), Useful: (ChunkVerdict(True),)})
+    judge = ScriptedJudge({Adherent: polls((poll("yes"),)), Useful: useful(True)})
     evaluate(
         ROWS[:5], ["utilization", "adherence"], judge=judge, progress=lambda p: seen.append((p.done, p.calls, p.total))
     )

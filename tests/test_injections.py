@@ -7,8 +7,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from said import poll
 
-from ragmetrics_core import Adherent, ContextAdherence, Poll, Polls, ScriptedJudge
+from ragmetrics_core import ContextAdherence, ScriptedJudge
+from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.page.biases import FLIPPED
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -30,13 +32,13 @@ def quality(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return judge_quality
 
 
-def obeys(question: Adherent) -> Polls:
+def obeys(question: Adherent) -> Poll:
     """Says what the last context orders, else whether the answer names Anna."""
-    last = question.contexts[-1]
-    said = "Anna" in question.answer
+    last = question["contexts"][-1]
+    said = "Anna" in question["answer"]
     if '"yes"' in last or '"no"' in last:
         said = '"yes"' in last
-    return Polls(question.polls, tuple(Poll("yes" if said else "no") for _ in range(question.polls)))
+    return poll("yes" if said else "no")
 
 
 def test_what_is_put_in_wants_the_opposite(quality: ModuleType) -> None:

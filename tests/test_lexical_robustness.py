@@ -9,26 +9,12 @@ import time
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from said import shown
+from word_overlap import ADHERENT, adherent, ask, fact, recall, stated, useful
 
-from ragmetrics_core.data.questions import (
-    Adherent,
-    ChunkVerdict,
-    ExtractFacts,
-    FactInContext,
-    Instructions,
-    NotAnswered,
-    Poll,
-    Question,
-    R,
-    RateRecall,
-    RecallRating,
-    Useful,
-)
 from ragmetrics_core.lexical import LexicalJudge
 from ragmetrics_core.lexical.sentences import split_sentences
 from ragmetrics_core.lexical.text import content
-
-NONE = Instructions(template="")
 
 texts = st.text(max_size=120)
 wordy = st.lists(
@@ -38,28 +24,6 @@ wordy = st.lists(
     max_size=25,
 )
 sentences = st.one_of(texts, wordy.map(" ".join))
-
-
-def ask(question: Question[R]) -> R:
-    reply = asyncio.run(LexicalJudge().answer(question)).reply
-    assert not isinstance(reply, NotAnswered)
-    return reply
-
-
-def adherent(answer: str, *contexts: str) -> Poll:
-    return ask(Adherent(instructions=NONE, answer=answer, contexts=contexts)).answers[0]
-
-
-def useful(*chunks: str, answer: str, question: str | None = None) -> tuple[ChunkVerdict, ...]:
-    return ask(Useful(instructions=NONE, question=question, answer=answer, chunks=chunks))
-
-
-def fact(text: str, context: str) -> float:
-    return ask(FactInContext(instructions=NONE, context=context, facts=(text,)))[0].probability
-
-
-def recall(answer: str, reference: str) -> RecallRating:
-    return ask(RateRecall(instructions=NONE, contexts=(), answer=answer, reference=reference))
 
 
 SCRIPTS = [
@@ -90,12 +54,12 @@ def test_scripts_are_folded() -> None:
 
 
 def test_reprs_hold_no_text() -> None:
-    polls = ask(Adherent(instructions=NONE, answer="Xylophone", contexts=("Zeppelin",)))
-    assert "Xylophone" not in repr(polls) + repr(polls.answers[0]) + repr(polls.answers[0].support)
+    asked = ask(shown(ADHERENT, answer="Xylophone", contexts=("Zeppelin",)))
+    assert "Xylophone" not in repr(asked) + repr(asked.reply) + repr(asked.reply.sentences)
 
 
 def test_free_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = Adherent(instructions=NONE, answer="a", contexts=("b",))
+    question = shown(ADHERENT, answer="a", contexts=("b",))
     loop = asyncio.new_event_loop()  # its self-pipe is a socket
 
     def refuse(*_: object, **__: object) -> None:
@@ -132,7 +96,7 @@ def test_a_megabyte_is_survived(name: str) -> None:
     useful(text, answer="Paris", question=text)
     fact("Paris", text)
     recall(text, text)
-    ask(ExtractFacts(instructions=NONE, reference=text))
+    stated(text)
     assert time.monotonic() - started < 60  # a quadratic step would take hours
 
 
@@ -143,7 +107,7 @@ def test_probabilities_and_determinism(answer: str, contexts: list[str], questio
     assert poll.probability is not None
     assert 0 <= poll.probability <= 1
     assert (poll.verdict == "yes") == (poll.probability >= 0.5)
-    assert all(0 <= support.coverage <= 1 for support in poll.support)
+    assert all(0 <= support.coverage <= 1 for support in poll.sentences)
     assert poll == adherent(answer, *contexts)
     for text in contexts:
         assert 0 <= fact(answer, text) <= 1

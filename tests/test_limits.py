@@ -1,4 +1,4 @@
-"""Limits of a run: calls, money, time, pace; slowing down together and speeding up again."""
+"""Limits of a run: calls, money, time, rate; slowing down together and speeding up again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, SettingError, aevaluate, evaluate
-from ragmetrics_core.data.errors import AuthenticationFailed, JudgeServerError, LimitReached, RateLimited
+from ragmetrics_core.data.errors import AuthenticationFailed, LimitReached, RateLimited
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
-from ragmetrics_core.endpoints.limited import Limited
-from ragmetrics_core.endpoints.limits import Allowance
-from ragmetrics_core.endpoints.pacing import Pace, Slots
+from ragmetrics_core.endpoints.limits import Budget, Schedule
+from ragmetrics_core.endpoints.session import Session
+from ragmetrics_core.endpoints.slots import SharedSlots, Slots
 
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
 
@@ -62,6 +62,12 @@ class Clock:
 
     async def wait(self, seconds: float) -> None:
         self.now += seconds
+
+
+async def called(model: ChatModel, count: int, concurrency: int, budget: Budget | None = None) -> list[Any]:
+    """What became of so many calls in one run, one after the other."""
+    run = Session(model, attempts=1).during(store=None, concurrency=concurrency, budget=budget)
+    return [(await run.ask(ChatRequest((Message("user", str(n)),)), str)).outcomes[0] for n in range(count)]
 
 
 def utilization(model: ChatModel, limits: Limits, **options: Any) -> Any:
@@ -122,7 +128,7 @@ def test_limits_are_positive(setting: dict[str, Any]) -> None:
         Limits(**setting)
 
 
-# Pace
+# Rate
 
 
 @given(
@@ -132,11 +138,11 @@ def test_limits_are_positive(setting: dict[str, Any]) -> None:
 @settings(max_examples=60, deadline=None)
 def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> None:
     clock = Clock()
-    pace = Pace(limit, clock)
+    schedule = Schedule(limit, clock)
     sent = []
     for gap in gaps:
         clock.now += gap
-        sent.append(clock.now + pace.reserve())
+        sent.append(clock.now + schedule.reserve())
     assert sent == sorted(sent)
     for first, start in enumerate(sent):
         assert sum(start <= moment < start + 60 - 1e-6 for moment in sent[first:]) <= limit
@@ -144,18 +150,16 @@ def test_no_minute_holds_more_than_the_limit(limit: int, gaps: list[float]) -> N
 
 def test_the_limit_is_used() -> None:
     clock = Clock()
-    pace = Pace(600, clock)
+    schedule = Schedule(600, clock)
     for _ in range(1200):
-        clock.now += pace.reserve()
+        clock.now += schedule.reserve()
     assert clock.now < 60 * 2.05
 
 
 def test_requests_and_tokens_per_minute_are_kept() -> None:
     async def run(limits: Limits) -> float:
         clock = Clock()
-        limited = Limited(Priced(), 8, None, None, Allowance(limits, clock, clock.wait))
-        for number in range(100):
-            await limited.complete(ChatRequest((Message("user", f"{number}"),)))
+        await called(Priced(), 100, 8, Budget(limits, clock, clock.wait))
         return clock.now
 
     assert asyncio.run(run(Limits())) == 0
@@ -171,10 +175,7 @@ def test_what_replies_took_counts_not_what_was_estimated() -> None:
 
     async def run() -> float:
         clock = Clock()
-        allowance = Allowance(Limits(tokens_per_minute=12_000), clock, clock.wait)
-        limited = Limited(Wordy(), 8, None, None, allowance)
-        for number in range(60):
-            await limited.complete(ChatRequest((Message("user", f"{number}"),)))
+        await called(Wordy(), 60, 8, Budget(Limits(tokens_per_minute=12_000), clock, clock.wait))
         return clock.now
 
     assert 270 <= asyncio.run(run()) <= 300  # 60,000 tokens
@@ -183,68 +184,77 @@ def test_what_replies_took_counts_not_what_was_estimated() -> None:
 # Slowing down
 
 
+REFUSED = RateLimited("slow down")
+ANSWERED = ChatReply((Choice("x"),))
+
+
+async def taken(most: int) -> tuple[SharedSlots, Slots, list[int]]:
+    """All slots of a run, taken."""
+    shared = SharedSlots()
+    slots = Slots(most, shared)
+    return shared, slots, [await slots.acquire(0) for _ in range(most)]
+
+
 def test_slots_narrow_once_for_calls_sent_together_and_widen_again() -> None:
     async def run() -> None:
-        clock = Clock()
-        slots = Slots(32, clock)
-        for _ in range(32):
-            await slots.take()
-        clock.now = 1.0
-        for _ in range(32):
-            slots.slow_down(0.0, None)  # all sent before the first was told to slow down
-        assert slots.width == pytest.approx(22.4)
-        slots.slow_down(1.0, None)
-        assert slots.width == pytest.approx(15.68)
+        shared, slots, sent = await taken(32)
+        for ticket in sent:
+            shared.observe(ticket, REFUSED)  # all sent before the first was refused
+        assert shared.most == 22
+        for ticket in sent:
+            slots.observe(ticket, None)
+        again = [await slots.acquire(0) for _ in range(22)]
+        for ticket in again:
+            shared.observe(ticket, REFUSED)
+        assert shared.most == 15
         for _ in range(500):
-            slots.went_well()
-        assert slots.width == 32.0
+            shared.observe(0, ANSWERED)
+        assert shared.most == 32
 
     asyncio.run(run())
 
 
-def test_everybody_waits_as_long_as_the_endpoint_says() -> None:
-    async def run() -> float:
-        loop = asyncio.get_running_loop()
-        slots = Slots(8, loop.time)
-        slots.slow_down(loop.time(), 0.05)
-        started = loop.time()
-
-        async def work() -> None:
-            await slots.take()
-            slots.give_back()
-
-        await asyncio.wait_for(asyncio.gather(*(work() for _ in range(5))), 10)
-        return loop.time() - started
-
-    assert asyncio.run(run()) >= 0.05
-
-
-def test_a_place_is_never_lost_to_one_who_gave_up() -> None:
+def test_single_refusals_narrow_nothing() -> None:
     async def run() -> None:
-        slots = Slots(1)
-        await slots.take()
-        waiting = [asyncio.ensure_future(slots.take()) for _ in range(3)]
+        shared, _, sent = await taken(32)
+        for ticket in sent * 9:
+            for outcome in (REFUSED, REFUSED, REFUSED, ANSWERED):
+                shared.observe(ticket, outcome)
+        assert shared.most == 32
+
+    asyncio.run(run())
+
+
+def test_slots_are_those_of_the_run_with_the_most() -> None:
+    async def run() -> None:
+        shared = SharedSlots()
+        few, many = Slots(2, shared), Slots(5, shared)
+        tickets = [await few.acquire(0) for _ in range(2)]
+        assert shared.most == 2
+        later = [await many.acquire(0) for _ in range(3)]
+        assert (shared.most, shared.taken) == (5, 5)
+        for ticket in later:
+            many.observe(ticket, ANSWERED)
+        assert shared.most == 2
+        for ticket in tickets:
+            few.observe(ticket, ANSWERED)
+        assert (shared.most, shared.taken) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_a_slot_is_never_lost_to_one_who_gave_up() -> None:
+    async def run() -> None:
+        shared, slots, (sent,) = await taken(1)
+        waiting = [asyncio.ensure_future(slots.acquire(0)) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
-        slots.give_back()
-        waiting[1].cancel()  # it was just given the place
+        slots.observe(sent, ANSWERED)
+        waiting[1].cancel()  # it was just given the slot
         await asyncio.wait_for(waiting[2], 1)
-        assert slots.taken == 1
+        assert (slots.taken, shared.taken) == (1, 1)
 
     asyncio.run(run())
-
-
-def test_all_who_wait_for_a_place_can_give_up_together() -> None:
-    async def run() -> list[object]:
-        limited = Limited(Priced(hang_from=1), 1, None)
-        await limited.complete(ChatRequest(()))
-        calls = [asyncio.ensure_future(limited.complete(ChatRequest(()))) for _ in range(4)]
-        await asyncio.sleep(0.01)
-        for call in calls:
-            call.cancel()
-        return list(await asyncio.gather(*calls, return_exceptions=True))
-
-    assert all(isinstance(outcome, asyncio.CancelledError) for outcome in asyncio.run(run()))
 
 
 @pytest.mark.parametrize("error", [RateLimited("429", retry_after=60.0), RateLimited("429")], ids=["pause", "backoff"])
@@ -270,7 +280,7 @@ def test_a_refused_poll_of_the_first_sample_ends_no_run() -> None:
             self.calls += 1
             if self.calls == 5:
                 raise AuthenticationFailed("blocked by a firewall")
-            text = json.dumps({"reasoning": "r", "verdict": "yes", "unsupported_claims": []})
+            text = json.dumps({"reason": "r", "verdict": "yes", "unsupported": []})
             return ChatReply((Choice(text),), Usage(calls=1))
 
     report = evaluate(ROWS[:1], "adherence", judge=LLMJudge(Refusing()), concurrency=1, progress=False)
@@ -290,7 +300,7 @@ def test_a_limit_amid_early_stopped_polls_leaves_no_score() -> None:
 
     class Polled(Singly):
         async def complete(self, request: ChatRequest) -> ChatReply:
-            text = json.dumps({"reasoning": "r", "verdict": next(verdicts), "unsupported_claims": []})
+            text = json.dumps({"reason": "r", "verdict": next(verdicts), "unsupported": []})
             return ChatReply((Choice(text),), Usage(calls=1))
 
     metric = ContextAdherence(polls=3, early_stop=True, cause=False)
@@ -323,49 +333,18 @@ def test_workers_adapt_to_what_the_endpoint_can_take() -> None:
     """Retried at once, most of 64 callers would be refused each time; together they settle near the 8 places."""
     model, refused = overloaded(8)
 
-    async def run() -> None:
-        limited = Limited(model, 64, None)
+    async def run() -> list[Any]:
+        run = Session(model, attempts=99).during(
+            store=None, concurrency=64, budget=Budget(sleep=lambda _: asyncio.sleep(0))
+        )
+        asked = (run.ask(ChatRequest((Message("user", str(number)),)), str) for number in range(2000))
+        return [outcome for answer in await asyncio.gather(*asked) for outcome in answer.outcomes]
 
-        async def until_answered(number: int) -> None:
-            while True:
-                try:
-                    await limited.complete(ChatRequest((Message("user", str(number)),)))
-                except RateLimited:
-                    continue
-                return
-
-        await asyncio.gather(*map(until_answered, range(2000)))
-
-    asyncio.run(run())
+    assert not any(isinstance(outcome, RateLimited) for outcome in asyncio.run(run()))
     assert refused() < 1000
 
 
-def test_a_server_that_says_when_to_come_back_is_heard_for_other_errors_too() -> None:
-    async def run() -> float:
-        loop = asyncio.get_running_loop()
-        busy = [JudgeServerError("503", retry_after=0.05)]
-
-        class Busy(Priced):
-            async def complete(self, request: ChatRequest) -> ChatReply:
-                if busy:
-                    raise busy.pop()
-                return ChatReply((Choice("x"),))
-
-        limited = Limited(Busy(), 4, None, None, Allowance(clock=loop.time))
-        with pytest.raises(JudgeServerError):
-            await limited.complete(ChatRequest(()))
-        started = loop.time()
-        await limited.complete(ChatRequest(()))
-        return loop.time() - started
-
-    assert asyncio.run(run()) >= 0.045
-
-
 def test_a_cap_is_said_by_a_typed_error() -> None:
-    async def run() -> None:
-        limited = Limited(Priced(), 4, None, None, Allowance(Limits(max_calls=1)))
-        await limited.complete(ChatRequest(()))
-        with pytest.raises(LimitReached, match="max_calls"):
-            await limited.complete(ChatRequest(()))
-
-    asyncio.run(run())
+    _, second = asyncio.run(called(Priced(), 2, 4, Budget(Limits(max_calls=1))))
+    assert isinstance(second, LimitReached)
+    assert "max_calls" in str(second)

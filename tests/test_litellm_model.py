@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from said import of, shown
 
+from ragmetrics_core import ContextAdherence, ContextUtilization, RetrievalAccuracy
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.questions import Adherent, Answer, FactInContext, Instructions, NotAnswered, Polls, Useful
+from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question
 from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
 from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
 from ragmetrics_core.endpoints.endpoint_errors import judge_error, seconds
@@ -23,6 +25,7 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
+pytest.importorskip("litellm", reason="LiteLLM is not installed")
 KEY = "sk-secret-key"
 TEXT = "a secret text"
 REQUEST = ChatRequest(
@@ -59,9 +62,18 @@ def model_of(server: LoopbackServer, **settings: Any) -> LiteLLMModel:
     return LiteLLMModel("openai/test", **{"api_base": server.base_url, "api_key": KEY, **settings})
 
 
-def useful() -> Useful:
-    template = Instructions('Reply {"useful": 0|1}.\n---\n{question}\n{answer}\n{chunk}')
-    return Useful(instructions=template, question="q", answer="a", chunks=(TEXT,))
+def useful(chunk: str = TEXT) -> Question[Any]:
+    template = 'Reply {"useful": 0|1}.\n---\n{question}\n{answer}\n{chunk}'
+    return shown(of(ContextUtilization(), template, question="q", answer="a", contexts=["c"]), chunk=chunk)
+
+
+def fact(template: str) -> Question[Any]:
+    return of(RetrievalAccuracy(), template, contexts=[TEXT], facts=["f"])
+
+
+def polled(polls: int) -> Question[Any]:
+    template = 'Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}'
+    return of(ContextAdherence(polls=polls), template, contexts=["c"], answer="a")
 
 
 def judged(server: LoopbackServer, **settings: Any) -> Answer[Any]:
@@ -112,26 +124,18 @@ def test_a_known_model_has_a_price() -> None:
 @pytest.mark.parametrize("logprobs", [True, "ignore", "reject"])
 @pytest.mark.parametrize("json_schema", [True, "ignore", "reject"])
 def test_what_an_endpoint_cannot_do_is_replaced(n: Any, logprobs: Any, json_schema: Any) -> None:
-    fact = FactInContext(
-        instructions=Instructions('Reply {"covered": 0|1}.\n---\n{context}\n{fact}'), context=TEXT, facts=("f",)
-    )
-    polled = Adherent(
-        instructions=Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}'),
-        contexts=("c",),
-        answer="a",
-        polls=5,
-    )
-
     async def run(server: LoopbackServer) -> tuple[Answer[Any], Answer[Any]]:
         session = LLMJudge(model_of(server)).session(concurrency=4, store=None)
-        return await session.answer(fact), await session.answer(polled)
+        return (
+            await session.answer(fact('Reply {"covered": 0|1}.\n---\n{context}\n{fact}')),
+            await session.answer(polled(5)),
+        )
 
     with LoopbackServer(n=n, logprobs=logprobs, json_schema=json_schema) as server:
         covered, adherent = RUNNER.run(run(server))
-    ((verdict,), polls) = covered.reply, adherent.reply
-    assert verdict.mode == ("logprobs" if logprobs is True else "polls")
-    assert isinstance(polls, Polls)
-    assert len(polls.answers) == 5
+    assert covered.reply.weights[0].mode == ("logprobs" if logprobs is True else "polls")
+    assert isinstance(adherent.reply, Asked)
+    assert len(adherent.reply.replies) == 5
     assert covered.usage.calls + adherent.usage.calls == len(server.requests)
     fallbacks = {*covered.usage.fallbacks, *adherent.usage.fallbacks}
     expected = {"n": n is not True, "logprobs": logprobs is not True, "json_schema": json_schema == "reject"}
@@ -140,17 +144,14 @@ def test_what_an_endpoint_cannot_do_is_replaced(n: Any, logprobs: Any, json_sche
 
 def test_a_schema_is_sent_in_the_form_that_the_endpoint_takes() -> None:
     """Tried once in the usual form, then remembered; it is no fallback, because replies are still bound."""
-    polled = Adherent(
-        instructions=Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}'), contexts=("c",), answer="a"
-    )
 
     async def run(server: LoopbackServer) -> list[Answer[Any]]:
         session = LLMJudge(model_of(server)).session(concurrency=1, store=None)
-        return [await session.answer(dataclasses.replace(polled, first_poll=poll)) for poll in range(2)]
+        return [await session.answer(dataclasses.replace(polled(1), first_poll=poll)) for poll in range(2)]
 
     with LoopbackServer(json_schema="in_object") as server:
         first, second = RUNNER.run(run(server))
-    assert isinstance(second.reply, Polls)
+    assert isinstance(second.reply, Asked)
     assert [recorded.body["response_format"]["type"] for recorded in server.requests] == [
         "json_schema",
         "json_object",
@@ -186,9 +187,9 @@ def test_a_reply_that_cannot_be_read_is_called_that(model: str, body: str) -> No
 
 
 def test_low_mass_is_polled() -> None:
-    fact = FactInContext(instructions=Instructions('Reply {"covered": 0|1}: {fact}'), context=TEXT, facts=("f",))
+    question = fact('Reply {"covered": 0|1}: {fact}')
     with LoopbackServer(mass=0.5) as server:
-        (verdict,) = RUNNER.run(LLMJudge(model_of(server)).answer(fact)).reply
+        (verdict,) = RUNNER.run(LLMJudge(model_of(server)).answer(question)).reply.weights
     assert verdict.mode == "polls"
 
 
@@ -234,7 +235,7 @@ def test_an_unknown_provider_is_explained(model: str) -> None:
 def test_an_unavailable_judge_is_called_once_by_a_whole_run() -> None:
     async def run(server: LoopbackServer) -> list[Any]:
         session = LLMJudge(model_of(server)).session(concurrency=8, store=None)
-        questions = [Useful(**{**vars(useful()), "chunks": (str(number),)}) for number in range(20)]
+        questions = [useful(str(number)) for number in range(20)]
         return await asyncio.gather(*map(session.answer, questions), return_exceptions=True)
 
     with LoopbackServer(faults=lambda number: Fault(401)) as server:
@@ -246,7 +247,7 @@ def test_an_unavailable_judge_is_called_once_by_a_whole_run() -> None:
 def test_sixty_four_calls_at_a_time() -> None:
     async def run(server: LoopbackServer) -> list[Any]:
         session = LLMJudge(model_of(server)).session(concurrency=64, store=None)
-        questions = [Useful(**{**vars(useful()), "chunks": (str(number),)}) for number in range(200)]
+        questions = [useful(str(number)) for number in range(200)]
         return await asyncio.gather(*map(session.answer, questions))
 
     with LoopbackServer(latency=0.05) as server:
@@ -283,13 +284,13 @@ def test_an_endpoint_of_ones_own_is_tried_and_what_is_stated_holds() -> None:
 def test_the_repr_hides_the_key() -> None:
     model = LiteLLMModel("openai/x", api_base="http://user:word@host/v1?key=abc", api_key=KEY, extra={"a": KEY})
     assert repr(model) == "LiteLLMModel('openai/x', api_base='http://host/v1')"
-    assert KEY not in model.endpoint
+    assert KEY not in model.cache_key
 
 
 def test_extra_arguments_keep_stored_replies_apart() -> None:
     plain, seeded = LiteLLMModel("openai/x"), LiteLLMModel("openai/x", extra={"seed": 1})
-    assert plain.endpoint != seeded.endpoint
-    assert seeded.endpoint == LiteLLMModel("openai/x", extra={"seed": 1}).endpoint
+    assert plain.cache_key != seeded.cache_key
+    assert seeded.cache_key == LiteLLMModel("openai/x", extra={"seed": 1}).cache_key
 
 
 def test_every_exception_of_litellm_has_a_counterpart() -> None:
@@ -322,13 +323,16 @@ sys.addaudithook(lambda event, args: asked.add(args[1][:2]) if event == "socket.
 
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
-from ragmetrics_core.data.questions import Instructions, NotAnswered, Useful
+from ragmetrics_core.data.questions import Instructions, Part, Question
+from ragmetrics_core.metrics.context_utilization import Usefulness
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 assert "litellm" not in sys.modules
 assert "http.server" in sys.modules
 
-question = Useful(instructions=Instructions('{"useful": 0|1} {chunk}'), chunks=("c",), answer="a")
+question = Question(
+    parts={"chunk": Part("Chunk", "c")}, instructions=Instructions('{"useful": 0|1} {chunk}'), Reply=Usefulness
+)
 with LoopbackServer(faults=lambda number: Fault(500) if number % 2 else None) as server:
     async def run():
         for _ in range(4):
@@ -361,7 +365,7 @@ def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -
     chosen = resolve.resolve_judge("openai/argument", metric_model="openai/metric")
     assert chosen.name == "openai/argument"
     assert isinstance(chosen, LLMJudge)
-    assert chosen.model.endpoint == "http://127.0.0.1:9/v1"
+    assert chosen.model.cache_key == "http://127.0.0.1:9/v1"
     assert resolve.resolve_judge(None, metric_model="openai/metric").name == "openai/metric"
     assert resolve.resolve_judge(None).name == "openai/from-env"
     assert resolve.resolve_judge(chosen) is chosen

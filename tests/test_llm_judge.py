@@ -4,10 +4,14 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
+from said import of, shown
 
+from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, RetrievalAccuracy
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ConflictingVerdicts,
@@ -17,22 +21,10 @@ from ragmetrics_core.data.errors import (
     EmptyReply,
     JudgeError,
     MalformedReply,
-    QuestionNotSupported,
+    SettingError,
     TooFewPolls,
 )
-from ragmetrics_core.data.questions import (
-    Adherent,
-    Answer,
-    ExtractFacts,
-    FactInContext,
-    Instructions,
-    NotAnswered,
-    Polls,
-    Question,
-    RateRecall,
-    Sufficient,
-    Useful,
-)
+from ragmetrics_core.data.questions import Answer, Asked, Instructions, NotAnswered, Part, Question, Weigh, Weight
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import (
     Capabilities,
@@ -45,6 +37,7 @@ from ragmetrics_core.endpoints.chat import (
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.testing.replies import plausible_reply, tokens
 
 Reply = str | Choice | JudgeError
@@ -101,54 +94,55 @@ class Toy(ChatModel):
 WEIGHING = Capabilities(n=True, logprobs=True, json_schema=True, temperature=True)
 
 
-def instructions(form: str, *names: str) -> Instructions:
-    return Instructions(f'Reply with "{form}".\n---\n' + "\n".join(f"{{{name}}}" for name in names))
+def template(form: str, *names: str) -> str:
+    return f'Reply with "{form}".\n---\n' + "\n".join(f"{{{name}}}" for name in names)
 
 
-def useful(**fields: Any) -> Useful:
-    form = "grade" if fields.get("scale") == "graded" else "useful"
-    names = (form, "question", "answer", "chunks" if fields.get("listwise") else "chunk")
-    return Useful(**{"instructions": instructions(*names), "question": "q", "answer": "a", "chunks": ("c",), **fields})
+def useful(
+    *chunks: str, scale: str = "binary", listwise: bool = False, polls: int = 5, answer: str = "a"
+) -> Question[Any]:
+    chunks = chunks or ("c",)
+    form, name = "grade" if scale == "graded" else "useful", "chunks" if listwise else "chunk"
+    judging = "listwise" if listwise else "pointwise"
+    metric = ContextUtilization.model_validate({"relevance": scale, "judging": judging, "polls": polls})
+    question = of(metric, template(form, "question", "answer", name), question="q", answer=answer, contexts=["c"])
+    return shown(question, **{name: chunks if listwise else chunks[0]})
 
 
-def fact(**fields: Any) -> FactInContext:
-    names = ("covered", "context", "facts" if fields.get("together") else "fact")
-    return FactInContext(**{"instructions": instructions(*names), "context": "c", "facts": ("f",), **fields})
+def fact(*facts: str, together: bool = False) -> Question[Any]:
+    metric = RetrievalAccuracy(calls="per_context" if together else "per_fact")
+    form = template("covered", "context", "facts" if together else "fact")
+    return of(metric, form, contexts=["c"], facts=facts or ("f",))
 
 
-def adherent(**fields: Any) -> Adherent:
-    return Adherent(
-        **{
-            "instructions": instructions("verdict", "contexts", "answer"),
-            "contexts": ("c",),
-            "answer": "a",
-            "polls": 5,
-            **fields,
-        }
-    )
+def adherent(polls: int = 5, first_poll: int | None = None, temperature: float = 1.0) -> Question[Any]:
+    metric = ContextAdherence(polls=polls, temperature=temperature)
+    question = of(metric, template("verdict", "contexts", "answer"), contexts=["c"], answer="a")
+    return replace(question, first_poll=first_poll)
 
 
-EVERY_QUESTION: list[Question[Any]] = [
-    useful(),
-    useful(probabilities=True),
-    useful(scale="graded"),
-    useful(listwise=True, chunks=("a", "b", "c")),
-    useful(listwise=True, chunks=("a", "b", "c"), scale="graded"),
-    useful(listwise=True, chunks=("a", "b", "c"), probabilities=True),
-    adherent(),
-    RateRecall(
-        instructions=instructions("score", "contexts", "answer", "reference"),
-        contexts=("c",),
-        answer="a",
-        reference="r",
-        bands=(("any", 0.0, 1.0),),
+STATED = {"contexts": ["c"], "reference": "One. Two."}
+EVERY_QUESTION: dict[str, Question[Any]] = {
+    "useful": useful(),
+    "p(useful)": useful(scale="probability"),
+    "grade": useful(scale="graded"),
+    "list": useful("a", "b", "c", listwise=True),
+    "grades": useful("a", "b", "c", listwise=True, scale="graded"),
+    "p in a list": useful("a", "b", "c", listwise=True, scale="probability"),
+    "adherent": adherent(),
+    "recall": of(
+        ContextRecall(), template("score", "contexts", "answer", "reference"), contexts=["c"], answer="a", reference="r"
     ),
-    ExtractFacts(instructions=instructions("facts", "reference"), reference="One. Two."),
-    ExtractFacts(instructions=instructions("facts", "reference"), reference="One. Two.", reasoning=True),
-    fact(),
-    fact(together=True, facts=("f", "g")),
-    Sufficient(instructions=instructions("sufficient", "contexts", "answer"), contexts=("c",), answer="a"),
-]
+    "facts": of(RetrievalAccuracy(), template("facts", "reference"), **STATED),
+    "facts, cot": of(RetrievalAccuracy(extraction="cot"), template("facts", "reference"), **STATED),
+    "fact": fact(),
+    "facts together": fact("f", "g", together=True),
+    "sufficient": Sufficient(
+        parts=adherent().parts,
+        instructions=Instructions(template("sufficient", "contexts", "answer")),
+        Reply=Sufficiency,
+    ),
+}
 
 
 def answer(model: ChatModel, question: Question[Any], **settings: Any) -> Answer[Any]:
@@ -163,7 +157,7 @@ def error(model: ChatModel, question: Question[Any]) -> JudgeError:
 
 
 @pytest.mark.parametrize("capabilities", [WEIGHING, Capabilities(False, False, False, False), Capabilities()])
-@pytest.mark.parametrize("question", EVERY_QUESTION, ids=lambda question: question.kind)
+@pytest.mark.parametrize("question", EVERY_QUESTION.values(), ids=EVERY_QUESTION)
 def test_every_question_is_answered(question: Question[Any], capabilities: Capabilities) -> None:
     model = Toy(capabilities=capabilities)
     result = answer(model, question)
@@ -174,8 +168,8 @@ def test_every_question_is_answered(question: Question[Any], capabilities: Capab
 
 def test_verdicts_are_asked_at_temperature_0_without_log_probabilities() -> None:
     model = Toy('{"useful": 1, "reason": "r"}', capabilities=WEIGHING)
-    (verdict,) = answer(model, useful()).reply
-    assert (verdict.useful, verdict.reason, verdict.mode, verdict.probability) == (True, "r", "verdict", None)
+    asked = answer(model, useful()).reply
+    assert (asked.reply.useful, asked.reply.reason, asked.weights) == (True, "r", ())
     (request,) = model.asked
     assert (request.temperature, request.top_logprobs, request.n) == (0.0, 0, 1)
     assert request.schema is not None
@@ -183,9 +177,8 @@ def test_verdicts_are_asked_at_temperature_0_without_log_probabilities() -> None
 
 def test_p_useful_from_the_label_token() -> None:
     model = Toy('{"useful": 0, "reason": "1"}', capabilities=WEIGHING, probability=0.8)
-    (verdict,) = answer(model, useful(probabilities=True)).reply
-    assert verdict.probability == pytest.approx(0.8)
-    assert (verdict.useful, verdict.mode, verdict.mass) == (True, "logprobs", pytest.approx(0.99))
+    (weight,) = answer(model, useful(scale="probability")).reply.weights
+    assert weight == Weight(pytest.approx(0.8), "logprobs", pytest.approx(0.99))
     assert model.asked[0].temperature == 1.0
     assert model.asked[0].top_logprobs == 5
 
@@ -193,16 +186,43 @@ def test_p_useful_from_the_label_token() -> None:
 def test_low_mass_is_polled_and_the_first_reply_counts_as_a_poll() -> None:
     replies = ['{"covered": 1}', '{"covered": 0}', '{"covered": 1}']
     model = Toy(*replies, capabilities=WEIGHING, mass=0.5)
-    (verdict,) = answer(model, fact()).reply
-    assert (verdict.probability, verdict.mode, verdict.mass) == (pytest.approx(2 / 3), "polls", None)
-    assert [(request.n, request.first_poll, request.top_logprobs) for request in model.asked] == [(1, 0, 5), (2, 1, 0)]
+    assert answer(model, fact()).reply.weights == (Weight(pytest.approx(2 / 3), "polls"),)
+    assert [(request.n, request.top_logprobs) for request in model.asked] == [(1, 5), (2, 0)]
 
 
 def test_without_log_probabilities_facts_are_polled_at_temperature_1() -> None:
     model = Toy('{"covered": 1}', '{"covered": 0}', '{"covered": 0}')
-    (verdict,) = answer(model, fact()).reply
-    assert (verdict.probability, verdict.mode) == (pytest.approx(1 / 3), "polls")
+    assert answer(model, fact()).reply.weights == (Weight(pytest.approx(1 / 3), "polls"),)
     assert [(request.n, request.temperature) for request in model.asked] == [(3, 1.0)]
+
+
+class Tone(BaseModel):
+    reason: str
+    tone: Literal["friendly", "neutral", "rude"]
+
+
+def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_on_it() -> None:
+    question = Question(
+        parts={"answer": Part("Answer", "a")},
+        instructions=Instructions("Which tone?\n---\n{answer}"),
+        Reply=Tone,
+        weigh=Weigh("tone", "friendly", ("friendly", "neutral", "rude")),
+    )
+    text = '{"reason": "so", "tone": "friendly"}'
+    head, tail = text[: text.index("friendly")], 'iendly"}'
+    listed = ((" fr", math.log(0.6)), ("neut", math.log(0.3)), ("r", math.log(0.05)), ("x", math.log(0.01)))
+    listed = tuple((token.strip(), logprob) for token, logprob in listed)
+    written = tuple(TokenAlternatives(char, 0.0, ()) for char in head)
+    written += (TokenAlternatives("fr", math.log(0.6), listed), *(TokenAlternatives(char, 0.0, ()) for char in tail))
+    asked = answer(Toy(Choice(text, tokens=written), capabilities=WEIGHING), question).reply
+    assert asked.weights == (Weight(pytest.approx(0.6 / 0.95), "conditional", pytest.approx(0.95)),)
+    assert asked.reply.tone == "friendly"
+
+
+@pytest.mark.parametrize(("positive", "labels"), [(1, (1, 10)), ("yes", ("no", "none", "yes")), (2, (0, 1)), (1, (1,))])
+def test_labels_that_no_token_tells_apart_are_refused(positive: Any, labels: Any) -> None:
+    with pytest.raises(SettingError, match="begins with another"):
+        Weigh("field", positive, labels)
 
 
 def test_polls_need_a_majority() -> None:
@@ -212,11 +232,8 @@ def test_polls_need_a_majority() -> None:
 
 def test_facts_together_are_sequential() -> None:
     text = '{"facts": [{"label": "F2", "covered": 1}, {"label": "F1", "covered": 0}]}'
-    plain = answer(Toy(text), fact(together=True, facts=("a", "b"))).reply
-    assert [(one.probability, one.mode, one.mass) for one in plain] == [
-        (0, "sequential", None),
-        (1, "sequential", None),
-    ]
+    plain = answer(Toy(text), fact("a", "b", together=True)).reply
+    assert plain.weights == (Weight(0, "sequential"), Weight(1, "sequential"))
 
     def at(token: str, p: float) -> TokenAlternatives:
         return TokenAlternatives(token, math.log(p), ((token, math.log(p)), (str(1 - int(token)), math.log(1 - p))))
@@ -231,70 +248,68 @@ def test_facts_together_are_sequential() -> None:
         *(TokenAlternatives(char, 0.0, ()) for char in tail[1:]),
     ]
     model = Toy(Choice(text, tokens=tuple(listed)), capabilities=WEIGHING)
-    weighed = answer(model, fact(together=True, facts=("a", "b"))).reply
-    assert [one.probability for one in weighed] == [pytest.approx(0.1), pytest.approx(0.7)]
+    weighed = answer(model, fact("a", "b", together=True)).reply
+    assert [weight.p for weight in weighed.weights] == [pytest.approx(0.1), pytest.approx(0.7)]
 
 
 def test_lists_are_weighed_label_by_label_or_polled() -> None:
-    question = useful(listwise=True, chunks=("a", "b"), probabilities=True, polls=3)
+    question = useful("a", "b", listwise=True, scale="probability", polls=3)
     weighed = answer(Toy(capabilities=WEIGHING, probability=0.3), question).reply
-    assert [(one.probability, one.useful, one.mode) for one in weighed] == [
-        (pytest.approx(0.3), False, "sequential")
-    ] * 2
+    assert [(weight.p, weight.mode) for weight in weighed.weights] == [(pytest.approx(0.3), "sequential")] * 2
 
     def listed(a: int, b: int) -> str:
         return json.dumps({"chunks": [{"label": "A", "useful": a, "reason": f"{a}"}, {"label": "B", "useful": b}]})
 
     polled = answer(Toy(listed(1, 0), listed(1, 0), listed(0, 0)), question).reply
-    assert [one.probability for one in polled] == [pytest.approx(2 / 3), 0.0]
-    assert [(one.useful, one.reason, one.mode) for one in polled] == [(True, "1", "polls"), (False, "", "polls")]
+    assert polled.weights == (Weight(pytest.approx(2 / 3), "polls"), Weight(0.0, "polls"))
+    assert len(polled.replies) == 3
 
 
-def polls_of(model: ChatModel, **fields: Any) -> tuple[Polls, Usage]:
+def polls_of(model: ChatModel, **fields: Any) -> tuple[Asked[Any], Usage]:
     result = answer(model, adherent(**fields))
-    assert isinstance(result.reply, Polls)
+    assert isinstance(result.reply, Asked)
     return result.reply, result.usage
 
 
-YES = '{"reasoning": "r", "verdict": "yes", "unsupported_claims": []}'
-NO = '{"reasoning": "s", "verdict": "no", "unsupported_claims": ["x"]}'
+YES = '{"reason": "r", "verdict": "yes", "unsupported": []}'
+NO = '{"reason": "s", "verdict": "no", "unsupported": ["x"]}'
 
 
 def test_polls_are_one_request_where_the_model_can() -> None:
     model = Toy(YES, NO, YES, YES, '{"verdict": "abstains"}')
     polls, usage = polls_of(model, first_poll=5, temperature=0.7)
-    assert [poll.verdict for poll in polls.answers] == ["yes", "no", "yes", "yes", "abstains"]
-    assert polls.answers[1].unsupported == ("x",)
-    assert (polls.asked, polls.failures) == (5, ())
-    assert [(request.n, request.first_poll, request.temperature) for request in model.asked] == [(5, 5, 0.7)]
+    assert [poll.verdict for poll in polls.replies] == ["yes", "no", "yes", "yes", "abstains"]
+    assert polls.replies[1].unsupported == ("x",)
+    assert polls.failures == ()
+    assert [(request.n, request.temperature) for request in model.asked] == [(5, 0.7)]
     assert usage == Usage(calls=1, prompt_tokens=10, completion_tokens=5, cost=0.5)
 
 
 def test_an_unusable_poll_is_repaired_on_its_own() -> None:
     model = Toy(YES, "hm", NO, "hm", YES, YES, "still no")
     polls, usage = polls_of(model)
-    assert [poll.verdict for poll in polls.answers] == ["yes", "yes", "no", "yes"]
+    assert [poll.verdict for poll in polls.replies] == ["yes", "yes", "no", "yes"]
     assert [type(failure) for failure in polls.failures] == [MalformedReply]
     assert (usage.calls, usage.repairs) == (3, 2)
 
 
-def test_polls_that_all_fail_are_still_polls() -> None:
-    polls, usage = polls_of(Toy(ConnectionFailed("x")))
-    assert (polls.asked, polls.answers) == (5, ())
-    assert [type(failure) for failure in polls.failures] == [ConnectionFailed] * 5
-    assert usage.calls == 1
+def test_polls_that_all_fail_are_no_answer() -> None:
+    result = answer(Toy(ConnectionFailed("x")), adherent())
+    assert isinstance(result.reply, NotAnswered)
+    assert isinstance(result.reply.error, ConnectionFailed)
+    assert result.usage.calls == 1
 
 
 def test_a_repaired_reply() -> None:
     model = Toy('{"useful": 7}', '{"useful": 1}')
     result = answer(model, useful())
-    assert result.reply[0].useful
+    assert result.reply.reply.useful
     assert (result.usage.calls, result.usage.repairs, result.usage.cost) == (2, 1, 1.0)
     conversation = model.asked[1].messages
     assert [message.role for message in conversation] == ["system", "user", "assistant", "user"]
     assert conversation[2].content == '{"useful": 7}'
     assert conversation[3].content == (
-        "Your reply could not be used: the field 'useful' must be 0 or 1. Reply again with only the JSON object."
+        "Your reply could not be used: the field 'useful': it must be 0 or 1. Reply again with only the JSON object."
     )
 
 
@@ -321,14 +336,14 @@ def test_unusable_replies_are_typed_failures(
 
 def test_a_cut_off_reply_gets_more_room() -> None:
     model = Toy(Choice('{"useful', "length"), '{"useful": 1}')
-    assert answer(model, useful()).reply[0].useful
+    assert answer(model, useful()).reply.reply.useful
     assert [request.max_tokens for request in model.asked] == [1024, 4096]
     assert model.asked[0].messages == model.asked[1].messages
 
 
 def test_an_empty_reply_is_asked_again() -> None:
     model = Toy("", '{"useful": 1}')
-    assert answer(model, useful()).reply[0].useful
+    assert answer(model, useful()).reply.reply.useful
     assert model.asked[0] == model.asked[1]
 
 
@@ -337,26 +352,15 @@ def test_a_list_with_wrong_labels_is_repaired(graded: bool) -> None:
     name = "grade" if graded else "useful"
     wrong = json.dumps({"chunks": [{"label": "A", name: 1}]})
     right = json.dumps({"chunks": [{"label": "B", name: 1}, {"label": "A", name: 0}]})
-    question = useful(listwise=True, chunks=("a", "b"), scale="graded" if graded else "binary")
+    question = useful("a", "b", listwise=True, scale="graded" if graded else "binary")
     result = answer(Toy(wrong, right), question)
-    assert [one.useful for one in result.reply] == [False, True]
+    assert [getattr(one, name) for one in result.reply.reply.chunks] == [0, 1]
     assert result.usage.repairs == 1
 
 
 def test_an_unavailable_judge_raises() -> None:
     with pytest.raises(AuthenticationFailed):
         answer(Toy(AuthenticationFailed("no key")), useful())
-
-
-def test_an_unknown_question_is_not_supported() -> None:
-    class Odd(Question[str]):
-        kind = "odd"
-
-    model = Toy()
-    failure = error(model, Odd(instructions=instructions("odd")))
-    assert isinstance(failure, QuestionNotSupported)
-    assert "odd" in str(failure)
-    assert not model.asked
 
 
 def session(model: ChatModel, store: MemoryStore | None = None) -> Judge:
@@ -383,12 +387,12 @@ def test_a_repaired_reply_is_stored_an_unusable_one_is_not() -> None:
         model = Toy("what?", '{"useful": 1}')
         await session(model, store).answer(useful())
         again = await session(model, store).answer(useful())
-        assert again.reply[0].useful
+        assert again.reply.reply.useful
         assert again.usage.calls == 0
         other = Toy("what?", "what?", '{"useful": 0}')
         fresh = MemoryStore()
         assert isinstance((await session(other, fresh).answer(useful())).reply, NotAnswered)
-        assert not (await session(other, fresh).answer(useful())).reply[0].useful
+        assert not (await session(other, fresh).answer(useful())).reply.reply.useful
 
     asyncio.run(run())
 
@@ -400,11 +404,11 @@ def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed() -> None
         store, single = MemoryStore(), Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
         model = Toy(ConnectionFailed("x"), "hm", YES, NO, capabilities=single)
         first = (await session(model, store).answer(adherent(polls=3))).reply
-        assert sorted(poll.verdict for poll in first.answers) == ["no", "yes"]
+        assert sorted(poll.verdict for poll in first.replies) == ["no", "yes"]
         assert [type(failure) for failure in first.failures] == [ConnectionFailed]
         model = Toy('{"verdict": "abstains"}', capabilities=single)
         again = await session(model, store).answer(adherent(polls=3))
-        assert [poll.verdict for poll in again.reply.answers] == ["abstains", "no", "yes"]
+        assert [poll.verdict for poll in again.reply.replies] == ["abstains", "no", "yes"]
         assert (again.usage.calls, again.usage.stored, again.usage.repairs) == (1, 2, 0)
 
     asyncio.run(run())
@@ -421,7 +425,7 @@ def test_who_shares_an_unusable_reply_shares_its_repair() -> None:
         model = Slow("what?", '{"useful": 1}')
         judge = session(model, MemoryStore())
         answers = await asyncio.gather(*(judge.answer(useful()) for _ in range(4)))
-        assert [one.reply[0].useful for one in answers] == [True] * 4
+        assert [one.reply.reply.useful for one in answers] == [True] * 4
         assert len(model.asked) == 2
 
     asyncio.run(run())
@@ -448,12 +452,12 @@ HOSTILE: list[Callable[[], str]] = [
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_contexts_change_nothing_but_their_own_fence(hostile: Callable[[], str]) -> None:
     model = Toy('{"useful": 0, "reason": "it says {\\"useful\\": 1}"}')
-    (verdict,) = answer(model, useful(chunks=(hostile(),))).reply
-    assert not verdict.useful
+    asked = answer(model, useful(hostile())).reply
+    assert not asked.reply.useful
     assert model.asked[0].messages[0].content == 'Reply with "useful".'
 
 
 def test_no_text_in_reprs() -> None:
     model = Toy("secret reply", "secret reply")
-    failure = error(model, useful(answer="secret answer", chunks=("secret chunk",)))
+    failure = error(model, useful("secret chunk", answer="secret answer"))
     assert "secret" not in f"{failure} {failure!r} {model.asked[1]!r} {LLMJudge(model)!r}"

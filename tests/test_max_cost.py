@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.data.errors import JudgeServerError, LimitReached
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
-from ragmetrics_core.endpoints.limited import Gate, Limited
-from ragmetrics_core.endpoints.limits import Allowance
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
+from ragmetrics_core.endpoints.limits import Budget
+from ragmetrics_core.endpoints.session import Read, Session
 
 ROUNDING = 1e-9
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
@@ -67,16 +67,25 @@ class Shop(ChatModel):
         return ChatReply((Choice('{"useful": 1, "reason": "r"}'),), Usage(calls=1, cost=price))
 
 
-def bought(shop: Shop, limits: Limits, concurrency: int, calls: int, gate: Gate | None = None) -> Allowance:
-    """Make that many calls, as far as the limits allow them."""
+def bought(shop: Shop, limits: Limits, concurrency: int, calls: int, *, opened: bool = False) -> Budget:
+    """Make that many calls, as far as the limits allow them.
 
-    async def run() -> Allowance:
-        allowance = Allowance(limits)
-        limited = Limited(shop, concurrency, None, None, allowance, gate)
-        work = (limited.complete(ChatRequest(())) for _ in range(calls))
-        outcomes = await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 60)
-        assert {type(outcome) for outcome in outcomes} <= {ChatReply, JudgeServerError, LimitReached}
-        return allowance
+    Args:
+        opened: Whether an earlier run of the session got through.
+    """
+
+    async def run() -> Budget:
+        session, budget = Session(shop, attempts=1), Budget(limits)
+        session._shares.here().availability.open = opened
+        this = session.during(store=None, concurrency=concurrency, budget=budget)
+        asked = (this.ask(ChatRequest((Message("user", str(number)),)), str) for number in range(calls))
+        answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
+        assert {type(outcome) for answer in answers for outcome in answer.outcomes} <= {
+            Read,
+            JudgeServerError,
+            LimitReached,
+        }
+        return budget
 
     return asyncio.run(run())
 
@@ -111,7 +120,7 @@ def test_a_price_never_seen_before_may_exceed_the_cap_by_what_it_is_dearer() -> 
 def test_until_a_price_is_known_calls_go_one_by_one(opened: bool) -> None:
     """Also where an earlier run has opened the gate, and where the first calls fail."""
     shop = Shop((None, None, 0.2, *(0.01,) * 20), (4,))
-    bought(shop, Limits(max_cost=0.3), 8, 99, Gate(opened))
+    bought(shop, Limits(max_cost=0.3), 8, 99, opened=opened)
     assert shop.promised[:3] == [0.0] * 3
     assert max(shop.promised) <= 0.3
     assert shop.most == 1  # 0.2 + 0.2 is above the cap
@@ -128,8 +137,8 @@ def test_a_second_run_of_a_judge_starts_with_one_call() -> None:
 
 def test_free_calls_are_not_held_up() -> None:
     shop = Shop((0.0,), (30,))
-    allowance = bought(shop, Limits(max_cost=0.01), 8, 50)
-    assert (len(shop.promised), shop.most, allowance.reached) == (50, 8, None)
+    budget = bought(shop, Limits(max_cost=0.01), 8, 50)
+    assert (len(shop.promised), shop.most, budget.reached) == (50, 8, None)
 
 
 @given(
@@ -145,11 +154,11 @@ def test_the_bill_keeps_to_the_cap(
 ) -> None:
     """Whatever the prices, their order, how long calls take and which of them fail."""
     shop = Shop(prices, turns)
-    allowance = bought(shop, Limits(max_cost=cap), concurrency, 60, Gate(opened))
-    assert allowance.spent == pytest.approx(shop.spent)
+    budget = bought(shop, Limits(max_cost=cap), concurrency, 60, opened=opened)
+    assert budget.spent == pytest.approx(shop.spent)
     assert max(shop.promised) <= cap + ROUNDING
     assert shop.spent <= cap + shop.above + ROUNDING
-    if allowance.reached is None:
+    if budget.reached is None:
         assert len(shop.promised) == 60
     else:
         assert shop.spent + (shop.dearest or 0.0) > cap - ROUNDING  # nor does it end before it must

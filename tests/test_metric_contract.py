@@ -5,31 +5,27 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from said import chunks, covered, facts, poll, polls, rating, useful, useful_list
 
 from ragmetrics_core import (
     METRICS,
-    Adherent,
-    ChunkVerdict,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    ExtractFacts,
-    FactInContext,
-    FactVerdict,
     LexicalJudge,
     Metric,
-    Poll,
-    Polls,
-    RateRecall,
-    RecallRating,
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
     SettingError,
-    Useful,
     evaluate,
     metric_named,
 )
+from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.testing.metric_contract import MetricContract
 
 FULL = Sample(id="s", question="q", contexts=["c0", "c1"], answer="a", reference="r", metadata={"own": [1]})
@@ -39,15 +35,19 @@ def script(question_type, good, bad):
     return (FULL, ScriptedJudge({question_type: good})), (FULL, ScriptedJudge({question_type: bad}))
 
 
+def listed(question, verdict):
+    return useful_list(question, [{"useful": verdict}] * len(chunks(question)))
+
+
 class TestContextUtilization(MetricContract):
     def metric(self):
         return ContextUtilization()
 
     def good(self):
-        return FULL, ScriptedJudge({Useful: (ChunkVerdict(True, reason="holds it"),)})
+        return FULL, ScriptedJudge({Useful: useful(True, reason="holds it")})
 
     def bad(self):
-        return FULL, ScriptedJudge({Useful: (ChunkVerdict(False, reason="off topic"),)})
+        return FULL, ScriptedJudge({Useful: useful(False, reason="off topic")})
 
 
 class TestListwiseUtilization(TestContextUtilization):
@@ -55,10 +55,10 @@ class TestListwiseUtilization(TestContextUtilization):
         return ContextUtilization(name="listed", judging="listwise", orders=2, relevance="probability")
 
     def good(self):
-        return FULL, ScriptedJudge({Useful: lambda q: (ChunkVerdict(True, 1.0),) * len(q.chunks)})
+        return FULL, ScriptedJudge({Useful: lambda q: listed(q, True)})
 
     def bad(self):
-        return FULL, ScriptedJudge({Useful: lambda q: (ChunkVerdict(False, 0.0),) * len(q.chunks)})
+        return FULL, ScriptedJudge({Useful: lambda q: listed(q, False)})
 
 
 class TestContextAdherence(MetricContract):
@@ -68,10 +68,10 @@ class TestContextAdherence(MetricContract):
         return ContextAdherence()
 
     def good(self):
-        return FULL, ScriptedJudge({Adherent: Polls(5, (Poll("yes", "all claims found"),) * 5)})
+        return FULL, ScriptedJudge({Adherent: polls((poll("yes", "all claims found"),) * 5)})
 
     def bad(self):
-        return FULL, ScriptedJudge({Adherent: Polls(5, (Poll("no", "nothing found", ("a",)),) * 5)})
+        return FULL, ScriptedJudge({Adherent: polls((poll("no", "nothing found", ("a",)),) * 5)})
 
 
 class TestContextRecall(MetricContract):
@@ -81,10 +81,10 @@ class TestContextRecall(MetricContract):
         return ContextRecall()
 
     def good(self):
-        return FULL, ScriptedJudge({RateRecall: RecallRating(1.0, "same", "perfect")})
+        return FULL, ScriptedJudge({RateRecall: rating(1.0, "same", "perfect")})
 
     def bad(self):
-        return FULL, ScriptedJudge({RateRecall: RecallRating(0.0, "unrelated", "none")})
+        return FULL, ScriptedJudge({RateRecall: rating(0.0, "unrelated", "none")})
 
 
 class TestRetrievalAccuracy(MetricContract):
@@ -94,10 +94,10 @@ class TestRetrievalAccuracy(MetricContract):
         return RetrievalAccuracy()
 
     def good(self):
-        return FULL, ScriptedJudge({ExtractFacts: ("f",), FactInContext: (FactVerdict(1.0),)})
+        return FULL, ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
 
     def bad(self):
-        return FULL, ScriptedJudge({ExtractFacts: ("f",), FactInContext: (FactVerdict(0.0),)})
+        return FULL, ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(0.0)})
 
 
 NEEDS = {
@@ -154,10 +154,10 @@ def test_model_is_not_part_of_the_signature(name):
 
 
 SHOWN = {
-    Useful: lambda question: question.chunks,
-    Adherent: lambda question: question.contexts,
-    RateRecall: lambda question: question.contexts,
-    FactInContext: lambda question: (question.context,),
+    Useful: lambda question: chunks(question),
+    Adherent: lambda question: question["contexts"],
+    RateRecall: lambda question: question["contexts"],
+    FactInContext: lambda question: (question["context"],),
 }
 
 
@@ -191,7 +191,8 @@ def test_history_and_rewrite_are_shown_to_the_judge(name):
     judge = ScriptedJudge({})
     metric_named(name).score(sample, judge=judge)
     asked = judge.asked[0]
-    assert asked.question == "q"
+    part = asked.parts["question"]
+    assert part.text == "q"
     if not isinstance(asked, ExtractFacts):
-        assert asked.standalone_question == "Which q?"
-        assert asked.history[0].content == "hi"
+        assert part.rewrite == "Which q?"
+        assert part.history[0].content == "hi"

@@ -18,19 +18,17 @@ from selenium.webdriver.common.keys import Keys
 
 from ragmetrics_core.data.errors import InputError, MissingDependency
 from ragmetrics_core.data.evidence import (
-    AccuracyEvidence,
-    AdherenceEvidence,
     Cell,
-    ChunkEvidence,
-    PollEvidence,
-    RecallEvidence,
-    ReferenceRating,
-    SentenceEvidence,
-    UtilizationEvidence,
+    JudgedChunk,
 )
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import CaptureNotes, Context, Fact, Sample, Turn
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
+from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
+from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
+from ragmetrics_core.metrics.polls import Poll, SentenceSupport
 from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, index_json
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
@@ -40,7 +38,7 @@ RUN = RunFacts(version="0.1.0", judges=("lexical",), metrics={"context_utilizati
 
 def utilization(value: float, *useful: bool, text: str = "") -> Scored:
     chunks = tuple(
-        ChunkEvidence(rank=rank, id=text or None, useful=verdict, precision=0.5, reason=text or "because")
+        JudgedChunk(rank=rank, id=text or None, useful=verdict, precision=0.5, reason=text or "because")
         for rank, verdict in enumerate(useful, 1)
     )
     evidence = UtilizationEvidence(formula=text or "AP", chunks=chunks, useful=sum(useful), random_order=0.5, lift=0.1)
@@ -48,8 +46,8 @@ def utilization(value: float, *useful: bool, text: str = "") -> Scored:
 
 
 def adherence(value: float, claim: str) -> Scored:
-    poll = PollEvidence(verdict="no", reason=claim, unsupported=(claim,))
-    sentence = SentenceEvidence(sentence=claim, rank=1, evidence=claim, coverage=0.5, uncovered=(claim,))
+    poll = Poll(verdict="no", reason=claim, unsupported=(claim,))
+    sentence = SentenceSupport(sentence=claim, rank=1, evidence=claim, coverage=0.5, uncovered=(claim,))
     evidence = AdherenceEvidence(
         asked=5, yes=1, no=4, polls=(poll,), dissent=claim, unsupported=(claim,), sentences=(sentence,),
         cause="misread_question", remedy=claim, explanation=claim, repeatability=(0.036, 0.624),
@@ -281,7 +279,7 @@ def hostile(index: int, text: str) -> SampleResult:
         facts=(Fact(text=text),), standalone_question=text, history=(Turn(role=text, content=text),), generator=text,
         error=text, metadata={text: [text, {"k": text}]}, capture=notes,
     )  # fmt: skip
-    rating = ReferenceRating(score=0.5, band=text, reason=text)
+    rating = Rating(score=0.5, band=text, reason=text)
     recall = RecallEvidence(band=text, best=0, ratings=(rating, rating), with_contexts=True)
     error = ErrorInfo(type=text, message=text, raw=text)
     usage = Usage(calls=1, fallbacks=(text,), models=(text,))

@@ -2,36 +2,39 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from said import of, shown
 
-from ragmetrics_core.data.errors import ConflictingVerdicts, CutOffReply, MalformedReply
-from ragmetrics_core.data.questions import ExtractFacts, FactInContext, Instructions, RateRecall, Useful
+from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, RetrievalAccuracy
+from ragmetrics_core.data.errors import ConflictingVerdicts, CutOffReply, EmptyReply, MalformedReply
+from ragmetrics_core.data.questions import Instructions, Question
 from ragmetrics_core.endpoints.chat import ChatRequest, Choice
-from ragmetrics_core.judging import formats
-from ragmetrics_core.judging.formats import Format
-from ragmetrics_core.judging.parsing import read, spans, value_offsets
+from ragmetrics_core.judging.forms import read, schema_of
+from ragmetrics_core.judging.parsing import spans, value_offsets
+from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 
-NONE = Instructions("")
-BINARY = formats.useful(Useful(instructions=NONE, chunks=("a",), answer="b"))
-GRADED = formats.useful(Useful(instructions=NONE, chunks=("a",), answer="b", scale="graded"))
-LISTED = formats.useful(Useful(instructions=NONE, chunks=("a", "b"), answer="b", listwise=True))
-RECALL = formats.rate_recall(
-    RateRecall(instructions=NONE, contexts=(), answer="", reference="", bands=(("None", 0, 0), ("some", 0, 1)))
-)
-FACTS = formats.extract_facts(ExtractFacts(instructions=NONE, reference=""))
-TOGETHER = formats.fact_in_context(FactInContext(instructions=NONE, context="", facts=("a", "b"), together=True))
+ONE = {"question": "q", "answer": "b", "contexts": ["a"], "reference": "r"}
+TWO = {**ONE, "contexts": ["a", "b"], "facts": ["a", "b"]}
+BINARY = of(ContextUtilization(), **ONE)
+GRADED = of(ContextUtilization(relevance="graded"), **ONE)
+LISTED = shown(of(ContextUtilization(judging="listwise"), **TWO), chunks=("a", "b"))
+RECALL = of(ContextRecall(), **ONE)
+FACTS = of(RetrievalAccuracy(), **ONE)
+TOGETHER = of(RetrievalAccuracy(calls="per_context"), **TWO)
+ADHERENT = of(ContextAdherence(), **ONE)
+SUFFICIENT = Sufficient(parts={}, instructions=Instructions(""), Reply=Sufficiency)
 
 
-def parsed(form: Format, text: str, finish: str = "stop") -> object:
-    return read(Choice(text, finish), form.holder, form.parse, form.essence).value
+def parsed(question: Question[Any], text: str, finish: Any = "stop") -> Any:
+    return read(Choice(text, finish), question).value
 
 
 def verdict(text: str, finish: str = "stop") -> bool:
-    (one,) = parsed(BINARY, text, finish)
-    return bool(one.useful)
+    return bool(parsed(BINARY, text, finish).useful)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,6 @@ def test_slips_of_form_are_tolerated(text: str) -> None:
     [
         "yes",
         "1",
-        "",
         "[1]",
         '{"verdict": 1}',
         '{"result": {"useful": 1}}',
@@ -128,8 +130,9 @@ def test_contradicting_verdicts() -> None:
 
 
 def test_grades() -> None:
-    (one,) = parsed(GRADED, '{"grade": "2", "reason": " r "}')
-    assert (one.grade, one.useful, one.reason) == (2, True, "r")
+    one = parsed(GRADED, '{"grade": "2", "reason": " r "}')
+    assert (one.grade, one.reason) == (2, "r")
+    assert parsed(GRADED, '{"grade": 2.0}').grade == 2
     for wrong in ("4", "true", "2.5", "-1", '"high"'):
         with pytest.raises(MalformedReply):
             parsed(GRADED, f'{{"grade": {wrong}}}')
@@ -137,7 +140,7 @@ def test_grades() -> None:
 
 def test_lists_are_matched_by_label() -> None:
     text = '{"chunks": [{"label": "B", "useful": 1}, {"label": "A", "useful": 0}]}'
-    assert [one.useful for one in parsed(LISTED, text)] == [False, True]
+    assert [one.useful for one in parsed(LISTED, text).chunks] == [False, True]
 
 
 @pytest.mark.parametrize("given_labels", [["A"], ["A", "A"], ["A", "C"], ["A", "B", "B"], ["A", "B", "C"], []])
@@ -149,14 +152,14 @@ def test_missing_unknown_and_doubled_labels_are_malformed(given_labels: list[str
 
 def test_facts_together() -> None:
     text = '{"facts": [{"label": "F2", "covered": 1}, {"label": "F1", "covered": "no"}]}'
-    assert [one.probability for one in parsed(TOGETHER, text)] == [0.0, 1.0]
+    assert [one.covered for one in parsed(TOGETHER, text).facts] == [False, True]
 
 
 @pytest.mark.parametrize(
     ("text", "score", "band"),
     [
-        ('{"band": "some", "score": 0.5}', 0.5, "some"),
-        ('{"band": " NONE ", "score": "0"}', 0.0, "None"),
+        ('{"band": "partial", "score": 0.5}', 0.5, "partial"),
+        ('{"band": " NONE ", "score": "0"}', 0.0, "NONE"),
         ('{"score": 1}', 1.0, ""),
         ('{"band": null, "score": 1}', 1.0, ""),
     ],
@@ -169,7 +172,7 @@ def test_ratings(text: str, score: float, band: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"band": "None", "score": 0.5}',
+        '{"band": "none", "score": 0.5}',
         '{"band": "other", "score": 0.5}',
         '{"band": 3, "score": 0.5}',
         '{"score": 1.01}',
@@ -186,29 +189,27 @@ def test_no_ratings(text: str) -> None:
 
 
 def test_facts_lose_blank_and_equal_ones() -> None:
-    assert parsed(FACTS, '{"facts": ["A  b", "", "a B", " c "]}') == ("A  b", "c")
-    assert parsed(FACTS, '{"facts": []}') == ()
+    assert parsed(FACTS, '{"facts": ["A  b", "", "a B", " c "]}').facts == ("A  b", "c")
+    assert parsed(FACTS, '{"facts": []}').facts == ()
     for wrong in ('"a"', "[1]", "null"):
         with pytest.raises(MalformedReply):
             parsed(FACTS, f'{{"facts": {wrong}}}')
 
 
 def test_adherent_and_sufficient() -> None:
-    poll = parsed(formats.adherent(), '{"reasoning": "r", "verdict": "No", "unsupported_claims": ["x"]}')
+    poll = parsed(ADHERENT, '{"reason": "r", "verdict": "No", "unsupported": ["x"]}')
     assert (poll.verdict, poll.reason, poll.unsupported) == ("no", "r", ("x",))
-    assert parsed(formats.adherent(), '{"verdict": "abstains"}').verdict == "abstains"
-    verdict = parsed(formats.sufficient(), '{"reasoning": "r", "sufficient": "no", "on_question": "yes"}')
+    assert parsed(ADHERENT, '{"verdict": "abstains"}').verdict == "abstains"
+    verdict = parsed(SUFFICIENT, '{"reason": "r", "sufficient": "no", "on_question": "yes"}')
     assert (verdict.sufficient, verdict.on_question) == (False, True)
     with pytest.raises(MalformedReply):
-        parsed(formats.sufficient(), '{"sufficient": "no"}')
+        parsed(SUFFICIENT, '{"sufficient": "no"}')
     with pytest.raises(MalformedReply):
-        parsed(formats.adherent(), '{"verdict": "maybe"}')
+        parsed(ADHERENT, '{"verdict": "maybe"}')
 
 
-@pytest.mark.parametrize(
-    "form", [BINARY, GRADED, LISTED, RECALL, FACTS, TOGETHER, formats.adherent(), formats.sufficient()]
-)
-def test_schemas_are_strict(form: Format) -> None:
+@pytest.mark.parametrize("question", [BINARY, GRADED, LISTED, RECALL, FACTS, TOGETHER, ADHERENT, SUFFICIENT])
+def test_schemas_are_strict(question: Question[Any]) -> None:
     def check(schema: object) -> None:
         if isinstance(schema, dict):
             if schema.get("type") == "object":
@@ -217,8 +218,10 @@ def test_schemas_are_strict(form: Format) -> None:
             for value in schema.values():
                 check(value)
 
-    check(dict(form.schema))
-    assert form.holder in form.schema["properties"]
+    schema = schema_of(question.Reply)
+    check(dict(schema))
+    assert schema is schema_of(question.Reply)
+    assert set(schema["properties"]) <= set(question.Reply.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +275,7 @@ def test_a_megabyte_within_a_reply_is_fine() -> None:
 def test_nothing_but_typed_errors(text: str) -> None:
     try:
         found = verdict(text)
-    except (MalformedReply, ConflictingVerdicts):
+    except (MalformedReply, ConflictingVerdicts, EmptyReply):
         return
     assert found in (True, False)
     assert "useful" in text
@@ -295,8 +298,8 @@ def test_offsets_of_values() -> None:
 
 
 def test_a_client_that_changes_its_schema_changes_no_other_request() -> None:
-    request = ChatRequest((), BINARY.schema)
-    before = json.dumps(BINARY.schema)
+    request = ChatRequest((), schema_of(BINARY.Reply))
+    before = json.dumps(schema_of(BINARY.Reply))
     request.own_schema()["properties"]["useful"]["title"] = "changed"
-    assert json.dumps(BINARY.schema) == before
+    assert json.dumps(schema_of(BINARY.Reply)) == before
     assert ChatRequest(()).own_schema() == {}

@@ -79,7 +79,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
 EVALUATE, COMPARE = ["evaluate", "rows.jsonl"], ["compare", "a.jsonl", "b.jsonl"]
 DISCRETE = ["dataset", "discrete", "docs", "--pairs", "pairs.jsonl"]
 COLLISIONS = [
-    *((EVALUATE, option, other) for option in ("--out", "--report", "--store")
+    *((EVALUATE, option, other) for option in ("--out", "--report", "--store", "--rate-file")
       for other in ("rows.jsonl", "./rows.jsonl", "../{here}/rows.jsonl", "symlink", "hardlink")),
     ([*EVALUATE, "a.jsonl"], "--out", "a.jsonl"),
     (["evaluate", "rows.jsonl.partial"], "--out", "rows.jsonl"),
@@ -89,6 +89,7 @@ COLLISIONS = [
     ([*EVALUATE, "--out", "new.jsonl"], "--report", "new-link"),
     ([*EVALUATE, "--out", "x"], "--store", "x"),
     ([*EVALUATE, "--store", "x"], "--out", "x-wal"),
+    ([*EVALUATE, "--store", "x"], "--rate-file", "x"),
     ([*EVALUATE, "--report", "x"], "--store", "./x"),
     *((COMPARE, "--report", other) for other in ("a.jsonl", "b.jsonl", "result-link")),
     *((["label", "draw", "a.jsonl", "--seed", "1", "--n", "1"], "--out", other) for other in ("a.jsonl", "./a.jsonl")),

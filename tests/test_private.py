@@ -4,6 +4,7 @@ import asyncio
 import json
 import traceback
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,11 @@ def litellm_of(name: str) -> Make:
 @pytest.fixture(autouse=True, scope="module")
 def _connections() -> Iterator[None]:
     yield
-    import litellm
+    if LITELLM:
+        import litellm
 
-    RUNNER.run(litellm.close_litellm_async_clients())
-    litellm.in_memory_llm_clients_cache.flush_cache()
+        RUNNER.run(litellm.close_litellm_async_clients())
+        litellm.in_memory_llm_clients_cache.flush_cache()
     RUNNER.close()
 
 
@@ -54,12 +56,13 @@ def raised(model: ChatModel) -> errors.JudgeError:
     return caught.value
 
 
-MODELS: dict[str, Make] = {
-    "own client": own,
+LITELLM = find_spec("litellm") is not None
+THROUGH_LITELLM: dict[str, Make] = {
     "LiteLLM, openai": litellm_of("openai/test"),
     "LiteLLM, another client": litellm_of("mistral/test"),
     "LiteLLM, another protocol": litellm_of("anthropic/test"),
 }
+MODELS: dict[str, Make] = {"own client": own, **(THROUGH_LITELLM if LITELLM else {})}
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -78,6 +81,7 @@ def test_a_redirect_is_refused_and_the_other_host_gets_nothing(
     assert other.requests == []
 
 
+@pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
 def test_clients_of_others_follow_redirects_as_before(loopback_server: Callable[..., LoopbackServer]) -> None:
     import httpx
 
@@ -105,7 +109,7 @@ def test_a_traceback_holds_neither_key_nor_text(name: str, loopback_server: Call
     assert TEXT not in shown
 
 
-@pytest.mark.parametrize("name", ["own client", "LiteLLM, openai", "LiteLLM, another client"])
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "LiteLLM, another protocol"])
 def test_an_endless_reply_is_not_read(name: str, loopback_server: Callable[..., LoopbackServer]) -> None:
     server = loopback_server(faults=lambda _: Fault(200, body=" " * (17 * 2**20)))
     error = raised(MODELS[name](server.base_url))
@@ -137,7 +141,7 @@ def test_an_address_is_shown_without_what_it_may_hide(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-@pytest.mark.parametrize("make", [own, litellm_of("openai/test")])
+@pytest.mark.parametrize("make", [own, *([litellm_of("openai/test")] if LITELLM else [])])
 def test_what_an_address_hides_reaches_no_file(address: str, make: Make, tmp_path: Path) -> None:
     """Reprs, names, errors with their tracebacks, results as JSONL."""
     shown, out = [], tmp_path / "results.jsonl"

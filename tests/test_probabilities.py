@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragmetrics_core.data.questions import Weigh
 from ragmetrics_core.endpoints.chat import Choice, TokenAlternatives
-from ragmetrics_core.judging.probabilities import label_probabilities, settle
+from ragmetrics_core.judging.probabilities import label_weights, settle
 from ragmetrics_core.testing.replies import tokens as split
 
 Alternatives = dict[str, float]
+COVERED = Weigh("covered")
 
 
 def choice(*tokens: str | tuple[str, Alternatives]) -> Choice:
@@ -24,7 +26,7 @@ def choice(*tokens: str | tuple[str, Alternatives]) -> Choice:
 
 def probability(*tokens: str | tuple[str, Alternatives]) -> float | None:
     reply = choice(*tokens)
-    cells = label_probabilities(reply, "covered", 0, len(reply.text))
+    cells = label_weights(reply, COVERED, "logprobs", 0, len(reply.text))
     return cells[0].p if cells and cells[0] is not None else None
 
 
@@ -49,7 +51,7 @@ def probability(*tokens: str | tuple[str, Alternatives]) -> float | None:
 def test_the_token_of_the_field_is_found(tokens: tuple[str | tuple[str, Alternatives], ...]) -> None:
     reply = choice(*tokens)
     start = reply.text.find("{")
-    (cell,) = label_probabilities(reply, "covered", start, len(reply.text)) or (None,)
+    (cell,) = label_weights(reply, COVERED, "logprobs", start, len(reply.text)) or (None,)
     assert cell is not None
     assert cell.p == pytest.approx(0.6)
     assert cell.mass == pytest.approx(1.0)
@@ -79,7 +81,7 @@ def test_the_chosen_token_counts_where_it_is_not_listed() -> None:
             TokenAlternatives("}", 0.0, ()),
         ),
     )
-    (cell,) = label_probabilities(reply, "covered", 0, 13)
+    (cell,) = label_weights(reply, COVERED, "logprobs", 0, 13)
     assert cell is not None
     assert (cell.p, cell.mass) == (1.0, pytest.approx(0.95))
 
@@ -93,7 +95,7 @@ def test_one_text_listed_twice_counts_once() -> None:
             TokenAlternatives("}", 0.0, ()),
         ),
     )
-    (cell,) = label_probabilities(reply, "covered", 0, 13)
+    (cell,) = label_weights(reply, COVERED, "logprobs", 0, 13)
     assert cell is not None
     assert cell.p == pytest.approx(0.8)
 
@@ -101,15 +103,15 @@ def test_one_text_listed_twice_counts_once() -> None:
 def test_stripped_texts_are_found_in_their_tokens() -> None:
     inner = choice('\n\n{"covered":', ("0", {"0": 0.9, "1": 0.1}), "}", "<|end|>")
     stripped = Choice('{"covered":0}', tokens=inner.tokens)
-    (cell,) = label_probabilities(stripped, "covered", 0, 13)
+    (cell,) = label_weights(stripped, COVERED, "logprobs", 0, 13)
     assert cell is not None
     assert cell.p == pytest.approx(0.1)
 
 
 def test_tokens_of_another_text_are_not_used() -> None:
     other = Choice('{"covered": 1}', tokens=choice('{"covered":', "1", "}").tokens)
-    assert label_probabilities(other, "covered", 0, 14) == ()
-    assert label_probabilities(Choice('{"covered": 1}'), "covered", 0, 14) == ()
+    assert label_weights(other, COVERED, "logprobs", 0, 14) == ()
+    assert label_weights(Choice('{"covered": 1}'), COVERED, "logprobs", 0, 14) == ()
 
 
 def test_several_fields_in_order() -> None:
@@ -118,17 +120,17 @@ def test_several_fields_in_order() -> None:
         TokenAlternatives(it["token"], it["logprob"], tuple((a["token"], a["logprob"]) for a in it["top_logprobs"]))
         for it in split(text, 0.7, 0.99)
     )
-    cells = label_probabilities(Choice(text, tokens=listed), "covered", 0, len(text))
+    cells = label_weights(Choice(text, tokens=listed), COVERED, "logprobs", 0, len(text))
     assert [round(cell.p, 6) for cell in cells if cell] == [0.7, 0.7]
 
 
 @pytest.mark.parametrize("logprob", [math.nan, 1.0, math.inf])
 def test_what_is_no_probability_is_not_used(logprob: float) -> None:
-    assert settle([(1, logprob), (0, -3.0)]) is None
+    assert settle([(1, logprob), (0, -3.0)], COVERED) is None
 
 
 def test_more_than_everything_is_not_used() -> None:
-    assert settle([(1, math.log(0.9)), (0, math.log(0.8))]) is None
+    assert settle([(1, math.log(0.9)), (0, math.log(0.8))], COVERED) is None
 
 
 weights = st.lists(st.tuples(st.sampled_from([0, 1, None]), st.floats(1e-6, 1.0)), min_size=1, max_size=20)
@@ -139,7 +141,7 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     total = sum(weight for _, weight in listed)
     shares = [(label, weight / total) for label, weight in listed]
     logs = [(label, math.log(share)) for label, share in shares]
-    result = settle(logs)
+    result = settle(logs, COVERED)
     zero, one = (sum(share for label, share in shares if label == wanted) for wanted in (0, 1))
     if zero + one < 0.9 - 1e-9:
         assert result is None
@@ -150,7 +152,7 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     assert 0 <= result.p <= 1
     assert result.mass == pytest.approx(zero + one)
     assert result.p == pytest.approx(one / (zero + one))
-    swapped = settle([(None if label is None else 1 - label, log) for label, log in logs])
+    swapped = settle([(None if label is None else 1 - label, log) for label, log in logs], COVERED)
     assert swapped is not None
     assert swapped.p == pytest.approx(1 - result.p)
 
@@ -158,7 +160,7 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
 @given(st.floats(0.0, 1.0), st.floats(0.5, 1.0))
 def test_a_label_that_is_not_listed_never_decides(seen: float, floor: float) -> None:
     listed = [(1, math.log(max(seen, 1e-9))), (None, math.log(max((1 - seen) * floor, 1e-9)))]
-    result = settle(listed)
+    result = settle(listed, COVERED)
     if result is not None:
         hidden = min(1 - seen, (1 - seen) * floor, seen)
         assert seen >= 0.9 - 1e-9

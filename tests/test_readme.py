@@ -32,7 +32,7 @@ def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.Mon
     namespace: dict[str, object] = {"__name__": "readme"}
     for block in _PYTHON.finditer(page):
         before = page[: block.start(1)].count("\n")
-        exec(compile("\n" * before + block[1], str(path), "exec"), namespace)
+        exec(compile("\n" * before + block[1], str(path), "exec", dont_inherit=True), namespace)
     assert len(namespace) > 2, "the examples define nothing"
 
 

@@ -16,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
-from ragmetrics_core.data.evidence import OtherEvidence, UtilizationEvidence
+from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Context, Sample
 from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
 
 SECRET = "Zanzibar"
@@ -47,7 +48,7 @@ def full_report() -> Report:
     error = ErrorInfo(type="RateLimited", message="slow down")
     others = {
         "context_utilization": Scored(metric="context_utilization", reason="r", value=1, evidence=evidence),
-        "mine": Failed(metric="mine", reason="r", error=error, evidence=OtherEvidence(kind="own", extra=[1, 2])),
+        "mine": Failed(metric="mine", reason="r", error=error, evidence=Evidence(kind="own", extra=[1, 2])),
     }
     undefined = Undefined(metric="context_recall", reason="no answer")
     return Report(
@@ -299,7 +300,7 @@ def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     write_lines(path, lines)
     report = Report.from_jsonl(path)
     assert report == full_report()
-    assert report.results[1].results["mine"].evidence == OtherEvidence(kind="own", extra=[1, 2])
+    assert report.results[1].results["mine"].evidence == Evidence(kind="own", extra=[1, 2])
 
 
 def test_a_header_and_footer_are_optional_in_part(tmp_path: Path) -> None:

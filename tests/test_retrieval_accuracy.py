@@ -10,13 +10,11 @@ from operator import mul
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from said import asked_facts, covered, facts
 
 from ragmetrics_core import (
     Context,
-    ExtractFacts,
     Fact,
-    FactInContext,
-    FactVerdict,
     JudgeError,
     RetrievalAccuracy,
     Sample,
@@ -24,7 +22,8 @@ from ragmetrics_core import (
     SettingError,
     evaluate,
 )
-from ragmetrics_core.data.evidence import AccuracyEvidence
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence, FactInContext
 
 matrices = st.integers(1, 4).flatmap(
     lambda columns: st.lists(st.lists(st.floats(0, 1), min_size=columns, max_size=columns), min_size=1, max_size=5)
@@ -35,11 +34,13 @@ def matrix_judge(matrix, mode="logprobs"):
     """Cells by position: fact f0 in context c0, …."""
 
     def cells(question):
-        column = int(question.context.removeprefix("c"))
-        return tuple(FactVerdict(matrix[int(fact.removeprefix("f"))][column], mode, 0.99) for fact in question.facts)
+        column = int(question["context"].removeprefix("c"))
+        return covered(
+            *(matrix[int(it.removeprefix("f"))][column] for it in asked_facts(question)), mode=mode, mass=0.99
+        )
 
-    facts = tuple(f"f{row}" for row in range(len(matrix)))
-    return ScriptedJudge({ExtractFacts: facts, FactInContext: cells})
+    stated = facts(*(f"f{row}" for row in range(len(matrix))))
+    return ScriptedJudge({ExtractFacts: stated, FactInContext: cells})
 
 
 def score(matrix, **settings):
@@ -62,8 +63,7 @@ def test_one_call_per_context():
     result, judge = score([[0.9, 0.1], [0.2, 0.8]], calls="per_context")
     assert result.value == 1.0
     assert len(judge.asked) == 2 + 1
-    assert judge.asked[1].together
-    assert judge.asked[1].facts == ("f0", "f1")
+    assert judge.asked[1]["facts"] == ("f0", "f1")
     assert result.evidence.matrix_calls == 2
 
 
@@ -151,7 +151,7 @@ def test_copies_of_a_context_add_nothing_to_noisy_or():
 
 
 def test_unanswered_cells_fail_with_noisy_or_too():
-    judge = ScriptedJudge({FactInContext: lambda q: JudgeError("no") if q.context == "c1" else (FactVerdict(0.5),)})
+    judge = ScriptedJudge({FactInContext: lambda q: JudgeError("no") if q["context"] == "c1" else covered(0.5)})
     metric = RetrievalAccuracy(combination="noisy_or")
     result = metric.score(facts=["f"], contexts=["c0", "c1"], judge=judge)
     assert result.status == "failed"
@@ -176,12 +176,10 @@ def test_own_facts_skip_extraction_and_weigh():
 
 
 def test_best_of_several_references_counts():
-    def facts(question):
-        return ("f0",) if question.reference == "good" else ("f1", "f0")
+    def stated(question):
+        return facts("f0") if question["reference"] == "good" else facts("f1", "f0")
 
-    judge = ScriptedJudge(
-        {ExtractFacts: facts, FactInContext: lambda q: tuple(FactVerdict(float(f == "f0")) for f in q.facts)}
-    )
+    judge = ScriptedJudge({ExtractFacts: stated, FactInContext: lambda q: covered(float(q["fact"] == "f0"))})
     result = RetrievalAccuracy().score(reference=["other", "good"], contexts=["c"], judge=judge)
     assert (result.value, [fact.text for fact in result.evidence.facts]) == (1.0, ["f0"])
     assert len(judge.asked) == 2 + 2
@@ -189,18 +187,18 @@ def test_best_of_several_references_counts():
 
 def test_cot_asks_for_reasoning():
     _, judge = score([[0.9]], extraction="cot")
-    assert judge.asked[0].reasoning
+    assert "reason" in judge.asked[0].Reply.model_fields
     assert "step by step" in judge.asked[0].instructions.template
 
 
 def test_no_facts_is_undefined_and_unanswered_cells_fail():
-    judge = ScriptedJudge({ExtractFacts: (), FactInContext: (FactVerdict(1.0),)})
+    judge = ScriptedJudge({ExtractFacts: facts(), FactInContext: covered(1.0)})
     result = RetrievalAccuracy().score(reference="Hm.", contexts=["c"], judge=judge)
     assert (result.status, result.code) == ("undefined", "no_facts")
     judge = ScriptedJudge(
         {
-            ExtractFacts: ("a", "b"),
-            FactInContext: lambda q: JudgeError("no") if q.facts == ("b",) else (FactVerdict(1.0),),
+            ExtractFacts: facts("a", "b"),
+            FactInContext: lambda q: JudgeError("no") if q["fact"] == "b" else covered(1.0),
         }
     )
     result = RetrievalAccuracy().score(reference="r", contexts=["c"], judge=judge)
@@ -224,7 +222,7 @@ def test_nothing_retrieved_is_undefined_even_if_something_was_shown():
 
 
 def test_identical_contexts_are_judged_once_and_blank_ones_never():
-    judge = ScriptedJudge({ExtractFacts: ("f",), FactInContext: (FactVerdict(1.0),)})
+    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
     result = RetrievalAccuracy().score(reference="r", contexts=["c", "", "c"], judge=judge)
     assert len(judge.asked) == 2
     assert [cell.probability for cell in result.evidence.cells[0]] == [1.0, 0.0, 1.0]
@@ -233,8 +231,8 @@ def test_identical_contexts_are_judged_once_and_blank_ones_never():
 def test_controls_take_a_context_of_another_question():
     judge = ScriptedJudge(
         {
-            ExtractFacts: ("f0", "f1"),
-            FactInContext: lambda q: (FactVerdict(float(q.context == "own" or q.facts == ("f0",))),),
+            ExtractFacts: facts("f0", "f1"),
+            FactInContext: lambda q: covered(float(q["context"] == "own" or q["fact"] == "f0")),
         }
     )
     samples = [Sample(reference="r", contexts=["own"]), Sample(reference="s", contexts=["foreign"])]
@@ -289,19 +287,19 @@ def test_laws_of_subsets_hold_for_the_soft_mean(matrix):
 
 
 def test_the_best_reference_is_the_one_with_the_best_soft_mean():
-    def facts(question):
-        return ("f0", "f1") if question.reference == "first" else ("f2",)
+    def stated(question):
+        return facts("f0", "f1") if question["reference"] == "first" else facts("f2")
 
     def cell(question):
-        return (FactVerdict({"f0": 0.9, "f1": 0.1, "f2": 0.6}[question.facts[0]], "lexical"),)
+        return covered({"f0": 0.9, "f1": 0.1, "f2": 0.6}[question["fact"]], mode="lexical")
 
-    judge = ScriptedJudge({ExtractFacts: facts, FactInContext: cell})
+    judge = ScriptedJudge({ExtractFacts: stated, FactInContext: cell})
     result = RetrievalAccuracy().score(reference=["first", "second"], contexts=["c0"], judge=judge)
     assert (result.value, result.evidence.facts[0].text) == (0.6, "f2")
 
 
 def test_a_control_that_cannot_be_made_is_said():
-    judge = ScriptedJudge({ExtractFacts: ("f",), FactInContext: (FactVerdict(1.0),)})
+    judge = ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
     sample = Sample(reference="r", contexts=["own"])
     with pytest.raises(SettingError, match="control_contexts="):
         RetrievalAccuracy(controls=1).score(sample, judge=judge)

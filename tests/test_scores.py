@@ -5,28 +5,24 @@ from __future__ import annotations
 import math
 
 import pytest
+from said import covered, facts, poll, polls, useful
 
 from ragmetrics_core import (
-    Adherent,
-    ChunkVerdict,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    ExtractFacts,
-    FactInContext,
-    FactVerdict,
     Metric,
-    Poll,
-    Polls,
-    RateRecall,
-    RecallRating,
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
-    Useful,
     evaluate,
 )
-from ragmetrics_core.data.evidence import OtherEvidence
+from ragmetrics_core.data.evidence import Evidence
+from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.polls import Adherent
 
 SAMPLE = Sample(question="q", contexts=["c"], answer="a", reference="r")
 
@@ -38,7 +34,7 @@ class Fixed(Metric):
     number: float
 
     def plan(self, sample):
-        return self.scored(self.number, "as set", OtherEvidence(kind="fixed"))
+        return self.scored(self.number, "as set", Evidence(kind="fixed"))
         yield
 
 
@@ -82,15 +78,15 @@ def test_an_altered_result_is_held_to_the_same(number, value):
 @pytest.mark.parametrize(
     ("metric", "replies"),
     [
-        (ContextUtilization(), lambda p: {Useful: (ChunkVerdict(useful=True, probability=p),)}),
-        (ContextUtilization(relevance="probability"), lambda p: {Useful: (ChunkVerdict(useful=True, probability=p),)}),
-        (ContextUtilization(relevance="graded"), lambda p: {Useful: (ChunkVerdict(useful=True, grade=p),)}),
-        (ContextAdherence(), lambda p: {Adherent: Polls(1, (Poll("yes", probability=p),))}),
-        (ContextRecall(), lambda p: {RateRecall: RecallRating(p)}),
-        (RetrievalAccuracy(), lambda p: {ExtractFacts: ("f",), FactInContext: (FactVerdict(p),)}),
+        (ContextUtilization(), lambda p: {Useful: useful(True, p)}),
+        (ContextUtilization(relevance="probability"), lambda p: {Useful: useful(True, p)}),
+        (ContextUtilization(relevance="graded"), lambda p: {Useful: {"grade": p}}),
+        (ContextAdherence(), lambda p: {Adherent: polls([poll("yes")], p=p)}),
+        (ContextRecall(), lambda p: {RateRecall: {"score": p}}),
+        (RetrievalAccuracy(), lambda p: {ExtractFacts: facts("f"), FactInContext: covered(p)}),
         (
             RetrievalAccuracy(combination="noisy_or"),
-            lambda p: {ExtractFacts: ("f",), FactInContext: (FactVerdict(p),)},
+            lambda p: {ExtractFacts: facts("f"), FactInContext: covered(p)},
         ),
     ],
     ids=["binary", "probability", "graded", "adherence", "recall", "accuracy", "noisy_or"],

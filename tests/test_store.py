@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from said import of
 
-from ragmetrics_core import ContextUtilization, evaluate
+from ragmetrics_core import ContextUtilization, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.questions import ExtractFacts, Instructions
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints import maintenance, own_file
+from ragmetrics_core.endpoints import own_file
 from ragmetrics_core.endpoints.chat import (
     Capabilities,
     ChatModel,
@@ -30,9 +30,8 @@ from ragmetrics_core.endpoints.chat import (
     Origin,
     TokenAlternatives,
 )
-from ragmetrics_core.endpoints.limited import Limited
+from ragmetrics_core.endpoints.session import Session
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path, resolve_store
-from ragmetrics_core.endpoints.stored import Stored
 from ragmetrics_core.judging.llm import LLMJudge
 
 KEY, OTHER = "ab" * 32, "cd" * 32
@@ -206,11 +205,11 @@ def test_a_call_leaves_only_when_earlier_replies_are_kept() -> None:
     """What a killed process loses is then no more than the calls in flight."""
     store = Slow()
     model = Watching(store)
-    stored = Stored(Limited(model, 1, None, store.settled), store)
+    session = Session(model).during(store=store, concurrency=1)
 
     async def run() -> None:
         requests = [ChatRequest((Message("user", str(number)),)) for number in range(5)]
-        await asyncio.gather(*map(stored.complete, requests))
+        await asyncio.gather(*(session.ask(request, str) for request in requests))
 
     asyncio.run(run())
     assert model.seen == [0] * 5
@@ -234,11 +233,10 @@ def test_a_fresh_run_asks_everything_anew_and_keeps_the_new_replies(
     fresh = SqliteStore(path, fresh=True)
     assert fresh.get(KEY) is None
     fresh.put({KEY: Choice("what?")}, USAGE)
-    fresh.put({OTHER: Choice("repaired")}, USAGE)
-    fresh.adopt(KEY, OTHER, Choice("repaired"))
+    fresh.put({KEY: Choice("repaired")}, USAGE)
     assert (fresh.get(KEY), fresh.get(OTHER)) == (Choice("repaired"), None)
     fresh.close()
-    assert (opened().get(KEY), opened().get(OTHER)) == (Choice("repaired"), None)
+    assert (opened().get(KEY), opened().get(OTHER)) == (Choice("repaired"), Choice("old"))
 
 
 # Replies that could not be used
@@ -408,6 +406,9 @@ def test_whatever_ends_the_writer_nobody_waits_for_it(
     assert (store.get(KEY), store.get(OTHER)) == (Choice("third"), Choice("second"))
     (warning,) = warnings(caplog)
     assert "kept in memory only" in warning
+    for thread in threading.enumerate():
+        if thread.name == "ragmetrics-database":
+            thread.join(20)
 
 
 WHOLE = ('["text","stop",1,[]]', "gpt", 1.0, 0.5)
@@ -601,19 +602,6 @@ def test_the_command_shows_the_size_of_the_file_with_its_journal(
     assert sizes == [f"{path}: 1.5 MB"] * 2
 
 
-def test_a_repair_that_is_adopted_twice_stays_and_costs_once(opened: Callable[[], SqliteStore], path: Path) -> None:
-    store = opened()
-    store.put({KEY: Choice("what?", origin=Origin("gpt"))}, USAGE)
-    store.put({OTHER: FULL}, USAGE)
-    for _ in range(2):
-        store.adopt(KEY, OTHER, FULL)
-        assert (store.get(KEY), store.get(OTHER)) == (FULL, None)
-        store.flush()
-        assert (store.get(KEY), store.get(OTHER)) == (FULL, None)
-    (held,) = maintenance.contents(path).holdings
-    assert (held.replies, held.rejected, held.spent) == (1, 0, 0.5)
-
-
 def test_a_store_of_ones_own_keeps_repaired_replies() -> None:
     class Own(ReplyStore):
         def __init__(self) -> None:
@@ -644,7 +632,7 @@ def test_a_command_that_is_not_understood_removes_nothing(
 
 
 def test_independent_repetitions_have_replies_of_their_own() -> None:
-    question = ExtractFacts(instructions=Instructions("{reference}"), reference="r")
+    question = of(RetrievalAccuracy(), "{reference}", reference="r", contexts=["c"])
     model, store = Counting(), MemoryStore()
     for replicate in (0, 1, 0, 1):
         session = LLMJudge(model, replicate=replicate).session(concurrency=1, store=store)

@@ -73,6 +73,38 @@ def test_a_process_that_ends_without_closing_keeps_its_replies(path: Path) -> No
     assert [place.name for place in path.parent.iterdir()] == [path.name]  # all of it is in the file itself
 
 
+def test_to_look_whose_a_file_is_gives_up_no_lock_on_it(path: Path) -> None:
+    """POSIX takes a process's locks on a file back when it closes any descriptor of it."""
+    code = """
+import subprocess
+store.put({KEY: Choice("x")}, Usage())
+store.flush()
+SqliteStore(sys.argv[1])  # looks whose it is
+other = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM replies').fetchone())"
+subprocess.run([sys.executable, "-c", other, sys.argv[1]], check=True, stdout=subprocess.DEVNULL)
+print(os.path.exists(sys.argv[1] + "-wal"))  # the last to close a file removes it, and there is another
+"""
+    assert run(code, path) == "True\n"
+
+
+def test_a_process_ends_although_a_thread_never_stops_writing(path: Path) -> None:
+    code = """
+import atexit
+atexit.register(lambda: (store.put({KEY: Choice("late")}, Usage()), store.flush(), print(store.get(KEY).text)))
+
+def forever():
+    for number in range(sys.maxsize):
+        store.put({f"{number:064x}": Choice("x")}, Usage())
+        started.set()
+
+started = threading.Event()
+threading.Thread(target=forever, daemon=True).start()
+started.wait()
+"""
+    assert run(code, path) == "late\n"
+    assert run("print(store.get(KEY).text)", path) == "late\n"
+
+
 def test_a_process_that_is_killed_keeps_what_was_committed(path: Path) -> None:
     process = start(SEVERAL + "store.flush()\nos.kill(os.getpid(), 9)", path, 0)
     process.communicate(timeout=100)
@@ -168,9 +200,7 @@ store.flush()
 assert store.get(KEY)
 fork(store.flush)
 store.flush()
-from pathlib import Path
-from ragmetrics_core.endpoints import maintenance
-print(maintenance.contents(Path(sys.argv[1])).holdings[0].reused)
+print(sqlite3.connect(sys.argv[1]).execute("SELECT replies FROM saved").fetchone()[0])
 """
         assert run(code, path) == "1\n"
 

@@ -9,10 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.evidence import ChunkEvidence, UtilizationEvidence
+from ragmetrics_core.data.evidence import JudgedChunk
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, Summary
@@ -152,10 +153,10 @@ def test_failed_runs_of_the_application_are_a_sign() -> None:
 
 
 def test_usefulness_of_context_utilization() -> None:
-    def used(value: float, useful: int | None, chunks: tuple[ChunkEvidence, ...] = ()) -> Scored:
+    def used(value: float, useful: int | None, chunks: tuple[JudgedChunk, ...] = ()) -> Scored:
         return scored(value, evidence=UtilizationEvidence(formula="f", chunks=chunks, useful=useful))
 
-    by_chunk = (ChunkEvidence(rank=1, useful=False), ChunkEvidence(rank=2, useful=True))
+    by_chunk = (JudgedChunk(rank=1, useful=False), JudgedChunk(rank=2, useful=True))
     results = rows(used(1, 2), used(0, 0), used(0.5, None, by_chunk), used(0, 0), used(0.3, None))
     numbers = summarise(results, ["m"])["m"]
     assert numbers.useful_share == 0.5  # two of the four that tell

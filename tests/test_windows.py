@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from said import facts, poll, polls
 
 from ragmetrics_core import (
-    Adherent,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    ExtractFacts,
     LLMJudge,
     Metric,
-    Poll,
-    Polls,
     RetrievalAccuracy,
     ScriptedJudge,
 )
@@ -27,6 +24,8 @@ from ragmetrics_core.data.errors import ContentRefused, ContextWindowExceeded, J
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.data.windows import halves
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.polls import Adherent
 
 NEEDLE = "the lamp was lit by Ada"
 LONG = {
@@ -57,13 +56,13 @@ class Small(ChatModel):
         return ChatReply((Choice(self._reply(prompt, found)),) * request.n, Usage(calls=1))
 
     def _reply(self, prompt: str, found: int) -> str:
-        if "Reference answer <" in prompt:
+        if "> Reference answer\n" in prompt:
             return json.dumps({"facts": ["Ada lit it."]})
-        if "Context 1 <" in prompt:
-            return json.dumps({"reasoning": "r", "verdict": "yes" if found else "no", "unsupported_claims": []})
-        if labels := re.findall(r"^Chunk ([A-Z]) <\d+>\n(.*)", prompt, re.MULTILINE):
+        if "> Context 1\n" in prompt:
+            return json.dumps({"reason": "r", "verdict": "yes" if found else "no", "unsupported": []})
+        if labels := re.findall(r"^<\d+> Chunk ([A-Z])\n(.*)", prompt, re.MULTILINE):
             return json.dumps({"chunks": [{"label": label, "useful": int(NEEDLE in text)} for label, text in labels]})
-        return json.dumps({"covered" if "Fact <" in prompt else "useful": found, "reason": "r"})
+        return json.dumps({"covered" if "> Fact\n" in prompt else "useful": found, "reason": "r"})
 
 
 def score(metric: Metric, context: str) -> tuple[Any, Small]:
@@ -134,18 +133,17 @@ CLAIMS = ("The lamp was lit by Ada.", "The boat was rowed by Ben.", "The door wa
 def adherence_by_claims(contexts: list[str], answer: str, window: int, **settings: Any) -> tuple[Any, ScriptedJudge]:
     """Judge with a scripted judge whose window holds so many characters, and that knows a claim when it sees one."""
 
-    def adherent(question: Adherent) -> Polls:
-        asked = question.polls
-        if sum(map(len, question.contexts)) + len(question.answer) > window:
-            return Polls(asked, (), (ContextWindowExceeded("too long"),) * asked)
-        text = "\n".join(question.contexts)
-        missing = tuple(claim for claim in CLAIMS if claim in question.answer and claim not in text)
-        return Polls(asked, (Poll("no" if missing else "yes", "Looked.", missing),) * asked)
+    def adherent(question: Adherent) -> Any:
+        if sum(map(len, question["contexts"])) + len(question["answer"]) > window:
+            return ContextWindowExceeded("too long")
+        text = "\n".join(question["contexts"])
+        missing = tuple(claim for claim in CLAIMS if claim in question["answer"] and claim not in text)
+        return poll("no" if missing else "yes", "Looked.", missing)
 
-    def facts(question: ExtractFacts) -> tuple[str, ...]:
-        return tuple(claim for claim in CLAIMS if claim in question.reference)
+    def stated(question: ExtractFacts) -> Any:
+        return facts(*(claim for claim in CLAIMS if claim in question["reference"]))
 
-    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts})
+    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: stated})
     return ContextAdherence(**settings).score(contexts=contexts, answer=answer, judge=judge), judge
 
 
@@ -192,41 +190,41 @@ def test_the_share_of_polls_keeps_its_meaning() -> None:
     """Poll by poll all claims must hold: 1 to 3 support the first claim, 2 to 4 the second, 2 and 3 both."""
     supported = {CLAIMS[0]: {1, 2, 3}, CLAIMS[1]: {2, 3, 4}}
 
-    def adherent(question: Adherent) -> Polls:
-        if len(question.contexts) > 1:
-            return Polls(5, (), (ContextWindowExceeded("too long"),) * 5)
-        yes = supported[question.answer] if question.contexts == ("a",) else set()
-        return Polls(5, tuple(Poll("yes" if number in yes else "no", f"poll {number}") for number in range(1, 6)))
+    def adherent(question: Adherent) -> Any:
+        if len(question["contexts"]) > 1:
+            return ContextWindowExceeded("too long")
+        yes = supported[question["answer"]] if question["contexts"] == ("a",) else set()
+        return polls(tuple(poll("yes" if number in yes else "no", f"poll {number}") for number in range(1, 6)))
 
-    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: tuple(supported)})
+    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts(*supported)})
     outcome = ContextAdherence().score(contexts=["a", "b"], answer="Both.", judge=judge)
     assert (outcome.value, outcome.evidence.yes, outcome.evidence.no) == (0.4, 2, 3)
 
 
 def test_polls_missing_for_one_claim_are_missing_for_the_answer() -> None:
-    def adherent(question: Adherent) -> Polls:
-        if len(question.contexts) > 1:
-            return Polls(5, (), (ContextWindowExceeded("too long"),) * 5)
-        answered = 3 if (question.answer, question.contexts) == (CLAIMS[0], ("b",)) else 5
-        verdict = "yes" if question.contexts == ("b",) else "no"
-        return Polls(5, (Poll(verdict),) * answered, (JudgeTimeout("no reply"),) * (5 - answered))
+    def adherent(question: Adherent) -> Any:
+        if len(question["contexts"]) > 1:
+            return ContextWindowExceeded("too long")
+        answered = 3 if (question["answer"], question["contexts"]) == (CLAIMS[0], ("b",)) else 5
+        verdict = "yes" if question["contexts"] == ("b",) else "no"
+        return polls((poll(verdict),) * answered, (JudgeTimeout("no reply"),) * (5 - answered))
 
-    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: CLAIMS[:2]})
+    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts(*CLAIMS[:2])})
     outcome = ContextAdherence().score(contexts=["a", "b"], answer="Both.", judge=judge)
     assert (outcome.value, outcome.evidence.missing, outcome.evidence.bounds) == (1.0, 2, (0.6, 1.0))
 
 
 @pytest.mark.parametrize(
-    ("facts", "status", "said"),
+    ("stated", "status", "said"),
     [
-        ((), "undefined", "makes no claim"),
+        (facts(), "undefined", "makes no claim"),
         (ContentRefused("refused"), "failed", "refused"),
         (None, "failed", "too long"),
     ],
 )
-def test_an_answer_without_claims_to_judge(facts: Any, status: str, said: str) -> None:
-    failed = Polls(5, (), (ContextWindowExceeded("too long"),) * 5)
-    script: dict[Any, Any] = {Adherent: failed} | ({} if facts is None else {ExtractFacts: facts})
+def test_an_answer_without_claims_to_judge(stated: Any, status: str, said: str) -> None:
+    failed = ContextWindowExceeded("too long")
+    script: dict[Any, Any] = {Adherent: failed} | ({} if stated is None else {ExtractFacts: stated})
     outcome = ContextAdherence().score(contexts=["a" * 5000], answer="b", judge=ScriptedJudge(script))
     assert outcome.status == status
     assert said in outcome.reason
@@ -247,13 +245,13 @@ def test_a_long_context_through_a_chat_model() -> None:
 
 
 def by_verdicts(verdicts: dict[str, str], claims: tuple[str, ...], asked: dict[str, int] | None = None) -> Any:
-    def adherent(question: Adherent) -> Polls:
-        if len(question.contexts) > 1:
-            return Polls(3, (), (ContextWindowExceeded("too long"),) * 3)
-        count = (asked or {}).get(question.answer, 3)
-        return Polls(count, (Poll(verdicts[question.answer]),) * count)
+    def adherent(question: Adherent) -> Any:
+        if len(question["contexts"]) > 1:
+            return ContextWindowExceeded("too long")
+        count = (asked or {}).get(question["answer"], 3)
+        return [poll(verdicts[question["answer"]])] * count
 
-    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: claims})
+    judge = ScriptedJudge({Adherent: adherent, ExtractFacts: facts(*claims)})
     return ContextAdherence(polls=3).score(contexts=["first", "second"], answer="All.", judge=judge), judge
 
 
@@ -269,7 +267,7 @@ def test_claims_that_are_none_count_neither_for_nor_against() -> None:
 def test_equal_and_blank_claims_are_asked_once_and_never() -> None:
     outcome, judge = by_verdicts({"a": "yes"}, ("a", "a", " ", ""))
     assert outcome.value == 1.0
-    assert [question.answer for question in judge.asked if isinstance(question, Adherent)] == ["All.", "a"]
+    assert [question["answer"] for question in judge.asked if isinstance(question, Adherent)] == ["All.", "a"]
 
 
 def test_a_judge_that_polls_less_often_about_one_claim_leaves_polls_unknown() -> None:

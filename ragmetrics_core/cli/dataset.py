@@ -17,9 +17,9 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
-from ragmetrics_core.datasets.desk import Desk, Show
 from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, write_pairs
 from ragmetrics_core.datasets.loading import load_documents, load_pairs
+from ragmetrics_core.datasets.making import Maker, Show
 from ragmetrics_core.datasets.retrieving import named_retriever
 from ragmetrics_core.datasets.score_table import composition, heading
 from ragmetrics_core.datasets.set_files import write_set
@@ -81,7 +81,7 @@ def _add_building(parser: argparse.ArgumentParser) -> None:
         help="only rows that have it; may be repeated",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="the set, as JSONL; needed but for --dry-run")
-    parser.add_argument("--model", help="a LiteLLM model that writes and labels; by default RAGMETRICS_JUDGE")
+    parser.add_argument("--model", help="name of the model that writes and labels; by default RAGMETRICS_JUDGE")
     parser.add_argument("--api-base", metavar="URL", help="its endpoint, e.g. http://127.0.0.1:8000/v1")
     parser.add_argument("--language", help="language of what it writes")
     parser.add_argument("--chunk-size", type=positive, default=CHUNK_SIZE, metavar="N", help="characters (2000)")
@@ -106,16 +106,16 @@ def _discrete(options: argparse.Namespace) -> int:
         if judge is None:
             show("no calls: questions, answers and documents are there")
             return 0
-        return _dry_run(judge, options.questions, "questions", lambda desk: write_pairs(documents, settings, desk))
+        return _dry_run(judge, options.questions, "questions", lambda maker: write_pairs(documents, settings, maker))
     if options.retriever:
         sys.path.insert(0, os.getcwd())
     retriever = named_retriever(options.retriever) if options.retriever else None
-    desk = None if judge is None else _desk(judge, options, "questions")
-    pairs = given if given is not None or desk is None else write_pairs(documents, settings, desk)
+    maker = None if judge is None else _maker(judge, options, "questions")
+    pairs = given if given is not None or maker is None else write_pairs(documents, settings, maker)
     made = build_discrete(
-        documents, pairs or (), settings, retriever=retriever, source=_source(options, documents), desk=desk
+        documents, pairs or (), settings, retriever=retriever, source=_source(options, documents), maker=maker
     )
-    return _finish(made, desk, options)
+    return _finish(made, maker, options)
 
 
 def _continuous(options: argparse.Namespace) -> int:
@@ -126,9 +126,11 @@ def _continuous(options: argparse.Namespace) -> int:
     settings = ContinuousSettings(**{name: getattr(options, name) for name in names}, smallest=smallest).checked()
     judge = _model(options, "there is no other way to label")
     if options.dry_run:
-        return _dry_run(judge, options.documents, "documents", lambda desk: build_continuous(documents, settings, desk))
-    desk = _desk(judge, options, "documents")
-    return _finish(build_continuous(documents, settings, desk, source=_source(options, documents)), desk, options)
+        return _dry_run(
+            judge, options.documents, "documents", lambda maker: build_continuous(documents, settings, maker)
+        )
+    maker = _maker(judge, options, "documents")
+    return _finish(build_continuous(documents, settings, maker, source=_source(options, documents)), maker, options)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -156,10 +158,10 @@ def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
     return judge
 
 
-def _desk(judge: Judge, options: argparse.Namespace, unit: str) -> Desk:
+def _maker(judge: Judge, options: argparse.Namespace, unit: str) -> Maker:
     shown = None if options.quiet else progress(unit)
     kept = spending.store(options)
-    return Desk(judge, concurrency=options.concurrency, language=options.language, store=kept, show=shown)
+    return Maker(judge, concurrency=options.concurrency, language=options.language, store=kept, show=shown)
 
 
 def _source(options: argparse.Namespace, documents: Sequence[Document]) -> tuple[str, ...]:
@@ -183,16 +185,16 @@ def progress(unit: str) -> Show:
     return shown
 
 
-def _dry_run(judge: Judge, count: int, unit: str, build: Callable[[Desk], object]) -> int:
+def _dry_run(judge: Judge, count: int, unit: str, build: Callable[[Maker], object]) -> int:
     """Build with judges that count, so that the numbers are those of the very same code."""
     low, high = counting_judges(judge)
     for counter in (low, high):
-        build(Desk(counter))
+        build(Maker(counter))
     show(Estimate.of(count, low.total, high.total).text(unit))
     return 0
 
 
-def _finish(made: AnySet, desk: Desk | None, options: argparse.Namespace) -> int:
+def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
     write_set(options.out, made)
     lines = [f"{options.out}: {heading(made, None)}", composition(made, None)]
     if isinstance(made, ContinuousSet):
@@ -208,8 +210,8 @@ def _finish(made: AnySet, desk: Desk | None, options: argparse.Namespace) -> int
             lines.append(f"Only {len(made.documents)} of {options.documents} documents could be used.")
     if made.header.left_out:
         lines.append("Left out: " + ", ".join(f"{count} {reason}" for reason, count in made.header.left_out.items()))
-    if desk is not None:
-        price = "price unknown" if desk.usage.cost is None else f"${desk.usage.cost:.4f}"
-        lines.append(f"Model: {desk.name}; {desk.usage.calls} calls, {desk.usage.stored} from the store, {price}")
+    if maker is not None:
+        price = "price unknown" if maker.usage.cost is None else f"${maker.usage.cost:.4f}"
+        lines.append(f"Model: {maker.name}; {maker.usage.calls} calls, {maker.usage.stored} from the store, {price}")
     show("\n".join([*lines, f"Next: ragmetrics dataset review {options.out}"]))
     return 0

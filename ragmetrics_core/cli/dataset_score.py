@@ -28,7 +28,7 @@ def add_to(kinds: Any) -> None:
     parser.add_argument("sets", nargs="+", type=Path, metavar="SET", help="files of ragmetrics dataset")
     parser.add_argument(
         *("--judge",), action="append", default=[], metavar="NAME",
-        help="lexical (embedded, the default), or a LiteLLM model; may be repeated",
+        help="lexical (embedded, the default), or a model's name; may be repeated",
     )  # fmt: skip
     parser.add_argument("--api-base", metavar="URL", help="the models' endpoint, e.g. http://127.0.0.1:8000/v1")
     parser.add_argument(

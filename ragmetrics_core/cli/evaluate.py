@@ -26,7 +26,7 @@ from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
+from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, named
 from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import Decision, decide
 from ragmetrics_core.reporting.report import JsonlWriter
@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=".jsonl, .json, .csv, .tsv or .parquet")
     parser.add_argument("--metrics", metavar="NAMES", help="separated by commas; by default all that apply")
-    parser.add_argument("--judge", help="lexical (embedded, the default), or a LiteLLM model, e.g. gpt-4o-mini")
+    parser.add_argument("--judge", help="lexical (embedded, the default), or a model's name, e.g. gpt-4o-mini")
     parser.add_argument("--api-base", metavar="URL", help="the judge's endpoint, e.g. http://127.0.0.1:8000/v1")
     parser.add_argument(
         *("--set",), action="append", default=[], metavar="METRIC.SETTING=VALUE", dest="settings",
@@ -107,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
     if options.report:
         check_page(options.report)
     this = Run(metrics, judge, options.concurrency, spending.store(options), spending.limits(options))
+    this.check_prices()
     cluster = None if options.cluster == "none" else options.cluster
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
@@ -223,20 +224,24 @@ def _say_idle(source: Source) -> int:
 
 def _metrics(options: argparse.Namespace) -> Sequence[Metric]:
     names = list(METRICS) if options.metrics is None else options.metrics.split(",")
-    settings: dict[str, dict[str, Any]] = {full_name(name): {} for name in names}
+    settings: dict[str, dict[str, Any]] = {_name(name): {} for name in names}
     for text in options.settings:
         place, equals, value = text.partition("=")
         metric, dot, setting = place.strip().partition(".")
         if not equals or not dot:
             raise SettingError(f"--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got {text!r}")
-        name = full_name(metric)
+        name = _name(metric)
         if name not in settings:
             raise SettingError(f"--set {text}: {name} is not among the metrics of this run")
-        known = METRICS[name].model_fields
-        if setting not in known:
+        known = METRICS[name].model_fields if name in METRICS else {}
+        if name in METRICS and setting not in known:
             raise SettingError(f"--set {text}: {name} has no setting {setting!r}; it has: {', '.join(known)}")
         settings[name][setting] = _value(value)
-    return chosen([metric_named(name, **chosen_settings) for name, chosen_settings in settings.items()])
+    return chosen([named(name, **chosen_settings) for name, chosen_settings in settings.items()])
+
+
+def _name(text: str) -> str:
+    return text.strip() if ":" in text else full_name(text)
 
 
 def _value(text: str) -> Any:

@@ -28,7 +28,7 @@ def add_to(commands: Any) -> None:
     extract = kinds.add_parser("extract", help="facts of every row's reference", allow_abbrev=False)
     extract.add_argument("file", type=Path, metavar="FILE", help=".jsonl, .json, .csv, .tsv or .parquet")
     extract.add_argument("--out", type=Path, metavar="FILE", help="the facts, as JSONL; needed but for --dry-run")
-    extract.add_argument("--judge", help="lexical (embedded, the default), or a LiteLLM model")
+    extract.add_argument("--judge", help="lexical (embedded, the default), or a model's name")
     extract.add_argument("--api-base", metavar="URL", help="the model's endpoint")
     extract.add_argument("--extraction", choices=("io", "cot"), default="io", help="direct, or with a chain of thought")
     extract.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")

@@ -14,7 +14,13 @@ from ragmetrics_core.endpoints.store import default_path
 
 # Every option and argument that names a path, by its place among the parsed options; a test holds it complete.
 READ = ("files", "file", "corpus", "pairs", "results", "against", "labels", "first", "second", "set", "sets")
-WRITTEN = {"out": ("", PARTIAL), "report": ("", PARTIAL), "store": ("", "-wal", "-shm")}  # with the files beside them
+WRITTEN = {  # with the files beside them
+    "out": ("", PARTIAL),
+    "report": ("", PARTIAL),
+    "store": ("", "-wal", "-shm"),
+    "rate_file": ("", "-wal", "-shm"),
+}
+_OURS = ("store", "rate_file")  # opened where they are, if they are ours
 _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
@@ -39,10 +45,14 @@ def check_paths(options: argparse.Namespace) -> None:
         for key, end in own.items():
             if met := taken.get(key):
                 first = f" (written first to {path}{end})" if end else ""
-                raise InputError(f"--{name} {path}{first} would overwrite {met}; name another file")
-        taken.update({key: f"--{name}" for key in own if key not in taken})
-        if name != "store":
+                raise InputError(f"{_option(name)} {path}{first} would overwrite {met}; name another file")
+        taken.update({key: _option(name) for key in own if key not in taken})
+        if name not in _OURS:
             _check_place(f"--{name} {path}", path, options)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _inputs(options: argparse.Namespace) -> Iterator[Path]:
@@ -62,7 +72,7 @@ def _outputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
     for name in (name for name in WRITTEN if name in options):
         given = getattr(options, name)
         if given is not None:
-            yield name, Path(given).expanduser() if name == "store" else Path(given)
+            yield name, Path(given).expanduser() if name in _OURS else Path(given)
         elif name == "store" and not getattr(options, "no_store", False):
             yield name, default_path()
 

@@ -26,6 +26,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     caps = parser.add_argument_group("limits")
     for name, kind, unit, text in _LIMITS:
         caps.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=unit, help=text)
+    caps.add_argument(
+        "--rate-file", type=Path, metavar="FILE",
+        help="keep the limits per minute together with all processes of this machine that name this file",
+    )  # fmt: skip
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +64,9 @@ def limits(options: argparse.Namespace) -> Limits:
     """What the run may spend.
 
     Raises:
-        SettingError: If a limit is not positive.
+        SettingError: If a limit is not positive, or the file of rates is not ours.
     """
-    given: dict[str, Any] = {name: getattr(options, name) for name, *_ in _LIMITS}
+    given: dict[str, Any] = {name: getattr(options, name) for name in ("rate_file", *(name for name, *_ in _LIMITS))}
     return Limits(**given)
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import argparse
 import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli.output import show
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.endpoints import maintenance
-from ragmetrics_core.endpoints.store import default_path
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.endpoints import own_file
+from ragmetrics_core.endpoints.store import REPLIES, default_path
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _AGE = re.compile(r"(\d+)\s*([hdw])")
+_HELD = """SELECT model, sum(NOT unusable), sum(unusable), sum(cost) FILTER (WHERE NOT unusable)
+FROM replies GROUP BY model"""
+_SAVED = "SELECT model, replies, tokens, cost, unpriced FROM saved"
 
 
 def add_to(commands: Any) -> None:
@@ -32,36 +39,70 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show, prune or clear the store."""
+    """Show, prune or clear the store.
+
+    Raises:
+        ForeignFile: If the file is not ours.
+        InputError: If it cannot be used.
+    """
     if (options.action == "prune") != (options.older_than is not None):
         raise SettingError("prune needs --older-than, e.g. ragmetrics store prune --older-than 30d; nothing else does")
     path = options.store or default_path()
-    if options.action == "show":
-        show(_table(path, maintenance.contents(path)))
+    before = _before(options.older_than) if options.action == "prune" else float("inf")
+    if not path.exists():
+        show(f"{path}: no replies are stored yet")
         return 0
-    clear = options.action == "clear"
-    removed = maintenance.clear(path) if clear else maintenance.prune(path, _age(options.older_than))
-    show(f"{path}: {removed} replies removed")
+    with _opened(path) as connection:
+        if options.action == "show":
+            show("\n".join([f"{path}: {_bytes(path) / 1e6:.1f} MB", *_lines(connection)]))
+        else:
+            removed = _remove(connection, before)
+            show(f"{path}: {removed} replies removed")
     return 0
 
 
-def _table(path: Path, contents: maintenance.Contents) -> str:
-    if not path.exists():
-        return f"{path}: no replies are stored yet"
-    lines = [f"{path}: {contents.size / 1e6:.1f} MB"]
-    for held in contents.holdings:
-        spent = "price unknown" if held.spent is None else f"${held.spent:.4f}"
-        saved = f" and ${held.saved:.4f}" if held.unpriced < held.reused or not held.reused else ""
-        without = f" ({held.unpriced} of them without known price)" if held.unpriced else ""
-        lines += [
-            f"{held.model or 'unnamed model'}: {held.replies} replies ({spent}), {held.rejected} unusable ones",
-            f"  reused {held.reused} times{without}: {held.tokens:.0f} tokens{saved} saved",
-        ]
-    return "\n".join(lines)
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        with closing(own_file.connect(path, REPLIES)) as connection:
+            yield connection
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(f"the store {path} cannot be used ({type(error).__name__}: {error})") from error
 
 
-def _age(text: str) -> float:
-    match = _AGE.fullmatch(text.strip())
+def _bytes(path: Path) -> int:
+    files = [path.resolve(), Path(f"{path.resolve()}-wal")]
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _lines(connection: sqlite3.Connection) -> Iterator[str]:
+    """What is held of each model, and what it saved."""
+    held = {model: rest for model, *rest in connection.execute(_HELD)}
+    saved = {model: rest for model, *rest in connection.execute(_SAVED)}
+    for model in sorted({*held, *saved}):
+        replies, unusable, cost = held.get(model, (0, 0, 0.0))
+        reused, tokens, money, unpriced = saved.get(model, (0, 0.0, 0.0, 0))
+        spent = f"${cost or 0.0:.4f}" if cost is not None or not replies else "price unknown"
+        yield f"{model or 'unnamed model'}: {replies} replies ({spent}), {unusable} unusable ones"
+        without = f" ({unpriced} of them without known price)" if unpriced else ""
+        known = f" and ${money:.4f}" if unpriced < reused or not reused else ""
+        yield f"  reused {reused} times{without}: {tokens:.0f} tokens{known} saved"
+
+
+def _remove(connection: sqlite3.Connection, before: float) -> int:
+    """Remove the replies made before a time, and where that is all, what they saved; returns how many there were."""
+    connection.execute("BEGIN IMMEDIATE")
+    removed = connection.execute("DELETE FROM replies WHERE created < ?", (before,)).rowcount
+    if before == float("inf"):
+        connection.execute("DELETE FROM saved")
+    connection.execute("COMMIT")
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return removed
+
+
+def _before(age: str) -> float:
+    match = _AGE.fullmatch(age.strip())
     if match is None:
-        raise SettingError(f"--older-than is a number of hours, days or weeks, e.g. 12h, 30d or 8w; got {text!r}")
-    return float(match[1]) * _SECONDS[match[2]]
+        raise SettingError(f"--older-than is a number of hours, days or weeks, e.g. 12h, 30d or 8w; got {age!r}")
+    return time.time() - float(match[1]) * _SECONDS[match[2]]

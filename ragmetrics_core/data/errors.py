@@ -19,6 +19,7 @@ RagMetricsError
     │   ├── RateLimited
     │   ├── JudgeTimeout
     │   ├── ConnectionFailed
+    │   │   └── Unreachable       no connection could be made
     │   └── JudgeServerError
     ├── RequestRejected           this request will never succeed
     │   ├── UnsupportedParameter
@@ -133,6 +134,10 @@ class JudgeTimeout(TransientJudgeError):
 
 class ConnectionFailed(TransientJudgeError):
     """The endpoint could not be reached, or the connection broke."""
+
+
+class Unreachable(ConnectionFailed):
+    """No connection to the endpoint could be made: nothing was sent."""
 
 
 class JudgeServerError(TransientJudgeError):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 from unicodedata import category
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+"""A number from 0 to 1."""
 
 # Fields of evidence, questions and metrics that hold symbols of ours; their other texts are shown by their size.
 _SYMBOLS = frozenset({"band", "cause", "formula", "id", "kind", "mode", "name", "scale", "status", "verdict"})

@@ -1,29 +1,68 @@
-"""Questions that metrics ask and the replies that judges give: the seam between the two rooms.
+"""The open seam between metrics and judges: what is asked, in which form it is answered, and what came of it.
 
-A question is typed by its reply: ``Question[R]`` is answered with ``R`` or ``NotAnswered``. Questions carry
-the sample's texts and the instructions (template, examples, language); how they are asked is the judge's
-business.
+A question says four things and knows no judge: the texts to show, the instructions, the form of the reply, and how it
+is to be asked. A judge answers any question from these alone; a question of your own is a subclass of ``Question``
+that adds nothing but its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from statistics import fmean
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
-from ragmetrics_core.data.errors import JudgeError
+from pydantic import BaseModel, BeforeValidator, ValidationInfo, WithJsonSchema
+
+from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.frozen import redacted
-from ragmetrics_core.data.sample import Turn
+from ragmetrics_core.data.sample import Sample, Turn
 from ragmetrics_core.data.usage import Usage
 
-R = TypeVar("R")
+R = TypeVar("R", bound=BaseModel)
+Label = int | str
+Texts = str | tuple[str, ...] | None
 
 Mode = Literal["logprobs", "polls", "conditional", "sequential", "verdict", "lexical"]
 """How a probability was obtained: from log-probabilities of the label token, as the share over polls, after a
 reasoning (conditional on it), after other cells of the same reply (sequential), not at all (the bare verdict),
 or from word overlap."""
 
-PollVerdict = Literal["yes", "no", "abstains"]
+_BITS = {"0": False, "0.0": False, "false": False, "no": False, "1": True, "1.0": True, "true": True, "yes": True}
+
+
+def _bit(value: object) -> bool:
+    if isinstance(value, (int, float)) and value in (0, 1):  # True and False are the integers 1 and 0
+        return bool(value)
+    text = value.strip().lower().translate({0xFF10: "0", 0xFF11: "1"}) if isinstance(value, str) else ""
+    if text not in _BITS:
+        raise ValueError("it must be 0 or 1")
+    return _BITS[text]
+
+
+def _whole(value: object) -> object:
+    """A whole number, however it is written."""
+    if isinstance(value, bool):
+        raise ValueError("it must be a number")  # noqa: TRY004  # pydantic takes no other
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) else None
+    except (ValueError, OverflowError):
+        return value
+    return int(number) if number is not None and number.is_integer() else value
+
+
+def _comment(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+Bit = Annotated[bool, BeforeValidator(_bit), WithJsonSchema({"type": "integer", "enum": [0, 1]})]
+"""A field of a reply that is 0 or 1, however a model writes it: ``"1"``, ``1.0``, ``true``, ``"yes"``."""
+
+Grade = Annotated[Literal[0, 1, 2, 3], BeforeValidator(_whole)]
+"""A field of a reply that is 0, 1, 2 or 3."""
+
+Comment = Annotated[str, BeforeValidator(_comment)]
+"""A field of a reply with the judge's own words; whatever is no text counts as none."""
 
 
 class _Private:
@@ -35,11 +74,52 @@ class _Private:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Part(_Private):
+    """A text to show, or a group of texts.
+
+    Args:
+        label: What it is, in our words, e.g. ``"Answer"``.
+        text: The text, or several; None and () show nothing.
+        marks: How several are told apart: fenced one by one with ``numbers`` or neutral ``letters``, or as ``lines``
+            of one fence, so that none can pose as another.
+        rewrite: The application's own rewrite of the text, shown in the same fence.
+        history: Earlier turns, shown in the same fence.
+    """
+
+    label: str
+    text: Texts
+    marks: Literal["numbers", "letters", "lines"] = "numbers"
+    rewrite: str | None = None
+    history: tuple[Turn, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts, in order."""
+        return self.text if isinstance(self.text, tuple) else () if self.text is None else (self.text,)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of a group: 1, 2 …; A, B … Z, AA …; or the label's own letter with a number."""
+        numbers = range(1, len(self.texts) + 1)
+        if self.marks == "letters":
+            return tuple(map(_letters, numbers))
+        return tuple(f"{self.label[0] if self.marks == 'lines' else ''}{number}" for number in numbers)
+
+
+def _letters(number: int) -> str:
+    text = ""
+    while number:
+        number, digit = divmod(number - 1, 26)
+        text = chr(ord("A") + digit) + text
+    return text
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Instructions(_Private):
     """What the judge is told.
 
     Args:
-        template: Fixed text with ``{names}``; the part above a line ``---`` is the system message.
+        template: Fixed text with ``{names}`` of parts; what is above a line ``---`` is the system message.
         examples: Few-shot examples, already written out; "" for none.
         language: Language of explanations, e.g. ``"German"``; None leaves it to the model.
     """
@@ -49,266 +129,138 @@ class Instructions(_Private):
     language: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Question(_Private, Generic[R]):
-    """A question to a judge.
+@dataclass(frozen=True, slots=True)
+class Weigh:
+    """Asks for the probability of a label instead of the bare verdict.
 
     Args:
+        field: Field of the reply, or of each item of its list, that holds the label.
+        positive: The label whose probability is wanted.
+        labels: All labels; none begins with another, so that the first token tells them apart.
+        cell_key: Field that names an item, where the reply is a list of items.
+        fallback_polls: How many polls stand in where a judge has no usable log-probabilities.
+
+    Raises:
+        SettingError: If the labels cannot be told apart, or ``positive`` is none of them.
+    """
+
+    field: str
+    positive: Label = 1
+    labels: tuple[Label, ...] = (0, 1)
+    cell_key: str | None = None
+    fallback_polls: int = 3
+
+    def __post_init__(self) -> None:
+        names = [str(label).casefold() for label in self.labels]
+        mixed = any(i != j and one.startswith(two) for i, one in enumerate(names) for j, two in enumerate(names))
+        if mixed or self.positive not in self.labels or len(names) < 2:
+            raise SettingError(
+                f"Weigh({self.field!r}) needs two or more labels of which none begins with another, positive among "
+                f"them; got {self.labels!r} and {self.positive!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Lets a text that is too long for a judge be judged in overlapping windows.
+
+    Args:
+        part: Name of the part that may be cut; of several texts, which are first divided into shorter groups.
+        field: Of each verdict the window counts where this field of the reply (or its weight) is highest.
+    """
+
+    part: str
+    field: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Question(_Private, Generic[R]):
+    """A question to a judge, answered with replies of the type ``Reply``.
+
+    Args:
+        parts: The texts to show, by the name of their placeholder.
         instructions: What the judge is told; judges that do not read prompts ignore it.
-        question: The user's question; None if unknown.
-        standalone_question: The application's own rewrite of it.
-        history: Earlier turns.
-    """
-
-    kind: ClassVar[str]
-
-    instructions: Instructions
-    question: str | None = None
-    standalone_question: str | None = None
-    history: tuple[Turn, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ChunkVerdict(_Private):
-    """Is one chunk useful to arrive at the answer?
-
-    Args:
-        useful: The verdict.
-        probability: p(useful) in [0, 1], None where the judge gives none.
-        grade: 0 (useless) to 3 (decisive) where grades were asked for.
-        reason: The judge's explanation.
-        mode: How the probability was obtained.
-        mass: Probability that the label tokens cover, for log-probabilities.
-        windows: In how many windows a text too long for the judge was judged; None: as a whole.
-    """
-
-    useful: bool
-    probability: float | None = None
-    grade: int | None = None
-    reason: str = ""
-    mode: Mode = "verdict"
-    mass: float | None = None
-    windows: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Useful(Question[tuple[ChunkVerdict, ...]]):
-    """Which of these chunks are useful to arrive at the answer (or reference) for this question?
-
-    Args:
-        chunks: One chunk, or with ``listwise`` several, in the order in which they are to be shown.
-        answer: The answer, or the reference, that the chunks are judged against.
-        listwise: All chunks in one request under neutral labels.
-        scale: ``binary`` verdicts or ``graded`` 0 to 3.
-        probabilities: Whether p(useful) is needed; without log-probabilities it is then polled.
-        polls: How many polls stand in for missing log-probabilities.
-    """
-
-    kind: ClassVar[str] = "useful"
-
-    chunks: tuple[str, ...]
-    answer: str
-    listwise: bool = False
-    scale: Literal["binary", "graded"] = "binary"
-    probabilities: bool = False
-    polls: int = 5
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class SentenceSupport(_Private):
-    """How far one sentence of the answer is found in the contexts, by word overlap.
-
-    Args:
-        sentence: The answer's sentence.
-        context: Index of the best matching context, None if nothing matches.
-        evidence: The best matching sentence of that context.
-        coverage: Share of the sentence's content terms found in the contexts, in [0, 1].
-        uncovered: Content terms found nowhere.
-        numbers: Numbers of two or more digits found nowhere.
-    """
-
-    sentence: str
-    context: int | None
-    evidence: str
-    coverage: float
-    uncovered: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Poll(_Private):
-    """One judgement whether the answer is based purely on the contexts.
-
-    Args:
-        verdict: ``yes``, ``no``, or ``abstains`` where the answer makes no claim.
-        reason: The explanation, written before the verdict.
-        unsupported: Claims of the answer that no context supports.
-        probability: p(yes), only from deterministic judges, which are polled once.
-        support: Per sentence, the evidence of a lexical judge.
-    """
-
-    verdict: PollVerdict
-    reason: str = ""
-    unsupported: tuple[str, ...] = ()
-    probability: float | None = None
-    support: tuple[SentenceSupport, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Polls(_Private):
-    """The polls that were answered.
-
-    Args:
-        asked: How many were asked; 1 for a deterministic judge.
-        answers: Those answered, in order.
-        failures: Why the others were not.
-        batched: True if one request gave several of them, so that stopping early would save nothing.
-        windows: In how many windows contexts too long for the judge were judged; None: as a whole.
-    """
-
-    asked: int
-    answers: tuple[Poll, ...]
-    failures: tuple[JudgeError, ...] = ()
-    batched: bool = False
-    windows: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Adherent(Question[Polls]):
-    """Is the answer based purely on the contexts?
-
-    Args:
-        contexts: Texts of the contexts.
-        answer: The answer.
-        polls: How many independent judgements.
-        first_poll: Index of the first of them, so that later rounds get fresh replies.
+        Reply: Form of the reply, a pydantic model: its JSON schema is asked for, its validators read the reply. They
+            get the question as validation context.
+        polls: How many independent replies.
+        first_poll: Index of the first of them where they are asked for in rounds, so that later rounds get fresh ones.
         temperature: Sampling temperature.
+        weigh: Which label's probability is wanted; None for bare verdicts.
+        split: What may be cut into windows; None if the texts are needed as a whole.
+        example: Reply for dry runs; a pair for the least and the most that is usual, or a function of the question.
     """
 
-    kind: ClassVar[str] = "adherent"
-
-    contexts: tuple[str, ...]
-    answer: str
+    parts: Mapping[str, Part]
+    instructions: Instructions
+    Reply: type[R]
     polls: int = 1
-    first_poll: int = 0
-    temperature: float = 1.0
+    first_poll: int | None = None
+    temperature: float = 0.0
+    weigh: Weigh | None = None
+    split: Split | None = None
+    example: R | tuple[R, R] | Callable[[Any], tuple[R, R]] | None = field(default=None, compare=False)
+
+    def __getitem__(self, name: str) -> Any:
+        """The text of a part, or its texts if it is a group."""
+        return self.parts[name].text
+
+    def read(self, value: object) -> R:
+        """Read a reply.
+
+        Raises:
+            ValidationError: If it has not the form that was asked for.
+        """
+        return self.Reply.model_validate(value, context=self)
+
+    def examples(self) -> tuple[R, R] | None:
+        """The least and the most that is usual as a reply; None if the question names none."""
+        given = self.example(self) if callable(self.example) else self.example
+        return given if isinstance(given, tuple) or given is None else (given, given)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RecallRating(_Private):
-    """How well the answer matches the expected answer.
-
-    Args:
-        score: In [0, 1].
-        reason: The judge's explanation.
-        band: The rubric's band that the judge named; "" if it named none.
-    """
-
-    score: float
-    reason: str = ""
-    band: str = ""
+def about(sample: Sample) -> dict[str, Part]:
+    """The part ``question`` of a sample, with the application's rewrite and the earlier turns."""
+    return {"question": Part("Question", sample.question, "numbers", sample.standalone_question, sample.history)}
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class RateRecall(Question[RecallRating]):
-    """How accurately does the answer match the expected answer, in the light of the contexts?
-
-    Args:
-        contexts: Texts of the contexts; () to rate against the reference alone.
-        answer: The answer.
-        reference: The expected answer.
-        bands: Name, lower and upper bound of each band of the rubric, bounds included.
-    """
-
-    kind: ClassVar[str] = "rate_recall"
-
-    contexts: tuple[str, ...]
-    answer: str
-    reference: str
-    bands: tuple[tuple[str, float, float], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ExtractFacts(Question[tuple[str, ...]]):
-    """Which distinct facts does the reference state?
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The probability of the positive label.
 
     Args:
-        reference: The golden response.
-        reasoning: Chain of thought before the list ("cot") instead of directly ("io").
+        p: In [0, 1].
+        mode: How it was obtained.
+        mass: Probability that all labels together cover, for log-probabilities.
     """
 
-    kind: ClassVar[str] = "extract_facts"
-
-    reference: str
-    reasoning: bool = False
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class FactVerdict(_Private):
-    """Is one fact fully discussed in one context?
-
-    Args:
-        probability: p(1) / (p(0) + p(1)) in [0, 1]; covered iff > 0.5.
-        mode: How the probability was obtained.
-        mass: Probability that the two label tokens cover, for log-probabilities.
-        reason: The judge's explanation, where it gives one.
-        windows: In how many windows a context too long for the judge was judged; None: as a whole.
-    """
-
-    probability: float
-    mode: Mode = "verdict"
+    p: float
+    mode: Mode = "logprobs"
     mass: float | None = None
-    reason: str = ""
-    windows: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class FactInContext(Question[tuple[FactVerdict, ...]]):
-    """Are these facts fully discussed in this context? One verdict per fact.
-
-    Args:
-        context: Text of the context.
-        facts: One fact, or with ``together`` several in one request.
-        together: All facts in one request; cells then depend on earlier cells.
-        polls: How many polls stand in for missing log-probabilities.
-    """
-
-    kind: ClassVar[str] = "fact_in_context"
-
-    context: str
-    facts: tuple[str, ...]
-    together: bool = False
-    polls: int = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sufficiency(_Private):
-    """Could the question have been answered?
+class Asked(_Private, Generic[R]):
+    """What came of a question.
 
     Args:
-        sufficient: True if the contexts hold what the question asks for.
-        on_question: True if the answer answers the question that was asked.
-        reason: The judge's explanation.
+        replies: The replies that could be read, in the order of the polls; at least one. A deterministic judge gives
+            one, however many were asked for.
+        failures: Why others are missing.
+        weights: One per verdict of a reply, in their order, where they are wanted and known.
+        windows: In how many windows each verdict of a reply was judged; () if all were judged as a whole.
+        together: True if one request gave several replies, so that stopping early would save nothing.
     """
 
-    sufficient: bool
-    on_question: bool
-    reason: str = ""
+    replies: tuple[R, ...]
+    failures: tuple[JudgeError, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    windows: tuple[int, ...] = ()
+    together: bool = False
 
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Sufficient(Question[Sufficiency]):
-    """Can the question be answered from these contexts, and does the answer address it?
-
-    Args:
-        contexts: Texts of the contexts.
-        answer: The answer.
-    """
-
-    kind: ClassVar[str] = "sufficient"
-
-    contexts: tuple[str, ...]
-    answer: str
+    @property
+    def reply(self) -> R:
+        """The first reply."""
+        return self.replies[0]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -320,9 +272,9 @@ class NotAnswered(_Private):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer(_Private, Generic[R]):
-    """What a judge returns for a question: the reply, or why there is none, and what it cost."""
+    """What a judge returns: what came of a question, and what it cost."""
 
-    reply: R | NotAnswered
+    reply: Asked[R] | NotAnswered
     usage: Usage = field(default_factory=Usage)
 
 
@@ -330,16 +282,58 @@ Batch = tuple[Question[Any], ...]
 Replies = tuple[Any, ...]
 
 
-def ask(questions: Sequence[Question[R]]) -> Generator[Batch, Replies, tuple[R | NotAnswered, ...]]:
+def ask(questions: Sequence[Question[R]]) -> Generator[Batch, Replies, tuple[Asked[R] | NotAnswered, ...]]:
     """Ask a batch of questions from within a metric's plan.
 
     Args:
-        questions: Questions of one type; they may be answered in any order, at the same time.
+        questions: Questions; they may be answered in any order, at the same time.
 
     Returns:
-        A reply or ``NotAnswered`` for each question, in order; use it with ``yield from``.
+        ``Asked`` or ``NotAnswered`` for each question, in order; use it with ``yield from``.
     """
     if not questions:
         return ()
     replies = yield tuple(questions)
-    return replies
+    return cast("tuple[Asked[R] | NotAnswered, ...]", replies)
+
+
+def cells(reply: BaseModel) -> tuple[BaseModel, ...]:
+    """The verdicts of a reply: the items of its list of objects, if it has one, else the reply itself."""
+    name = list_field(type(reply))
+    return (reply,) if name is None else tuple(getattr(reply, name))
+
+
+def list_field(model: type[BaseModel]) -> str | None:
+    """Name of the field of a reply that is a list of objects; None if it has none."""
+    for name, info in model.model_fields.items():
+        items = getattr(info.annotation, "__args__", ())
+        if items and isinstance(items[0], type) and issubclass(items[0], BaseModel):
+            return name
+    return None
+
+
+def shares(replies: Sequence[BaseModel], weigh: Weigh, mode: Mode | None = None) -> tuple[Weight, ...]:
+    """The share of replies with the positive label, per verdict; of a single reply the bare verdict."""
+    mode = mode or ("verdict" if len(replies) == 1 else "polls")
+    columns = zip(*(cells(reply) for reply in replies), strict=True)
+    return tuple(
+        Weight(fmean(getattr(cell, weigh.field) == weigh.positive for cell in column), mode) for column in columns
+    )
+
+
+Item = TypeVar("Item", bound=BaseModel)
+
+
+def in_order(items: tuple[Item, ...], info: ValidationInfo, part: str) -> tuple[Item, ...]:
+    """For validators of replies: a list's items in the order of a part's labels, each label exactly once.
+
+    Raises:
+        ValueError: If a label is missing, unknown or doubled.
+    """
+    if not isinstance(info.context, Question):  # read back from a file
+        return items
+    expected = info.context.parts[part].labels
+    given = [str(getattr(item, "label", "")) for item in items]
+    if sorted(given) != sorted(expected):
+        raise ValueError(f"it must have each of these labels exactly once: {', '.join(expected)}")
+    return tuple(items[given.index(label)] for label in expected)

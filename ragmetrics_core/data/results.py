@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field
 
 from ragmetrics_core.data.errors import RagMetricsError
-from ragmetrics_core.data.evidence import Evidence, Share
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.evidence import AnyEvidence
+from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.data.usage import Usage
@@ -48,7 +48,7 @@ class _Result(Frozen):
 
     metric: str
     reason: str = Field(repr=False)
-    evidence: Evidence | None = None
+    evidence: AnyEvidence | None = None
     judge: str = ""
     signature: Signature = Signature()
     sample_id: str | None = None

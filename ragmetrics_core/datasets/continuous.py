@@ -11,11 +11,11 @@ from itertools import combinations
 from typing import Literal
 
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.evidence import AccuracyEvidence
 from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.questions import Part
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, chunked
-from ragmetrics_core.datasets.desk import Desk, LeftOut, plain, template
+from ragmetrics_core.datasets.making import LeftOut, Maker, plain
 from ragmetrics_core.datasets.sets import (
     CombinationPoint,
     ContinuousSet,
@@ -24,7 +24,9 @@ from ragmetrics_core.datasets.sets import (
     Sentence,
     corpus_digest,
 )
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.datasets.writing import template
+from ragmetrics_core.engine.loop import run
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.metrics.templates import digest
 
@@ -71,7 +73,7 @@ class ContinuousSettings(Frozen):
 
 
 def build_continuous(
-    documents: Sequence[Document], settings: ContinuousSettings, desk: Desk, *, source: Sequence[str] = ()
+    documents: Sequence[Document], settings: ContinuousSettings, maker: Maker, *, source: Sequence[str] = ()
 ) -> ContinuousSet:
     """Build a continuous set.
 
@@ -81,7 +83,7 @@ def build_continuous(
     Args:
         documents: The documents, at least three.
         settings: What decides the set.
-        desk: Where the model works.
+        maker: Where the model works.
         source: Names of the files, for the header.
 
     Raises:
@@ -93,12 +95,12 @@ def build_continuous(
     settings = settings.checked()
     pool = {it.id: chunked(it, size=settings.chunk_size, overlap=settings.overlap) for it in documents}
     candidates = _candidates(pool, settings)
-    metric = RetrievalAccuracy(extraction=settings.extraction, language=desk.language)
+    metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
 
     async def make(name: str) -> LabelledDocument:
-        return await _labelled(name, _chosen(name, pool, settings), settings, metric, desk)
+        return await _labelled(name, _chosen(name, pool, settings), settings, metric, maker)
 
-    made = submit(desk.until(settings.documents, candidates, make, lambda document: plain(document.question))).result()
+    made = run(maker.until(settings.documents, candidates, make, lambda document: plain(document.question)))
     points = tuple(point for document in made for point in document_points(document, settings))
     header = Header(
         kind="continuous",
@@ -106,9 +108,9 @@ def build_continuous(
         corpus=corpus_digest(documents),
         seed=settings.seed,
         parameters=settings.model_dump(exclude={"seed"}),
-        model=desk.name,
-        prompts=digest(template(), *metric.prompts(), desk.language or ""),
-        left_out=dict(sorted(desk.left_out.items())),
+        model=maker.name,
+        prompts=digest(template(), *metric.prompts(), maker.language or ""),
+        left_out=dict(sorted(maker.left_out.items())),
     )
     return ContinuousSet(header=header, documents=tuple(made), points=points)
 
@@ -160,20 +162,21 @@ def _chosen(name: str, pool: dict[str, tuple[Chunk, ...]], settings: ContinuousS
 
 
 async def _labelled(
-    name: str, chunks: Sequence[Chunk], settings: ContinuousSettings, metric: RetrievalAccuracy, desk: Desk
+    name: str, chunks: Sequence[Chunk], settings: ContinuousSettings, metric: RetrievalAccuracy, maker: Maker
 ) -> LabelledDocument:
-    written = await desk.write([chunk.text for chunk in chunks[: settings.golden]])
+    golden = tuple(chunk.text for chunk in chunks[: settings.golden])
+    written, labels = await maker.write(golden), Part("Chunk", golden, "letters").labels
     document = LabelledDocument(
         id=name,
         question=written.question,
-        sentences=tuple(Sentence(text=sentence.text, context=sentence.chunk) for sentence in written.sentences),
+        sentences=tuple(Sentence(text=one.text, context=labels.index(one.chunk)) for one in written.sentences),
         contexts=tuple(Context(id=chunk.id, text=chunk.text) for chunk in chunks),
         golden=settings.golden,
         facts=(),
         cells=(),
         calls=0,
     )
-    outcome = await desk.measure(metric, document.sample())
+    outcome = await maker.measure(metric, document.sample())
     if not isinstance(outcome.evidence, AccuracyEvidence):
         raise LeftOut("no matrix")
     found = outcome.evidence

@@ -12,11 +12,12 @@ from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, all_chunks
-from ragmetrics_core.datasets.desk import Desk, plain, template
 from ragmetrics_core.datasets.loading import Pair, check_pairs
+from ragmetrics_core.datasets.making import Maker, plain
 from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
 from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Header, Label, corpus_digest, digest_of
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.datasets.writing import template
+from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.templates import digest
 
 
@@ -42,13 +43,13 @@ class DiscreteSettings(Frozen):
     seed: int = 0
 
 
-def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, desk: Desk) -> tuple[Pair, ...]:
+def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, maker: Maker) -> tuple[Pair, ...]:
     """Have a model write questions with golden answers, each from one chunk; documents take turns.
 
     Args:
         documents: The corpus.
         settings: How many, and the seed.
-        desk: Where the model works.
+        maker: Where the model works.
 
     Raises:
         InputError: If the model gave nothing usable.
@@ -57,11 +58,11 @@ def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, desk:
     chunks = all_chunks(documents, size=settings.chunk_size, overlap=settings.overlap)
 
     async def make(chunk: Chunk) -> Pair:
-        written = await desk.write([chunk.text])
+        written = await maker.write([chunk.text])
         return Pair(question=written.question, answer=written.response, document=chunk.document)
 
-    made = desk.until(settings.questions, _turns(chunks, settings.seed), make, lambda pair: plain(pair.question))
-    return tuple(submit(made).result())
+    made = maker.until(settings.questions, _turns(chunks, settings.seed), make, lambda pair: plain(pair.question))
+    return tuple(run(made))
 
 
 def _turns(chunks: Sequence[Chunk], seed: int) -> list[Chunk]:
@@ -82,7 +83,7 @@ def build_discrete(
     *,
     retriever: Retriever | None = None,
     source: Sequence[str] = (),
-    desk: Desk | None = None,
+    maker: Maker | None = None,
 ) -> DiscreteSet:
     """Build a discrete annotated set; two points per question.
 
@@ -92,7 +93,7 @@ def build_discrete(
         settings: What decides the set.
         retriever: Any callable from question and number to documents in rank order; None for BM25 over the chunks.
         source: Names of the files, for the header.
-        desk: Where a model wrote the pairs; None if they were given.
+        maker: Where a model wrote the pairs; None if they were given.
 
     Raises:
         InputError: If a golden answer is empty, a question stands there twice, or too little is retrieved.
@@ -116,21 +117,21 @@ def build_discrete(
                 f"{2 * settings.take} are needed, better {settings.top}"
             )
         points += _points(pair, contexts, settings.take)
-    return DiscreteSet(header=_header(documents, settings, source, desk), points=tuple(points))
+    return DiscreteSet(header=_header(documents, settings, source, maker), points=tuple(points))
 
 
 def _header(
-    documents: Sequence[Document], settings: DiscreteSettings, source: Sequence[str], desk: Desk | None
+    documents: Sequence[Document], settings: DiscreteSettings, source: Sequence[str], maker: Maker | None
 ) -> Header:
     return Header(
         kind="discrete",
         source=tuple(source),
         corpus=corpus_digest(documents),
         seed=settings.seed,
-        parameters={**settings.model_dump(exclude={"seed"}), "pairs": "written" if desk else "given"},
-        model=desk.name if desk else "",
-        prompts=digest(template(), desk.language or "") if desk else "",
-        left_out=dict(sorted(desk.left_out.items())) if desk else {},
+        parameters={**settings.model_dump(exclude={"seed"}), "pairs": "written" if maker else "given"},
+        model=maker.name if maker else "",
+        prompts=digest(template(), maker.language or "") if maker else "",
+        left_out=dict(sorted(maker.left_out.items())) if maker else {},
     )
 
 

@@ -6,7 +6,6 @@ like any other file, and refuses it if the facts were changed after they had bee
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -18,16 +17,18 @@ from pydantic import Field
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable, RowError
 from ragmetrics_core.data.files import read_text, write_text
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.questions import Answer, ExtractFacts, Instructions, NotAnswered
+from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Part
 from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.desk import Show
+from ragmetrics_core.datasets.making import Show
 from ragmetrics_core.datasets.sets import digest_of
+from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.metrics.fact_extraction import extraction as facts_of
 from ragmetrics_core.metrics.templates import digest, shipped
 
 MAGIC = "ragmetrics_facts"
@@ -133,31 +134,21 @@ def extract_facts(
     async def one(number: int, sample: Sample) -> list[Row]:
         if sample.facts:
             return [fact.model_dump(exclude_defaults=True) for fact in sample.facts]
-        answer = await session.answer(_question(sample, template, extraction))
+        question, cot = {"question": Part("Question", sample.question)}, extraction == "cot"
+        asked = facts_of(sample.reference[0], Instructions(template), question, reasoning=cot)
+        answer = await session.answer(asked)
         done.append(answer.usage)
         if show is not None:
             show(len(done), len(samples), sum(done, Usage()))
         return _facts(answer, number)
 
-    async def all_of_them() -> list[list[Row]]:
-        return list(await asyncio.gather(*(one(number, sample) for number, sample in enumerate(samples, start=1))))
-
-    found = submit(all_of_them()).result()
+    found = run(gathered((one(number, sample) for number, sample in enumerate(samples, start=1)), hasty=True))
     made = tuple({**row, "facts": facts} for row, facts in zip(rows, found, strict=True))
     file = FactsFile(model=judge.name, extraction=extraction, prompts=digest(template), rows=made)
     return file, sum(done, Usage())
 
 
-def _question(sample: Sample, template: str, extraction: str) -> ExtractFacts:
-    return ExtractFacts(
-        instructions=Instructions(template),
-        question=sample.question,
-        reference=sample.reference[0],
-        reasoning=extraction == "cot",
-    )
-
-
-def _facts(answer: Answer[tuple[str, ...]], number: int) -> list[Row]:
+def _facts(answer: Answer[Any], number: int) -> list[Row]:
     """The facts of a reply.
 
     Raises:
@@ -168,9 +159,10 @@ def _facts(answer: Answer[tuple[str, ...]], number: int) -> list[Row]:
         if isinstance(answer.reply.error, JudgeUnavailable):
             raise answer.reply.error
         raise InputError(f"row {number}: no facts: {answer.reply.error}")
-    if not answer.reply:
+    facts = answer.reply.reply.facts
+    if not facts:
         raise InputError(f"row {number}: the reference states no fact; leave the row out")
-    return [{"text": text} for text in answer.reply]
+    return [{"text": text} for text in facts]
 
 
 def write_facts(path: str | Path, file: FactsFile) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data.evidence import Cell, Share
-from ragmetrics_core.data.frozen import Frozen, Text
+from ragmetrics_core.data.evidence import Cell
+from ragmetrics_core.data.frozen import Frozen, Share, Text
 from ragmetrics_core.data.sample import Context, Fact, Sample
 from ragmetrics_core.datasets.chunking import Document
 

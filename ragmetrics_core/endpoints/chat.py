@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -19,12 +19,9 @@ class Message:
     content: str = field(repr=False)
 
 
-Arrived = Callable[[int, "ChatReply"], None]
-
-
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request to a chat model.
+    """A request to a chat model: what is sent, and nothing else.
 
     Args:
         messages: In order.
@@ -35,10 +32,6 @@ class ChatRequest:
         top_logprobs: Alternatives per token wanted; 0 = no log-probabilities.
         max_tokens: Limit of the reply's length, in tokens.
         newer_limit: Send the limit under its newer name, ``max_completion_tokens``.
-        first_poll: Index of the first of the ``n`` replies; not sent, distinguishes stored replies.
-        replicate: Number of an independent repetition of the whole run; not sent, distinguishes stored replies.
-        arrived: Told of replies as soon as a call gave them, where one request takes several calls, with the
-            position of the first among those asked for; not sent.
     """
 
     messages: tuple[Message, ...]
@@ -49,9 +42,6 @@ class ChatRequest:
     top_logprobs: int = 0
     max_tokens: int | None = None
     newer_limit: bool = False
-    first_poll: int = 0
-    replicate: int = 0
-    arrived: Arrived | None = field(default=None, repr=False, compare=False)
 
     def own_schema(self) -> dict[str, Any]:
         """A copy of the schema for clients that may change it in place: thousands of requests share the original."""
@@ -96,7 +86,7 @@ class Choice:
         text: Its text, without separate reasoning.
         finish: ``stop``, ``length`` (cut off), ``refused``, or ``other``.
         tokens: Log-probabilities, where asked for and given.
-        origin: The call that gave it; filled in by the wrappers around the model.
+        origin: The call that gave it; filled in by the session.
     """
 
     text: str = field(repr=False)
@@ -112,15 +102,13 @@ class ChatReply:
     Args:
         choices: One per reply asked for.
         usage: What it cost.
-        failures: Why replies are missing, one per missing reply; models raise instead, only the wrappers
-            around them return failures, so that what did succeed is kept and paid for once.
-        outcomes: Both together, in the order of the polls; filled in by the outermost wrapper.
+        failures: Why replies are missing, one per missing reply; models raise instead, only the session hands
+            failures on, so that what did succeed is kept and paid for once.
     """
 
     choices: tuple[Choice, ...]
     usage: Usage = field(default_factory=Usage)
     failures: tuple[JudgeError, ...] = ()
-    outcomes: tuple[Choice | JudgeError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +142,11 @@ class ChatModel(Protocol):
         """Name of the model, for results."""
 
     @property
-    def endpoint(self) -> str:
-        """Where requests go, to keep stored replies apart; "" where the name says it all."""
+    def cache_key(self) -> str | None:
+        """What beside the name changes replies, for the key of stored ones: the address, settings, never a secret.
+
+        None if that cannot be told: replies are then kept for the process only.
+        """
         return ""
 
     def capabilities(self) -> Capabilities:

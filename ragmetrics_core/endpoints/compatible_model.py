@@ -16,8 +16,7 @@ import weakref
 from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -25,12 +24,15 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, seconds, too_large
 from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, request_body
+from ragmetrics_core.endpoints.prices import listed
 
 if TYPE_CHECKING:
     import aiohttp
 
 # aiohttp's exceptions and ours, most specific first: the first class that fits decides.
 EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
+    ("ConnectionTimeoutError", errors.Unreachable),
+    ("ClientConnectorError", errors.Unreachable),
     ("ServerTimeoutError", errors.JudgeTimeout),
     ("InvalidURL", errors.ModelNotFound),
     ("ClientConnectionError", errors.ConnectionFailed),
@@ -41,6 +43,7 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
 _REJECTED = frozenset({400, 413, 422})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _IDLE_SECONDS = 15.0
+_CONNECTING = 10.0
 
 
 class OpenAICompatibleModel(ChatModel):
@@ -50,11 +53,13 @@ class OpenAICompatibleModel(ChatModel):
         base_url: Address of the endpoint, up to and with ``/v1``. It may hold a user and password, which are sent
             where there is no key, and a query; neither is ever shown.
         model: Its name there.
-        api_key: The key; None takes ``RAGMETRICS_API_KEY``. No other variable is read.
+        api_key: The key; None takes it from ``key_variable``. No other variable is read.
         timeout: Seconds for one call.
         capabilities: What the endpoint can do; by default each feature is tried once.
         prices: US dollars per prompt token and per reply token; None if unknown.
         extra: Further fields of the request's body, e.g. ``{"seed": 1}``.
+        name: Name in results; by default ``openai-compatible/`` and the model's.
+        key_variable: The environment variable that holds the key.
 
     Example:
         >>> OpenAICompatibleModel("http://127.0.0.1:8000/v1", "llama3.1", api_key="secret")
@@ -71,6 +76,8 @@ class OpenAICompatibleModel(ChatModel):
         capabilities: Capabilities | None = None,
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        key_variable: str = "RAGMETRICS_API_KEY",
     ) -> None:
         self.base_url = public(base_url).rstrip("/")
         if not self.base_url.startswith("http"):
@@ -86,6 +93,8 @@ class OpenAICompatibleModel(ChatModel):
         self._capabilities = capabilities or Capabilities()
         self._prices = prices
         self._extra = dict(extra or {})
+        self._name = name or f"openai-compatible/{model}"
+        self._key_variable = key_variable
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
         weakref.finalize(self, _close, self._sessions)
         _models.add(self)
@@ -93,13 +102,34 @@ class OpenAICompatibleModel(ChatModel):
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
 
-    @property
-    def name(self) -> str:
-        """``openai-compatible/`` and the model's name."""
-        return f"openai-compatible/{self.model}"
+    @classmethod
+    def openai(cls, name: str, *, api_base: str | None = None, api_key: str | None = None) -> Self:
+        """One of OpenAI's own models, with what is known of it.
+
+        Args:
+            name: Its name, with or without ``openai/``.
+            api_base: Another address; None takes ``OPENAI_BASE_URL``, else OpenAI's own.
+            api_key: The key; None takes ``OPENAI_API_KEY``.
+        """
+        model = name.removeprefix("openai/")
+        known, own = listed(model), api_base or os.environ.get("OPENAI_BASE_URL")
+        return cls(
+            own or "https://api.openai.com/v1",
+            model,
+            api_key=api_key,
+            capabilities=known.capabilities if known and not own else None,
+            prices=known.prices if known else None,
+            name=name,
+            key_variable="OPENAI_API_KEY",
+        )
 
     @property
-    def endpoint(self) -> str:
+    def name(self) -> str:
+        """Name in results."""
+        return self._name
+
+    @property
+    def cache_key(self) -> str:
         """The endpoint's address, and a digest of its query and the extra fields, which change replies."""
         return endpoint_name(self.base_url, {"?": self._query, **self._extra} if self._query else self._extra)
 
@@ -154,11 +184,11 @@ class OpenAICompatibleModel(ChatModel):
                         got.close()
                         return too_large(self.name)
                 return got.status, got.headers, b"".join(parts)
-        except TimeoutError:
-            return errors.JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s")
         except aiohttp.ClientError as error:
             kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(aiohttp, name)))
             return self._error(kind, _named(error))
+        except TimeoutError:
+            return errors.JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s")
         except OSError as error:
             return self._error(errors.ConnectionFailed, _named(error))
 
@@ -169,7 +199,7 @@ class OpenAICompatibleModel(ChatModel):
             await session.close()
 
     def _headers(self) -> dict[str, str]:
-        key = self._api_key if self._api_key is not None else os.environ.get("RAGMETRICS_API_KEY")
+        key = self._api_key if self._api_key is not None else os.environ.get(self._key_variable)
         key = (key or "").strip()
         if not (key.isascii() and key.isprintable()):
             raise errors.AuthenticationFailed(
@@ -187,7 +217,9 @@ class OpenAICompatibleModel(ChatModel):
         if session is None or session.closed:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300)
             session = aiohttp.ClientSession(
-                connector=connector, timeout=aiohttp.ClientTimeout(total=None), cookie_jar=aiohttp.DummyCookieJar()
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECTING),
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
             self._sessions[loop] = session
         return session
@@ -197,16 +229,11 @@ class OpenAICompatibleModel(ChatModel):
             body = json.loads(content)
         except (ValueError, RecursionError):
             raise errors.JudgeServerError(f"{self.name} sent a body that is no JSON; check the endpoint") from None
-        reply = chat_reply(self.name, body, None)
-        if self._prices is None:
-            return reply
-        sent, received = self._prices
-        cost = sent * reply.usage.prompt_tokens + received * reply.usage.completion_tokens
-        return replace(reply, usage=replace(reply.usage, cost=cost))
+        return chat_reply(self.name, body, self._prices)
 
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
-        has_key = self._api_key is not None or bool(os.environ.get("RAGMETRICS_API_KEY"))
-        return judge_error(kind, fault, self.name, self.base_url, () if has_key else ("RAGMETRICS_API_KEY",))
+        has_key = self._api_key is not None or bool(os.environ.get(self._key_variable))
+        return judge_error(kind, fault, self.name, self.base_url, () if has_key else (self._key_variable,))
 
 
 def _named(error: Exception) -> Fault:

@@ -5,13 +5,14 @@ In WAL mode a commit survives a killed process without waiting for the disk.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,17 @@ from ragmetrics_core.endpoints import own_file
 
 logger = logging.getLogger("ragmetrics_core")
 
+Change = Callable[[sqlite3.Connection], object]
+
 _LINGER = 0.02  # seconds that the writing thread waits for more before it ends
+_NO_NEWS: Mapping[str, Any] = {}
 
 
 class _Batch:
-    """Changes that are committed together: their statements, and what readers are told until then."""
+    """Changes that are committed together, and what readers are told until then."""
 
     def __init__(self) -> None:
-        self.statements: list[tuple[str, tuple[object, ...]]] = []
+        self.changes: list[Change] = []
         self.news: dict[str, Any] = {}
         self.done: Future[None] = Future()
         self.done.set_running_or_notify_cancel()  # shared by all who wait: none of them can take it back
@@ -66,10 +70,12 @@ class Database:
         self.lock = threading.Condition()
         self.trouble: Exception | None = None
         self._reader: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
-        self._leaving = False
         self._gathering = _Batch()
         self._writing: _Batch | None = None
+        self._leaving = False
+        self._last: _Batch | None = None  # with which the thread ends, when it is to leave
 
     def usable(self) -> bool:
         """True if the file can be written; it is opened for that."""
@@ -82,7 +88,7 @@ class Database:
                 self._give_up(error)
             if self._reader is not None:
                 self._reader.text_factory = bytes  # a text that is none is no error
-                weakref.finalize(self, self._reader.close)
+                weakref.finalize(self, self._reader.close).atexit = False
         return self.trouble is None
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
@@ -93,22 +99,21 @@ class Database:
         try:
             row: tuple[Any, ...] | None = self._reader.execute(query, values).fetchone()
         except sqlite3.Error as error:
-            self._close_reader()
+            self._reader = None
             self._give_up(error)
             return None
         return row
 
-    def write(self, statement: str, rows: Iterable[tuple[object, ...]], news: Mapping[str, Any]) -> bool:
-        """Have a statement executed with each row, soon; False if the file cannot be written.
+    def write(self, changes: Iterable[Change], news: Mapping[str, Any] = _NO_NEWS) -> bool:
+        """Have changes made soon, in one transaction; False if the file cannot be written.
 
         Args:
-            statement: What to execute.
-            rows: Its values.
-            news: What ``unwritten`` tells of it until it is committed, by key.
+            changes: Called in order, in the writing thread, with its connection.
+            news: What ``unwritten`` tells until they are committed, by key.
         """
-        if not self.usable():
+        if self.trouble is not None:
             return False
-        self._gathering.statements += [(statement, row) for row in rows]
+        self._gathering.changes += changes
         self._gathering.news.update(news)
         self._start()
         return True
@@ -126,33 +131,37 @@ class Database:
     def committed(self) -> Future[None] | None:
         """What to wait for until all changes are committed or given up; None if they are."""
         with self.lock:
-            batch = self._gathering if self._gathering.statements else self._writing
+            batch = self._gathering if self._gathering.changes else self._writing
             return None if batch is None else batch.done
+
+    def close(self) -> None:
+        """Commit what waits and let go of the file; the next use opens it again."""
+        self.pause()
+        self.resume()
 
     def pause(self) -> None:
         """Commit what waits, close the file, and let nobody use it until ``resume``."""
         self.lock.acquire()
-        self._leaving = True
+        self._leaving, self._last = True, self._gathering if self._gathering.changes else self._writing
         self.lock.notify_all()
         self.lock.wait_for(lambda: self._thread is None)
-        self._close_reader()
+        for connection in filter(None, (self._reader, self._writer)):
+            connection.close()
+        self._reader = self._writer = None
 
     def resume(self) -> None:
         """Go on, in the process that forked."""
-        self._leaving = False
+        self._leaving, self._last = False, None
+        if self._gathering.changes:
+            self._start()
         self.lock.release()
-
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
 
     def _start(self) -> None:
         """Have what waits committed by the thread; here, where the process is too near its end to start one."""
         if self._thread is not None:
             self.lock.notify()
             return
-        self._thread = threading.Thread(target=self._work, name="ragmetrics-database", daemon=False)
+        self._thread = threading.Thread(target=self._work, name="ragmetrics-database", daemon=True)
         try:
             self._thread.start()
         except RuntimeError:
@@ -162,9 +171,11 @@ class Database:
         """Commit all that waits until nothing comes; whatever ends this, nobody waits for it any longer."""
         trouble: Exception | None = RuntimeError("unforeseen")
         try:
-            with contextlib.closing(own_file.connect(self.path, self._kind)) as connection:
-                while statements := self._next():
-                    _commit(connection, statements)
+            if self._writer is None:
+                self._writer = own_file.connect(self.path, self._kind)
+                weakref.finalize(self, self._writer.close).atexit = False
+            while changes := self._next():
+                _commit(self._writer, changes)
             trouble = None
         except own_file.TROUBLE as error:
             trouble = error
@@ -174,20 +185,22 @@ class Database:
                 self.lock.notify_all()
                 if trouble is not None:
                     self._give_up(trouble)
-                elif self._gathering.statements:
+                elif self._gathering.changes and not self._leaving:
                     self._start()
 
-    def _next(self) -> list[tuple[str, tuple[object, ...]]]:
+    def _next(self) -> list[Change]:
         """All that waits, as soon as there is something; empty if nothing comes. What was taken before is done."""
         with self.lock:
-            if self._writing is not None:
-                self._writing.done.set_result(None)
-                self._writing = None
-            self.lock.wait_for(lambda: self._gathering.statements or self._leaving, _LINGER)
-            if not self._gathering.statements:
+            done, self._writing = self._writing, None
+            if done is not None:
+                done.done.set_result(None)
+            if self._leaving and done is self._last:
+                return []
+            self.lock.wait_for(lambda: self._gathering.changes or self._leaving, _LINGER)
+            if not self._gathering.changes or (self._leaving and self._last is None):
                 return []
             self._writing, self._gathering = self._gathering, _Batch()
-            return self._writing.statements
+            return self._writing.changes
 
     def _give_up(self, error: Exception) -> None:
         """Write nothing any more, and say so once; a damaged file is moved aside."""
@@ -201,17 +214,17 @@ class Database:
             batch.done.set_result(None)
         name = getattr(error, "sqlite_errorname", None) or getattr(error, "strerror", None) or type(error).__name__
         why = str(error) if isinstance(error, ForeignFile) else f"{self.path} cannot be written ({name})"
-        logger.warning("new %s are kept in memory only: %s; make room or name another file", self._kind.holds, why)
+        logger.warning("%s: %s; make room or name another file", self._kind.without, why)
         if own_file.damaged(error):
             with contextlib.suppress(OSError, ForeignFile):
                 own_file.move_aside(self.path, self._kind)
 
 
-def _commit(connection: sqlite3.Connection, statements: list[tuple[str, tuple[object, ...]]]) -> None:
+def _commit(connection: sqlite3.Connection, changes: list[Change]) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement, values in statements:
-            connection.execute(statement, values)
+        for change in changes:
+            change(connection)
         connection.execute("COMMIT")
     except sqlite3.Error:
         if connection.in_transaction:
@@ -240,6 +253,13 @@ def _after_fork_in_child() -> None:
     _forking = threading.RLock()
     for database in list(_OPEN):
         database.begin()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Have all of it in the file itself, and no journal beside it; what comes later opens it again."""
+    for database in list(_OPEN):
+        database.close()
 
 
 if hasattr(os, "register_at_fork"):

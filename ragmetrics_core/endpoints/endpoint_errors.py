@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -247,6 +248,24 @@ def judge_error(
     return kind(message)
 
 
+def foreign(error: Exception, where: str) -> errors.JudgeError:
+    """The judge error for what any client raised: by what it says of the endpoint, else by its class.
+
+    Args:
+        error: The exception.
+        where: Name of the model.
+    """
+    fault = Fault.of(error)
+    if fault.kind is not None:
+        return judge_error(fault.kind, fault, where, None, ())
+    unknown = isinstance(error, (TypeError, ValueError, KeyError)) and fault.about_parameter
+    if unknown or isinstance(error, NotImplementedError):  # a client that does not know a parameter
+        return judge_error(errors.UnsupportedParameter, fault, where, None, ())
+    places = traceback.extract_tb(error.__traceback__)[-1:]
+    place = "".join(f" in {frame.name} ({frame.filename}:{frame.lineno})" for frame in places)
+    return errors.JudgeError(f"{where} could not answer: its client raised {type(error).__name__}{place}")
+
+
 def public(address: str) -> str:
     """An address without the user, password and query that it may hold; what is no address is not repeated."""
     try:
@@ -295,6 +314,7 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
     errors.QuotaExhausted: "the quota or budget for {where} is used up{details}: raise it or use another model",
     errors.RateLimited: "{where} asked to slow down{details}: lower the concurrency or run again later",
     errors.JudgeTimeout: "{where} sent no reply in time: raise the timeout or check the endpoint",
+    errors.Unreachable: "{where} could not be reached{details}: check the address and that the server runs",
     errors.ConnectionFailed: "{where} could not be reached{details}: check the address and that the server runs",
     errors.JudgeServerError: "{where} failed or sent no valid reply{details}: run again later or check the endpoint",
     errors.UnsupportedParameter: "{where} does not support a parameter of the request{details}",

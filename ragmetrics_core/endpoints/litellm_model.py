@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import importlib.util
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +23,7 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, too_large
 from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, request_body
+from ragmetrics_core.endpoints.prices import listed
 
 # LiteLLM's exceptions and ours, most specific first: the first class that fits decides.
 EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
@@ -86,6 +89,7 @@ class LiteLLMModel(ChatModel):
         api_key: The key; None takes it from the provider's environment variable.
         timeout: Seconds for one call.
         capabilities: What the endpoint can do, if you know better than LiteLLM's tables.
+        prices: US dollars per prompt token and per reply token, if you know better.
         extra: Further arguments of ``litellm.acompletion``, e.g. ``{"seed": 1}``.
 
     Example:
@@ -101,13 +105,21 @@ class LiteLLMModel(ChatModel):
         api_key: str | None = None,
         timeout: float = 60.0,
         capabilities: Capabilities | None = None,
+        prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
+        if importlib.util.find_spec("litellm") is None:
+            raise errors.MissingDependency(
+                f"{model} is reached through LiteLLM: pip install 'ragmetrics-core[litellm]'; without it "
+                "there are OpenAI's own models and openai-compatible/MODEL with api_base="
+            )
         self.model = model
         self.api_base = api_base
         self._api_key = api_key
         self._timeout = timeout
         self._stated = capabilities
+        known = listed(model.removeprefix("openai/"))
+        self._prices = prices or (None if known is None else known.prices)
         self._extra = dict(extra or {})
         self._capabilities = capabilities or Capabilities()
         self._litellm: Any = None
@@ -122,7 +134,7 @@ class LiteLLMModel(ChatModel):
         return self.model
 
     @property
-    def endpoint(self) -> str:
+    def cache_key(self) -> str:
         """The endpoint's address, and a digest of the extra arguments, which change replies."""
         return endpoint_name(self.api_base or "", self._extra)
 
@@ -139,7 +151,9 @@ class LiteLLMModel(ChatModel):
             self._litellm = litellm
 
     def prices(self) -> tuple[float, float] | None:
-        """US dollars per prompt and reply token from LiteLLM's table; None for models it does not list."""
+        """US dollars per prompt and reply token: as stated, else from our file or LiteLLM's table."""
+        if self._prices is not None:
+            return self._prices
         if self._litellm is None or self.api_base is not None:
             return None
         entry = self._litellm.model_cost.get(self.model) or self._litellm.model_cost.get(self.model.partition("/")[2])
@@ -156,8 +170,20 @@ class LiteLLMModel(ChatModel):
         known = tuple(getattr(self._litellm.exceptions, name, errors.JudgeError) for name, _ in EXCEPTIONS)
         with _Call(self.model, (TimeoutError, *known)) as call:
             async with asyncio.timeout(self._timeout):
-                return _reply(self.model, await self._litellm.acompletion(**self._arguments(request)))
+                response = await self._litellm.acompletion(**self._arguments(request))
+            return self._reply(response)
         raise self._translated(call)
+
+    def _reply(self, response: Any) -> ChatReply:
+        """Narrow LiteLLM's response to what we read of it."""
+        choices = [_choice(choice) for choice in response.choices or ()]
+        usage = getattr(response, "usage", None)
+        counts = {name: getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")}
+        reply = chat_reply(self.model, {"model": response.model, "choices": choices, "usage": counts}, self._prices)
+        cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
+        if self._prices is None and isinstance(cost, (int, float)):
+            return replace(reply, usage=replace(reply.usage, cost=float(cost)))
+        return reply
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         own = {"api_base": self.api_base, "api_key": self._api_key}
@@ -288,16 +314,6 @@ def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capab
         temperature="temperature" in parameters and not (reasoning and provider in _OPENAI),
         reasoning=reasoning,
     )
-
-
-def _reply(model: str, response: Any) -> ChatReply:
-    """Narrow LiteLLM's response to what we read of it."""
-    cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
-    choices = [_choice(choice) for choice in response.choices or ()]
-    usage = getattr(response, "usage", None)
-    counts = {name: getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")}
-    body = {"model": response.model, "choices": choices, "usage": counts}
-    return chat_reply(model, body, float(cost) if isinstance(cost, (int, float)) else None)
 
 
 def _choice(choice: Any) -> dict[str, Any]:

@@ -46,13 +46,13 @@ def _response_format(schema: Mapping[str, Any] | None, *, in_object: bool) -> di
     return {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema), "strict": True}}
 
 
-def chat_reply(model: str, body: Any, cost: float | None) -> ChatReply:
+def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> ChatReply:
     """Narrow the body of a reply to what we read of it.
 
     Args:
         model: Name of the model, for messages.
         body: The body, as parsed from JSON.
-        cost: US dollars; None if unknown.
+        prices: US dollars per prompt token and per reply token; None if unknown.
 
     Raises:
         JudgeServerError: If the body is no chat reply.
@@ -64,13 +64,14 @@ def chat_reply(model: str, body: Any, cost: float | None) -> ChatReply:
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     returned = body.get("model")
+    sent, received = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     return ChatReply(
         choices,
         Usage(
             calls=1,
-            prompt_tokens=_count(usage.get("prompt_tokens")),
-            completion_tokens=_count(usage.get("completion_tokens")),
-            cost=cost,
+            prompt_tokens=sent,
+            completion_tokens=received,
+            cost=None if prices is None else sent * prices[0] + received * prices[1],
             models=(returned,) if isinstance(returned, str) and returned else (),
         ),
     )

@@ -1,7 +1,7 @@
 """A SQLite file of our own: opened only if it is ours or new, brought up to date, moved aside if it is damaged.
 
 A file that is not ours is never opened for writing, renamed or changed, nor are the journals beside it: whose it is
-stands in its first 100 bytes, which are read before SQLite sees the file.
+stands in its header, which is read without a lock before anything else is done.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Kind(NamedTuple):
         unnumbered: How many of the first versions carry no such number; a file without one is ours only if its
             tables are those of such a version, to the letter.
         made: What is logged when a new one is made; ``%s`` is its place.
+        without: What is so while it cannot be written, for the warning.
     """
 
     holds: str
@@ -44,6 +45,7 @@ class Kind(NamedTuple):
     steps: tuple[tuple[str, ...], ...]
     unnumbered: int = 0
     made: str = "made %s"
+    without: str = "nothing is kept"
 
 
 def check(path: Path, kind: Kind) -> None:
@@ -56,18 +58,15 @@ def check(path: Path, kind: Kind) -> None:
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")
-    header = b""
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        header = file.read(100)
-    if not header:
+    if not path.exists() or not path.stat().st_size:
         if Path(f"{path}-wal").exists():
             raise ForeignFile(f"{path}-wal is the journal of a file that is gone; remove it or name another file")
         return
-    version, number = struct.unpack(">60xi4xi28x", header) if header[:16] == b"SQLite format 3\0" else (0, -1)
+    number, version, tables = _seen(path)
     if number == kind.application_id:
         if version > len(kind.steps):
             raise ForeignFile(f"{path} was made by a newer version of ragmetrics; name another file")
-    elif number != 0 or not 0 < version <= kind.unnumbered or _tables(path) != _tables_of(kind, version):
+    elif number != 0 or not 0 < version <= kind.unnumbered or tables != _tables_of(kind, version):
         raise ForeignFile(f"{path} is no file of ragmetrics' {kind.holds}, and is left as it is; name a new file")
 
 
@@ -199,11 +198,23 @@ def _immutable(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(place, uri=True, isolation_level=None, check_same_thread=False)
 
 
-def _tables(path: Path) -> list[str] | None:
-    """How the tables of a file were made; None if SQLite cannot read it."""
-    with contextlib.closing(_immutable(path)) as connection, contextlib.suppress(sqlite3.Error):
-        return _schema(connection)
-    return None
+def _seen(path: Path) -> tuple[int, int, list[str]]:
+    """Number, version and tables of a file; number -1 if it is none of SQLite's.
+
+    SQLite itself is asked first. To close a file that was opened in another way would take back the locks that this
+    process holds on it, for all connections.
+    """
+    try:
+        with contextlib.closing(_immutable(path)) as connection:
+            (number,) = connection.execute("PRAGMA application_id").fetchone()
+            return int(number), _version(connection), _schema(connection)
+    except sqlite3.DatabaseError:  # no database, or a damaged one
+        with path.open("rb") as file:
+            header = file.read(100).ljust(100)
+        if not header.startswith(b"SQLite format 3\0"):
+            return -1, 0, []
+        (version,), (number,) = struct.unpack_from(">i", header, 60), struct.unpack_from(">i", header, 68)
+        return number, version, []
 
 
 def _tables_of(kind: Kind, version: int) -> list[str]:

@@ -12,7 +12,8 @@ import json
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -28,7 +29,7 @@ from ragmetrics_core.endpoints.database import Database
 class ReplyStore(Protocol):
     """Keeps single replies under a key that names everything that changes them.
 
-    Implementations inherit from it, for its defaults. ``get``, ``put``, ``reject`` and ``adopt`` are called on the
+    Implementations inherit from it, for its defaults. ``get``, ``put`` and ``reject`` are called on the
     judges' event loop and return at once; none of them raises for want of space or permission.
 
     **Unusable replies.** Whoever cannot use a reply calls ``reject``; for the rest of the run ``get`` returns None
@@ -46,18 +47,6 @@ class ReplyStore(Protocol):
 
     def reject(self, key: str) -> None:
         """Mark a kept reply as unusable."""
-
-    def adopt(self, key: str, source: str, choice: Choice) -> None:
-        """Keep a repaired reply in place of the unusable one; by default without what it cost.
-
-        Args:
-            key: Of the unusable reply.
-            source: Where the repaired reply was kept so far, with what it cost.
-            choice: The repaired reply.
-        """
-        del source
-        self.reject(key)
-        self.put({key: choice}, Usage())
 
     async def settled(self) -> None:
         """Wait until everything put so far survives the end of the process; awaited before each call."""
@@ -102,11 +91,6 @@ class MemoryStore(ReplyStore):
         """Forget a reply that turned out unusable."""
         self._choices.pop(key, None)
 
-    def adopt(self, key: str, source: str, choice: Choice) -> None:
-        """Move a repaired reply to the place of the unusable one."""
-        self.reject(source)
-        self.put({key: choice}, Usage())
-
 
 REPLIES = own_file.Kind(
     holds="replies",
@@ -132,13 +116,13 @@ REPLIES = own_file.Kind(
     ),
     unnumbered=2,
     made="replies are kept in %s, so that none is paid twice; 'ragmetrics store' shows them",
+    without="new replies are kept in memory only",
 )
 _GET = "SELECT choice, model, tokens, cost, unusable, rejections FROM replies WHERE key = ?"
 _PUT = """INSERT INTO replies (key, choice, created, model, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET choice = excluded.choice, created = excluded.created, model = excluded.model,
 tokens = excluded.tokens, cost = excluded.cost, unusable = 0"""
 _REJECT = "UPDATE replies SET unusable = 1, rejections = rejections + ? WHERE key = ?"
-_MOVE = "UPDATE OR REPLACE replies SET key = ? WHERE key = ?"
 _SAVED = """INSERT INTO saved VALUES (?, ?, ?, ?, ?) ON CONFLICT (model) DO UPDATE SET
 replies = replies + excluded.replies, tokens = tokens + excluded.tokens,
 cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced"""
@@ -201,7 +185,7 @@ class SqliteStore(Database, ReplyStore):
             self._rejected.update((key, False) for key in choices if key in self._rejected)
             if self._new is not None:
                 self._new.update(choices)
-            if not self.write(_PUT, rows, choices):
+            if not self._execute(_PUT, rows, choices):
                 self._memory.put(choices, usage)
 
     def reject(self, key: str) -> None:
@@ -210,16 +194,7 @@ class SqliteStore(Database, ReplyStore):
             first = key not in self._rejected
             self._rejected[key] = True
             self._memory.reject(key)
-            self.write(_REJECT, [(first, bytes.fromhex(key))], {key: None})
-
-    def adopt(self, key: str, source: str, choice: Choice) -> None:
-        """Move a repaired reply, with what it cost, to the place of the unusable one."""
-        with self.lock:
-            self._rejected.pop(key, None)
-            if self._new is not None:
-                self._new.add(key)
-            if not self.write(_MOVE, [(bytes.fromhex(key), bytes.fromhex(source))], {key: choice, source: None}):
-                self._memory.adopt(key, source, choice)
+            self._execute(_REJECT, [(first, bytes.fromhex(key))], {key: None})
 
     async def settled(self) -> None:
         """Wait until everything put so far is committed."""
@@ -231,7 +206,7 @@ class SqliteStore(Database, ReplyStore):
         with self.lock:
             self._rejected.clear()
             if self._saved:
-                self.write(_SAVED, [(model, *counts) for model, counts in self._saved.items()], {})
+                self._execute(_SAVED, [(model, *counts) for model, counts in self._saved.items()], {})
                 self._saved = {}
         if (done := self.committed()) is not None:
             done.result()
@@ -239,12 +214,17 @@ class SqliteStore(Database, ReplyStore):
     def close(self) -> None:
         """Commit what waits and let go of the file; the next use opens it again."""
         self.flush()
-        self.pause()
-        self.resume()
+        super().close()
 
     def lost(self, news: Mapping[str, Choice | None]) -> None:
         """Keep in memory what could not be written."""
         self._memory.put({key: choice for key, choice in news.items() if choice is not None}, Usage())
+
+    def _execute(
+        self, statement: str, rows: Iterable[tuple[object, ...]], replies: Mapping[str, Choice | None]
+    ) -> bool:
+        """Have a statement executed with each row; False if the file cannot be written."""
+        return self.usable() and self.write([methodcaller("execute", statement, row) for row in rows], replies)
 
     def _read(self, key: str) -> Choice | None:
         row = self.read(_GET, (bytes.fromhex(key),))

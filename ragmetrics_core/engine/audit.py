@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from ragmetrics_core.data.evidence import JudgedChunk
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.run import JudgeLike, Run, stream
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.reporting.evidence import ChunkEvidence, chunks_of
+from ragmetrics_core.reporting.evidence import chunks_of
 from ragmetrics_core.reporting.run_facts import Audit
 
 SAMPLES = 50
@@ -56,16 +57,16 @@ def _in_order(sample: Sample, order: Sequence[int]) -> Sample:
     return sample.model_copy(update={"contexts": tuple(sample.contexts[place] for place in order)})
 
 
-def _chunks(row: SampleResult, name: str) -> tuple[ChunkEvidence, ...]:
+def _chunks(row: SampleResult, name: str) -> tuple[JudgedChunk, ...]:
     """The judged chunks of a sample in rank order; empty if the metric was not scored."""
     result = row.results.get(name)
     return () if result is None or result.value is None else chunks_of(result)
 
 
 def _compared(
-    before: Sequence[Sequence[ChunkEvidence]],
+    before: Sequence[Sequence[JudgedChunk]],
     orders: Sequence[Sequence[int]],
-    after: Sequence[Sequence[ChunkEvidence]],
+    after: Sequence[Sequence[JudgedChunk]],
     seed: int,
 ) -> Audit:
     """Compare the verdicts of each chunk, found again by the order in which it was shown."""

@@ -7,54 +7,59 @@ import logging
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from ragmetrics_core.data.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed
-from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Polls, Question
+from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Question, Replies
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.fitting import gathered
+from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 T = TypeVar("T")
 
 logger = logging.getLogger("ragmetrics_core")
 
 
-class Room:
-    """Lets samples in one after the other while few questions are open.
+class QuestionSlots:
+    """Slots for open questions: lets samples in one after the other while few questions are open.
 
     An open question holds its prompt and a hundred small objects, which the garbage collector visits again and
     again; opening thousands ahead costs more time than asking them.
 
     Args:
-        places: Open questions from which on no further sample is let in, and the most of one metric and sample.
+        most: Open questions from which on no further sample is let in, and the most of one metric and sample.
     """
 
-    def __init__(self, places: int) -> None:
-        self.places = places
+    def __init__(self, most: int) -> None:
+        self.most = most
         self._open = 0
         self._door = asyncio.Lock()
         self._free = asyncio.Event()
         self._free.set()
 
     async def enter(self, work: Callable[[], Iterable[Coroutine[Any, Any, T]]]) -> list[T]:
-        """Start work when there is room, and wait for it.
+        """Start work when there are slots, and wait for it.
 
         Args:
             work: Makes the work of one sample; its first questions are counted before the next sample comes in.
         """
         async with self._door:
             await self._free.wait()
-            running = asyncio.gather(*work())
+            running = [asyncio.ensure_future(one) for one in work()]
             try:
                 await asyncio.sleep(0)
             except asyncio.CancelledError:
-                running.cancel()
+                for task in running:
+                    task.cancel()
                 raise
-        return await running
+        return await gathered(running)
 
     @contextmanager
     def asking(self, count: int) -> Iterator[Callable[[], None]]:
@@ -74,38 +79,38 @@ class Room:
 
     def _change(self, count: int) -> None:
         self._open += count
-        if self._open < self.places:
+        if self._open < self.most:
             self._free.set()
         else:
             self._free.clear()
 
 
 @dataclass
-class Seat:
+class RunJudge:
     """A judge's session in one run, and whether it ever answered.
 
     Attributes:
-        judge: The session.
-        room: Where open questions are counted.
+        session: The judge's session.
+        slots: Where open questions are counted.
         answered: Number of questions it has answered.
         unavailable: Why it answers none; None as long as it does.
         unreachable: The last failure to reach its endpoint at all.
     """
 
-    judge: Judge
-    room: Room = field(default_factory=lambda: Room(64))
+    session: Judge
+    slots: QuestionSlots = field(default_factory=lambda: QuestionSlots(64))
     answered: int = 0
     unavailable: JudgeUnavailable | None = None
     unreachable: ConnectionFailed | None = None
 
 
-async def carry_out(metric: Metric, sample: Sample, seat: Seat) -> Outcome:
+async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     """Carry out a metric on a sample.
 
     Args:
         metric: The metric.
         sample: The sample.
-        seat: The judge's session.
+        judge: Who answers its questions.
 
     Returns:
         ``Scored``, ``Undefined`` or ``Failed``, complete with judge, signature, sample id and usage. Never
@@ -113,10 +118,10 @@ async def carry_out(metric: Metric, sample: Sample, seat: Seat) -> Outcome:
     """
     usage: list[Usage] = []
     try:
-        outcome = await _conclude(metric, sample, seat, usage)
+        outcome = await _conclude(metric, sample, judge, usage)
     except JudgeUnavailable as error:
         if not error.single:
-            seat.unavailable = error
+            judge.unavailable = error
         outcome = metric.failed(error)
     except JudgeError as error:
         outcome = metric.failed(error)
@@ -125,84 +130,85 @@ async def carry_out(metric: Metric, sample: Sample, seat: Seat) -> Outcome:
     asked = bool(usage) or outcome.status == "failed"
     return outcome.model_copy(
         update={
-            "judge": seat.judge.name if asked else "",
-            "signature": metric.signature.by(seat.judge.name, seat.judge.details),
+            "judge": judge.session.name if asked else "",
+            "signature": metric.signature.by(judge.session.name, judge.session.details),
             "sample_id": sample.id,
             "usage": sum(usage, Usage()),
         }
     )
 
 
-async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usage]) -> Outcome:
+async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list[Usage]) -> Outcome:
     gap = metric.gap(sample)
     if gap is not None:
         return gap
     plan = metric.plan(sample)
     try:
-        batch = next(plan)
-        while True:
-            answers = await _answers(seat, batch, usage)
-            batch = plan.send(tuple(answer.reply for answer in answers))
-    except StopIteration as stop:
-        if not isinstance(stop.value, (Scored, Undefined, Failed)):
-            raise TypeError(
-                f"a plan must return Scored, Undefined or Failed, got {type(stop.value).__name__}"
-            ) from None
-        if isinstance(stop.value, Scored) and not 0 <= stop.value.value <= 1:  # copies are not validated
-            return metric.scored(stop.value.value, stop.value.reason, stop.value.evidence)
-        return stop.value
+        step = await _begun(metric, plan)
+        while not isinstance(step, StopIteration):
+            answers = await _answers(judge, step, usage)
+            step = _step(plan, tuple(answer.reply for answer in answers))
+        if not isinstance(step.value, (Scored, Undefined, Failed)):
+            raise TypeError(f"a plan must return Scored, Undefined or Failed, got {type(step.value).__name__}")
+        if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:  # copies are not validated
+            return metric.scored(step.value.value, step.value.reason, step.value.evidence)
+        return step.value
     finally:
         plan.close()
 
 
-async def _answers(seat: Seat, batch: Batch, usage: list[Usage]) -> list[Answer[object]]:
-    """Ask all questions of a batch, as many at the same time as there is room for; note what each answer cost."""
-    answers: dict[int, Answer[object]] = {}
+async def _begun(metric: Metric, plan: Plan) -> Batch | StopIteration:
+    """The first step of a plan; one that computes or waits takes it in a thread of its own."""
+    if not metric.in_thread:
+        return _step(plan, None)
+    first = partial(_step, plan, None)
+    return await asyncio.wrap_future(in_thread(first, context=copy_context(), name=f"ragmetrics {metric.name}"))
+
+
+def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
+    """The next questions of a plan, or how it ended, which no coroutine hands on as an exception."""
+    try:
+        return plan.send(cast("Replies", replies))
+    except StopIteration as stop:
+        return stop
+
+
+async def _answers(judge: RunJudge, batch: Batch, usage: list[Usage]) -> list[Answer[Any]]:
+    """Ask all questions of a batch, as many at the same time as there are slots for; note what each answer cost."""
+    answers: dict[int, Answer[Any]] = {}
     waiting = enumerate(batch)
-    with seat.room.asking(len(batch)) as answered:
+    with judge.slots.asking(len(batch)) as answered:
 
         async def work() -> None:
             for number, question in waiting:
-                answers[number] = await _answer(seat, question)
+                answers[number] = await _answer(judge, question)
                 usage.append(answers[number].usage)
                 answered()
 
         if len(batch) == 1:  # the usual case needs no task of its own
             await work()
         else:
-            workers = (work() for _ in range(min(len(batch), seat.room.places)))
-            for raised in await asyncio.gather(*workers, return_exceptions=True):
-                if raised is not None:
-                    raise raised
+            workers = (work() for _ in range(min(len(batch), judge.slots.most)))
+            await gathered(workers)
     return [answers[number] for number in range(len(batch))]
 
 
-async def _answer(seat: Seat, question: Question[object]) -> Answer[object]:
+async def _answer(judge: RunJudge, question: Question[Any]) -> Answer[Any]:
     try:
-        answer = await seat.judge.answer(question)
+        answer = await judge.session.answer(question)
     except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
         raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
-    error = _unanswered(answer.reply)
-    if error is None:
-        seat.answered += 1
-    elif isinstance(error, ConnectionFailed):
-        seat.unreachable = error
+    if not isinstance(answer.reply, NotAnswered):
+        judge.answered += 1
+    elif isinstance(answer.reply.error, ConnectionFailed):
+        judge.unreachable = answer.reply.error
     return answer
-
-
-def _unanswered(reply: object) -> JudgeError | None:
-    """Why a question was not answered at all; None if it was."""
-    if isinstance(reply, NotAnswered):
-        return reply.error
-    if isinstance(reply, Polls) and not reply.answers and reply.failures:
-        return reply.failures[0]
-    return None
 
 
 def _crashed(metric: Metric, error: Exception) -> Failed:
     """A failure that says where the metric's or judge's code raised; texts stay out of the message."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    message = f"{type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
+    message = f"{metric.name}: {type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
     logger.warning("metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name)
     failed = metric.failed(MetricCrashed(message))
     raw = "".join(traceback.format_exception(error))

@@ -35,6 +35,19 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     return asyncio.run_coroutine_threadsafe(work, loop)
 
 
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Do work on the judges' loop and wait for it; who stops waiting, e.g. by Ctrl-C, ends it.
+
+    Raises:
+        SettingError: If called on the judges' loop itself.
+    """
+    future = submit(work)
+    try:
+        return future.result()
+    finally:
+        future.cancel()
+
+
 _THREAD = "ragmetrics-judges"
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+from functools import lru_cache
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
+from ragmetrics_core.endpoints.prices import listed
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 
 _logger = logging.getLogger("ragmetrics_core")
 _announced = False
 _COMPATIBLE = "openai-compatible/"
+_KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
 
 
 def resolve_judge(
@@ -35,7 +39,8 @@ def resolve_judge(
             only from ``RAGMETRICS_API_KEY``.
 
     Returns:
-        The judge; without any choice the embedded one, which one log record per process says.
+        The judge, the same one for the same name, endpoint and key; without any choice the embedded one, which one
+        log record per process says.
 
     Raises:
         SettingError: If ``judge`` is none of these.
@@ -44,7 +49,8 @@ def resolve_judge(
     if isinstance(chosen, Judge):
         return chosen
     if isinstance(chosen, str):
-        return _by_name(chosen.strip(), api_base or os.environ.get("RAGMETRICS_API_BASE") or None, api_key)
+        base = api_base or os.environ.get("RAGMETRICS_API_BASE") or None
+        return _by_name_once(chosen.strip(), base, api_key, _environment())
     if chosen is None:
         _announce()
         return _by_name("lexical", None, None)
@@ -70,7 +76,28 @@ def _by_name(name: str, api_base: str | None, api_key: str | None) -> Judge:
                 "e.g. http://127.0.0.1:8000/v1"
             )
         return LLMJudge(OpenAICompatibleModel(api_base, name.removeprefix(_COMPATIBLE), api_key=api_key))
+    if name.startswith("openai/") or listed(name) is not None:
+        return LLMJudge(OpenAICompatibleModel.openai(name, api_base=api_base, api_key=api_key))
     return LLMJudge(LiteLLMModel(name, api_base=api_base, api_key=api_key))
+
+
+@lru_cache(maxsize=32)
+def _by_name_once(name: str, api_base: str | None, api_key: str | None, keys: int) -> Judge:
+    """One judge, and so one session, per name, endpoint and key.
+
+    Args:
+        name: As in ``resolve_judge``.
+        api_base: As there.
+        api_key: As there.
+        keys: Stands for what the environment holds of keys and addresses.
+    """
+    del keys
+    return _by_name(name, api_base, api_key)
+
+
+def _environment() -> int:
+    """Stands for what the environment holds of keys and addresses, so that a corrected key makes a new session."""
+    return hash(frozenset(pair for pair in os.environ.items() if _KEYS.search(pair[0])))
 
 
 def _announce() -> None:

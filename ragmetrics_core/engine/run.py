@@ -19,14 +19,16 @@ from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel
-from ragmetrics_core.endpoints.limits import Allowance, Limits
+from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import ReplyStore, StoreLike, resolve_store
-from ragmetrics_core.engine.carrying import Room, Seat, carry_out
+from ragmetrics_core.engine.carrying import QuestionSlots, RunJudge, carry_out
+from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
@@ -74,27 +76,42 @@ class Run:
         self._started = time.monotonic()
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
         self._store = resolve_store(store)
-        self._allowance = Allowance(limits)
-        self._room = Room(concurrency + max(_AHEAD, concurrency // 8))
-        self._seats = self._seated(judge, self._store)
+        self._budget = Budget(limits)
+        self._slots = QuestionSlots(concurrency + max(_AHEAD, concurrency // 8))
+        self.judges: list[Judge] = []
+        self._judges = self._sessions(judge, self._store)
 
-    def _seated(self, judge: JudgeLike, store: ReplyStore) -> dict[str, Seat]:
+    def _sessions(self, judge: JudgeLike, store: ReplyStore) -> dict[str, RunJudge]:
         """One session per distinct judge, shared by the metrics that use it."""
-        by_model: dict[str | None, Seat] = {}
+        by_model: dict[str | None, RunJudge] = {}
         for metric in self.metrics:
             model = metric.model if judge is None else None
             if model not in by_model:
-                session = resolve_judge(judge, metric_model=model).session(
-                    concurrency=self.concurrency, store=store, allowance=self._allowance
-                )
-                by_model[model] = Seat(session, self._room)
+                self.judges.append(resolve_judge(judge, metric_model=model))
+                session = self.judges[-1].session(concurrency=self.concurrency, store=store, budget=self._budget)
+                by_model[model] = RunJudge(session, self._slots)
         return {metric.name: by_model[metric.model if judge is None else None] for metric in self.metrics}
+
+    def check_prices(self) -> None:
+        """Refuse a cap on money where nobody knows what a call costs.
+
+        Raises:
+            SettingError: If so.
+        """
+        models = [judge.model for judge in self.judges if isinstance(judge, LLMJudge)]
+        for model in models if self._budget.limits.max_cost is not None else ():
+            wait_for(model.prepare())
+            if model.prices() is None:
+                raise SettingError(
+                    f"the price of {model.name} is not known, so max_cost cannot be held: limit max_calls instead, "
+                    "or evaluate from Python with a model that is given prices="
+                )
 
     @property
     def stopped(self) -> str:
         """Why not everything was judged: a limit, a judge that refuses, an interrupt; "" if nothing ended the run."""
-        refusing = (seat.unavailable for seat in self._seats.values())
-        error = self._allowance.reached or next(filter(None, refusing), None)
+        refusing = (judge.unavailable for judge in self._judges.values())
+        error = self._budget.reached or next(filter(None, refusing), None)
         return str(error) if error is not None else "it was interrupted" if self.interrupted else ""
 
     @property
@@ -104,7 +121,7 @@ class Run:
             version=_version(),
             packages=_packages(),
             models=tuple(sorted(self._models)),
-            judges=tuple(dict.fromkeys(seat.judge.name for seat in self._seats.values())),
+            judges=tuple(dict.fromkeys(judge.session.name for judge in self._judges.values())),
             metrics={metric.name: metric.signature for metric in self.metrics},
             started=self._date,
             seconds=round(time.monotonic() - self._started, 3),
@@ -121,7 +138,7 @@ class Run:
         samples = [item for item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(samples) for metric in self.metrics]
         for index, item in enumerate(chain(pool, iterator)):
-            if self._allowance.reached is not None:
+            if self._budget.reached is not None:
                 return
             yield submit(self._judge(index, item, self.metrics))
 
@@ -135,8 +152,8 @@ class Run:
     async def _judge(self, index: int, item: Sample | RowError, metrics: Sequence[Metric]) -> SampleResult:
         if isinstance(item, RowError):
             return SampleResult(index=index, sample=None, problem=str(item))
-        outcomes = await self._room.enter(
-            lambda: (carry_out(metric, item, self._seats[metric.name]) for metric in metrics)
+        outcomes = await self._slots.enter(
+            lambda: (carry_out(metric, item, self._judges[metric.name]) for metric in metrics)
         )
         self._models.update(model for outcome in outcomes for model in outcome.usage.models)
         named = {metric.name: outcome for metric, outcome in zip(metrics, outcomes, strict=True)}
@@ -154,13 +171,13 @@ class Run:
         Raises:
             JudgeUnavailable: With the judge's own sentence.
         """
-        for seat in self._seats.values():
-            if seat.answered:
+        for judge in self._judges.values():
+            if judge.answered:
                 continue
-            if seat.unavailable is not None and not isinstance(seat.unavailable, LimitReached):
-                raise seat.unavailable
-            if seat.unreachable is not None:  # all attempts of the first question failed: a wrong address
-                raise JudgeUnavailable(str(seat.unreachable)) from seat.unreachable
+            if judge.unavailable is not None and not isinstance(judge.unavailable, LimitReached):
+                raise judge.unavailable
+            if judge.unreachable is not None:  # all attempts of the first question failed: a wrong address
+                raise JudgeUnavailable(str(judge.unreachable)) from judge.unreachable
 
     def finish(self) -> None:
         """Have every reply on disk, where the store has one."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.engine.carrying import Seat, carry_out
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.endpoints.store import ReplyStore, resolve_store
+from ragmetrics_core.engine.carrying import RunJudge, carry_out
+from ragmetrics_core.engine.loop import run, submit
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
@@ -20,7 +23,7 @@ _READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  #
 
 def score_one(metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: Judge | str | None) -> Outcome:
     """Score one sample and wait; see ``Metric.score``."""
-    return submit(_score(metric, _one_sample(sample, fields), judge)).result()
+    return run(_score(metric, _one_sample(sample, fields), judge))
 
 
 async def ascore_one(
@@ -36,12 +39,23 @@ async def _score(metric: Metric, sample: Sample, judge: Judge | str | None) -> O
             f"{metric.name} as set here takes contexts of other questions (controls=1), and score() sees one: "
             "give control_contexts=, or use evaluate() with several samples"
         )
-    session = resolve_judge(judge, metric_model=metric.model).session(concurrency=_CONCURRENCY, store=None)
-    seat = Seat(session)
-    outcome = await carry_out(metric, sample, seat)
-    if seat.unavailable is not None:
-        raise seat.unavailable
+    named = os.environ.get("RAGMETRICS_STORE")
+    store = _store(named) if named else None
+    asked = RunJudge(resolve_judge(judge, metric_model=metric.model).session(concurrency=_CONCURRENCY, store=store))
+    try:
+        outcome = await carry_out(metric, sample, asked)
+    finally:
+        if store is not None:
+            await asyncio.to_thread(store.flush)
+    if asked.unavailable is not None:
+        raise asked.unavailable
     return outcome
+
+
+@lru_cache(maxsize=8)
+def _store(path: str) -> ReplyStore:
+    """The store that all calls share while ``RAGMETRICS_STORE`` names this file."""
+    return resolve_store(path)
 
 
 def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ragmetrics_core.data.questions import Answer, Question, R
 
 if TYPE_CHECKING:
-    from ragmetrics_core.endpoints.limits import Allowance
+    from ragmetrics_core.endpoints.limits import Budget
     from ragmetrics_core.endpoints.store import ReplyStore
 
 
@@ -42,13 +42,13 @@ class Judge(ABC):
             JudgeUnavailable: If no question will be answered; the run ends with that sentence.
         """
 
-    def session(self, *, concurrency: int, store: ReplyStore | None, allowance: Allowance | None = None) -> Judge:
+    def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> Judge:
         """Return a judge for one run, which shares its limits and its store.
 
         Args:
             concurrency: Most model calls in flight.
             store: Where replies are kept; None for a fresh store of this run.
-            allowance: What the run may spend; None for no limit.
+            budget: What the run may spend; None for no limit.
         """
-        del concurrency, store, allowance  # only judges that call a model have a use for them
+        del concurrency, store, budget  # only judges that call a model have a use for them
         return self

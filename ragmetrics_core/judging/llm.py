@@ -1,55 +1,34 @@
-"""The LLM judge: asks a chat model, reads its replies, and says what it cost."""
+"""The LLM judge: asks a chat model whatever question it is given, and says what it cost."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
 
-from ragmetrics_core.data.errors import JudgeError, JudgeUnavailable, LimitReached, QuestionNotSupported
-from ragmetrics_core.data.questions import (
-    Adherent,
-    Answer,
-    ExtractFacts,
-    FactInContext,
-    NotAnswered,
-    Question,
-    R,
-    RateRecall,
-    Sufficient,
-    Useful,
+from pydantic import BaseModel
+
+from ragmetrics_core.data.errors import (
+    ContextWindowExceeded,
+    JudgeError,
+    JudgeUnavailable,
+    LimitReached,
+    TooFewPolls,
 )
-from ragmetrics_core.data.writing import WriteQuestion
-from ragmetrics_core.endpoints.adapting import Adapting, Learned, gathered
+from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, Weigh, Weight, shares
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest
-from ragmetrics_core.endpoints.limited import Gate, Limited
-from ragmetrics_core.endpoints.limits import Allowance
-from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
-from ragmetrics_core.endpoints.stored import Stored
-from ragmetrics_core.endpoints.wrappers import Retrying
-from ragmetrics_core.judging import asking, formats, windows
-from ragmetrics_core.judging.asking import Asking
-from ragmetrics_core.judging.conversation import Conversation
-from ragmetrics_core.judging.formats import Format
+from ragmetrics_core.endpoints.fitting import gathered
+from ragmetrics_core.endpoints.limits import Budget
+from ragmetrics_core.endpoints.session import Read, Session
+from ragmetrics_core.endpoints.store import ReplyStore
+from ragmetrics_core.judging import windows
+from ragmetrics_core.judging.forms import read, schema_of
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.judging.parsing import Found
+from ragmetrics_core.judging.probabilities import mode_of, weights
 from ragmetrics_core.judging.rendering import render
-
-
-class _Kind(NamedTuple):
-    """How a type of question is asked: the form of its replies, and the procedure."""
-
-    form: Callable[[Any], Format[Any]]
-    ask: Callable[[Asking[Any], Any], Awaitable[Any]]
-
-
-_KINDS: dict[type[Question[Any]], _Kind] = {
-    Useful: _Kind(formats.useful, asking.useful),
-    Adherent: _Kind(lambda _: formats.adherent(), asking.adherent),
-    RateRecall: _Kind(formats.rate_recall, asking.once),
-    ExtractFacts: _Kind(formats.extract_facts, asking.once),
-    FactInContext: _Kind(formats.fact_in_context, asking.facts),
-    Sufficient: _Kind(lambda _: formats.sufficient(), asking.once),
-    WriteQuestion: _Kind(formats.write_question, asking.once),
-}
 
 
 class LLMJudge(Judge):
@@ -85,23 +64,15 @@ class LLMJudge(Judge):
         self.model = model
         self.max_tokens = max_tokens
         self.top_logprobs = top_logprobs
-        self.replicate = replicate
-        self._attempts = attempts
-        self._timeout = timeout
-        self._learned = Learned()
-        self._gate = Gate()
+        self._session = Session(model, attempts=attempts, timeout=timeout, replicate=replicate)
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question on its own; a run of many questions shares a ``session``."""
         return await self.session(concurrency=32, store=None).answer(question)
 
-    def session(self, *, concurrency: int, store: ReplyStore | None, allowance: Allowance | None = None) -> Judge:
-        """Return a judge for one run; what is learned about the endpoint stays with this object."""
-        kept = MemoryStore() if store is None else store
-        allowance = allowance or Allowance()
-        limited = Limited(self.model, concurrency, self._timeout, kept.settled, allowance, self._gate)
-        adapting = Adapting(Retrying(limited, self._attempts, allowance.sleep), self._learned)
-        return _Session(self, Stored(adapting, kept))
+    def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> Judge:
+        """Return a judge for one run; calls in flight, and what is learned, are shared by all runs of this object."""
+        return _Session(self, self._session.during(store=store, concurrency=concurrency, budget=budget))
 
 
 class _Session(Judge):
@@ -109,13 +80,13 @@ class _Session(Judge):
 
     Args:
         judge: The judge with its settings.
-        model: Its model with the wrappers of this run.
+        session: Where its requests go.
     """
 
-    def __init__(self, judge: LLMJudge, model: Stored) -> None:
+    def __init__(self, judge: LLMJudge, session: Session) -> None:
         self.name = judge.name
         self._judge = judge
-        self._model = model
+        self._session = session
 
     @property
     def details(self) -> dict[str, str]:
@@ -127,40 +98,109 @@ class _Session(Judge):
 
         Raises:
             JudgeUnavailable: If no question will be answered.
-            SettingError: If the template uses a placeholder that such a question does not fill.
+            SettingError: If the template shows a part that the question does not have.
         """
         answer = await self._answer_whole(question)
-        if parts := windows.parts(question, answer):
+        if parts := windows.smaller(question, answer):
             return windows.joined(question, answer, await gathered(map(self.answer, parts)))
         return answer
 
     async def _answer_whole(self, question: Question[R]) -> Answer[R]:
-        kind = next((_KINDS[base] for base in type(question).__mro__ if base in _KINDS), None)
-        if kind is None:
-            return Answer(NotAnswered(QuestionNotSupported(_unsupported(question))))
-        await self._model.prepare()
-        form = kind.form(question)
-        conversation = Conversation(self._model, form)
-        request = ChatRequest(
-            messages=render(question),
-            schema=form.schema,
-            temperature=0.0,
-            max_tokens=self._judge.max_tokens,
-            replicate=self._judge.replicate,
-        )
-        weighable = self._model.capabilities().logprobs is not False
-        asked = Asking(conversation, request, self._judge.top_logprobs if weighable else 0)
+        await self._session.prepare()
+        asking = _Asking(self._judge, self._session, cast("Question[BaseModel]", question))
+        reply: Asked[R] | NotAnswered
         try:
-            reply = await kind.ask(asked, question)
+            reply = await (asking.polled() if question.weigh is None else asking.weighed(question.weigh))
         except JudgeError as error:
             if isinstance(error, JudgeUnavailable) and not isinstance(error, LimitReached):
                 raise
             reply = NotAnswered(error)
-        return Answer(reply, conversation.usage)
+        return Answer(reply, asking.usage)
 
 
-def _unsupported(question: Question[Any]) -> str:
-    return (
-        f"an LLM judge does not know questions of type {question.kind!r}; it knows "
-        f"{', '.join(repr(known.kind) for known in _KINDS)}; use a judge of your own for this metric"
-    )
+class _Asking:
+    """One question to a chat model; counts what it costs."""
+
+    def __init__(self, judge: LLMJudge, session: Session, question: Question[BaseModel]) -> None:
+        self.usage = Usage()
+        self._session = session
+        self._question = question
+        self._request = ChatRequest(
+            messages=render(question),
+            schema=schema_of(question.Reply),
+            temperature=question.temperature,
+            max_tokens=judge.max_tokens,
+        )
+        self._top_logprobs = 0 if session.capabilities().logprobs is False else judge.top_logprobs
+
+    async def polled(self) -> Asked[Any]:
+        """As many replies as the question wants; those that failed are listed.
+
+        Raises:
+            JudgeError: If there is none.
+        """
+        question = self._question
+        found, errors = await self._ask(self._request, question.polls, question.first_poll or 0)
+        if not found:
+            raise next((error for error in errors if isinstance(error, ContextWindowExceeded)), errors[0])
+        together = any(one.choice.origin.together > 1 for one in found)
+        return Asked(tuple(one.value.value for one in found), tuple(errors), together=together)
+
+    async def weighed(self, weigh: Weigh) -> Asked[Any]:
+        """A reply with the probabilities of its label tokens, else the shares over polls.
+
+        Raises:
+            TooFewPolls: If no majority of the polls was answered.
+            JudgeError: If there is no reply at all.
+        """
+        first: list[Read[Found[Any]]] = []
+        known: tuple[Weight | None, ...] = ()
+        request = replace(self._request, temperature=1.0, top_logprobs=self._top_logprobs)
+        if self._top_logprobs:
+            first, errors = await self._ask(request, 1, 0)
+            if errors:
+                raise errors[0]
+            known = weights(first[0].value, first[0].choice, self._question)
+            settled = tuple(weight for weight in known if weight is not None)
+            if settled and len(settled) == len(known):
+                return Asked((first[0].value.value,), weights=settled)
+        count, mode = weigh.fallback_polls, mode_of(self._question)
+        replies = await self._majority(replace(request, top_logprobs=0), count, first)
+        if count > 1 or mode != "sequential":
+            return Asked(replies, weights=shares(replies, weigh, "polls"))
+        bare = shares(replies, weigh, mode)  # cells that the tokens settle keep their probability
+        return Asked(replies, weights=tuple(one or two for one, two in zip(known or bare, bare, strict=True)))
+
+    async def _majority(
+        self, request: ChatRequest, count: int, given: Sequence[Read[Found[Any]]]
+    ) -> tuple[BaseModel, ...]:
+        """Poll until ``count`` replies were asked for, those already given included."""
+        rest = count - len(given)
+        found, errors = await self._ask(request, rest, len(given)) if rest > 0 else ([], [])
+        replies = tuple(one.value.value for one in (*given, *found))
+        if errors and not replies:
+            raise errors[0]
+        if 2 * len(replies) <= count:
+            raise TooFewPolls(f"{len(replies)} of {count} polls were answered, a majority is needed; ask again") from (
+                errors[0] if errors else None
+            )
+        return replies
+
+    async def _ask(
+        self, request: ChatRequest, polls: int, first_poll: int
+    ) -> tuple[list[Read[Found[Any]]], list[JudgeError]]:
+        """What was read, and what was not.
+
+        Raises:
+            LimitReached: If a poll was not asked for a limit of the run: a score from the polls before it would be
+                another one than the next run gives.
+        """
+        answers = await self._session.ask(
+            request, partial(read, question=self._question), polls=polls, first_poll=first_poll
+        )
+        self.usage += answers.usage
+        errors = [outcome for outcome in answers.outcomes if isinstance(outcome, JudgeError)]
+        for error in errors:
+            if isinstance(error, LimitReached):
+                raise error
+        return [outcome for outcome in answers.outcomes if not isinstance(outcome, JudgeError)], errors

@@ -1,8 +1,7 @@
-"""Finds the JSON object in a judge's reply. It tolerates slips of form, may fail, and never guesses.
+"""Finds the JSON objects in a judge's reply. It tolerates slips of form, may fail, and never guesses.
 
 Prose and code fences around the object, trailing commas, single quotes and unquoted names are tolerated.
-Truncated objects, repeated keys, NaN and infinities are not. Several objects that hold the field asked for
-must agree.
+Truncated objects, repeated keys, NaN and infinities are not.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
-from ragmetrics_core.data.errors import ConflictingVerdicts, CutOffReply, MalformedReply
+from ragmetrics_core.data.errors import CutOffReply, MalformedReply
 from ragmetrics_core.endpoints.chat import Choice
 
 T = TypeVar("T")
@@ -39,11 +38,11 @@ _ESCAPED = re.compile(r'\\(.)|"', re.DOTALL)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Found(Generic[T]):
-    """The verdict of a reply.
+    """A reply that was read.
 
     Args:
-        value: The verdict.
-        start: Where the object that holds it begins in the reply's text.
+        value: The reply.
+        start: Where its object begins in the text.
         end: Where it ends.
     """
 
@@ -52,44 +51,33 @@ class Found(Generic[T]):
     end: int
 
 
-def read(
-    choice: Choice, field: str, parse: Callable[[dict[str, Any]], T], essence: Callable[[T], object] = lambda it: it
-) -> Found[T]:
-    """Read the verdict from a reply.
+def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int, int]]:
+    """The objects of a reply that may be meant: those in whose text one of these names occurs.
 
     Args:
         choice: The reply.
-        field: Name of the field that holds the verdict.
-        parse: Makes the verdict of an object that has the field; raises ``MalformedReply``.
-        essence: What of two verdicts must be equal for them to agree.
+        names: Names of fields.
 
-    Returns:
-        The verdict and where it was found.
+    Yields:
+        An object, where it begins in the reply's text, and where it ends.
 
     Raises:
-        CutOffReply: If the reply ends at the token limit before the verdict is complete.
-        MalformedReply: If there is no object with the field, or the object is not well-formed.
-        ConflictingVerdicts: If several objects hold different verdicts.
+        CutOffReply: If the reply ends at the token limit before an object is complete, or without any.
+        MalformedReply: If an object is not complete or not well-formed.
     """
-    text = choice.text
-    thought = _thought(choice)
-    found: list[Found[T]] = []
-    tolerance = _Tolerance()
-    for start, end in spans(text, thought):
-        if text.find(field, start, len(text) if end is None else end) < 0:
+    text, tolerance, empty = choice.text, _Tolerance(), True
+    for start, end in spans(text, _thought(choice)):
+        if all(text.find(name, start, len(text) if end is None else end) < 0 for name in names):
             continue
         if end is None:
             _fail(choice, "its JSON object is incomplete")
         value = tolerance.parse(text[start:end])
         if value is None:
             _fail(choice, "its JSON object is not well-formed")
-        if field in value:
-            found.append(_parsed(choice, value, parse, start, end))
-    if not found:
-        _fail(choice, f"it holds no JSON object with the field {field!r}")
-    if any(essence(other.value) != essence(found[0].value) for other in found):
-        raise ConflictingVerdicts("it holds several verdicts that contradict each other", raw=text)
-    return found[0]
+        empty = False
+        yield value, start, end
+    if empty:
+        _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
 
 
 def _thought(choice: Choice) -> int:
@@ -104,15 +92,6 @@ def _thought(choice: Choice) -> int:
     if ended is None or any(start < ended.start() < (end or len(text)) for start, end in spans(text)):
         return 0
     return ended.end()
-
-
-def _parsed(
-    choice: Choice, value: dict[str, Any], parse: Callable[[dict[str, Any]], T], start: int, end: int
-) -> Found[T]:
-    try:
-        return Found(parse(value), start, end)
-    except MalformedReply as error:
-        raise MalformedReply(str(error), raw=choice.text) from None
 
 
 def _fail(choice: Choice, problem: str) -> NoReturn:

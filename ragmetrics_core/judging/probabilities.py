@@ -1,4 +1,4 @@
-"""p(1) of a 0/1 field, from the log-probabilities of the token that holds it.
+"""The probability of a label, from the log-probabilities of the token that holds it.
 
 The token is found by the field's place in the reply's text, never by a fixed index. Variants of a label
 (``1``, `` 1``, ``1}``, ``"1"``, full-width) count together; ``10`` and ``0.5`` are not labels. A label that is not
@@ -13,46 +13,71 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
+from pydantic import BaseModel
+
+from ragmetrics_core.data.questions import Label, Mode, Question, Weigh, Weight, cells, list_field
 from ragmetrics_core.endpoints.chat import Choice, TokenAlternatives
-from ragmetrics_core.judging.parsing import value_offsets
+from ragmetrics_core.judging.parsing import Found, value_offsets
 
 MASS_FLOOR = 0.9
-_LABELS = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
+_SYNONYMS: dict[str, Label] = {"false": 0, "true": 1, "no": 0, "yes": 1}  # of labels that are 0 and 1
 _AROUND = " \t\r\n\"'`,:;{}[]"
 _NARROW = {0xFF10: "0", 0xFF11: "1"}
-_DIGIT = re.compile(r"([01])[\s\"'`,:;}\]]*+(?![\w.+-])")  # a token may run on into the next field
+_ENDED = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")  # a token may run on into the next field
+_KEY = re.compile(r"\s*([\w-]+)")
 _ROUNDING = 1e-3
 
 
-class LabelProbability(NamedTuple):
-    """Probability of a label.
+def weights(found: Found[BaseModel], choice: Choice, question: Question[BaseModel]) -> tuple[Weight | None, ...]:
+    """The weights of a reply's cells, in their order, from log-probabilities.
 
     Args:
-        p: p(1) / (p(0) + p(1)).
-        mass: p(0) + p(1), the probability that the labels cover.
+        found: The reply.
+        choice: Its text, with log-probabilities.
+        question: A question that weighs.
+
+    Returns:
+        One per cell, None where the tokens do not settle it.
+
+    Source:
+        Design note "Probabilities from tokens".
     """
+    weigh, own = question.weigh or Weigh(""), cells(found.value)
+    text, start, end = choice.text, found.start, found.end
+    read = label_weights(choice, weigh, mode_of(question), start, end)
+    unknown = (None,) * len(own)
+    if weigh.cell_key is None:
+        return read if len(read) == len(own) == 1 else unknown
+    keys = [str(getattr(cell, weigh.cell_key)) for cell in own]
+    given = [match[1] for at in value_offsets(text, weigh.cell_key, start, end) if (match := _KEY.match(text, at))]
+    if len(read) != len(keys) or sorted(given) != sorted(keys):
+        return unknown
+    return tuple(read[given.index(key)] for key in keys)
 
-    p: float
-    mass: float
+
+def mode_of(question: Question[BaseModel]) -> Mode:
+    """How log-probabilities are to be read: by themselves, after other cells, or after whatever stands before."""
+    if question.weigh is None:
+        return "verdict"
+    if list_field(question.Reply) is not None:
+        return "sequential"
+    return "logprobs" if next(iter(question.Reply.model_fields)) == question.weigh.field else "conditional"
 
 
-def label_probabilities(choice: Choice, field: str, start: int, end: int) -> tuple[LabelProbability | None, ...]:
-    """Probabilities of all fields of one name within the reply's object.
+def label_weights(choice: Choice, weigh: Weigh, mode: Mode, start: int, end: int) -> tuple[Weight | None, ...]:
+    """Weights of all fields of one name within the reply's object.
 
     Args:
         choice: A reply with log-probabilities.
-        field: The field's name; its values are 0 or 1.
+        weigh: The field and its labels.
+        mode: How they are to be read.
         start: Where the object begins in the reply's text.
         end: Where it ends.
 
     Returns:
         In order of appearance; None where the tokens do not settle it. Empty if the reply has no
         log-probabilities or they are not of this text.
-
-    Source:
-        Design note "Probabilities from tokens".
     """
     text = choice.text
     written = "".join(token.token for token in choice.tokens)
@@ -61,53 +86,67 @@ def label_probabilities(choice: Choice, field: str, start: int, end: int) -> tup
         return ()
     shift -= len(text) - len(text.lstrip())
     ends = list(accumulate(len(token.token) for token in choice.tokens))
-    return tuple(_at(choice.tokens, ends, offset + shift) for offset in value_offsets(text, field, start, end))
+    offsets = value_offsets(text, weigh.field, start, end)
+    return tuple(_at(choice.tokens, ends, offset + shift, weigh, mode) for offset in offsets)
 
 
-def _at(tokens: Sequence[TokenAlternatives], ends: Sequence[int], offset: int) -> LabelProbability | None:
-    """The probability at the token that holds the character at an offset."""
+def _at(
+    tokens: Sequence[TokenAlternatives], ends: Sequence[int], offset: int, weigh: Weigh, mode: Mode
+) -> Weight | None:
+    """The weight at the token that holds the character at an offset."""
     index = bisect_right(ends, offset)
     if index == len(ends):
         return None
     token = tokens[index]
     before = token.token[: offset - (ends[index] - len(token.token))]
     listed = {token.token: token.logprob, **dict(token.alternatives)}  # one text twice is one alternative
-    return settle([(_label(text, before), logprob) for text, logprob in listed.items()])
+    return settle([(_label(text, before, weigh.labels), logprob) for text, logprob in listed.items()], weigh, mode)
 
 
-def _label(text: str, before: str) -> int | None:
+def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
     """Which label a token's text stands for.
 
     Args:
         text: An alternative's text.
         before: What the token that was chosen holds before its label.
+        labels: The labels; a word may begin in one token and go on in the next.
     """
     rest = text.removeprefix(before)
     if before.strip(_AROUND) and rest == text:
         return None
-    plain = rest.translate(_NARROW).lstrip(_AROUND)
-    digit = _DIGIT.match(plain)
-    return _LABELS.get(digit[1] if digit else plain.rstrip(_AROUND).lower())
+    plain = rest.translate(_NARROW).lstrip(_AROUND).casefold()
+    for label in labels:
+        name = str(label).casefold()
+        if plain.startswith(name) and _ENDED.match(plain, len(name)):
+            return label
+    word = plain.rstrip(_AROUND)
+    if word in _SYNONYMS and set(labels) == {0, 1}:
+        return _SYNONYMS[word]
+    begun = [label for label in labels if plain and str(label).casefold().startswith(plain)]
+    return begun[0] if len(begun) == 1 else None
 
 
-def settle(listed: Sequence[tuple[int | None, float]]) -> LabelProbability | None:
-    """Turn listed alternatives into p(1), if they settle it.
+def settle(listed: Sequence[tuple[Label | None, float]], weigh: Weigh, mode: Mode = "logprobs") -> Weight | None:
+    """Turn listed alternatives into the probability of the positive label, if they settle it.
 
     Args:
         listed: Label (None for anything else) and natural log-probability of each alternative.
+        weigh: The labels.
+        mode: How the log-probabilities are to be read.
 
     Returns:
-        The probability and its mass; None if a label that is not listed could decide, if the labels cover
+        The weight and its mass; None if a label that is not listed could decide, if the labels cover
         less than ``MASS_FLOOR``, or if the numbers are no probabilities.
     """
     if not listed or any(math.isnan(logprob) or logprob > _ROUNDING for _, logprob in listed):
         return None
-    weights = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
-    zero, one = (math.fsum(weight for label, weight in weights if label == wanted) for wanted in (0, 1))
-    total = math.fsum(weight for _, weight in weights)
+    known = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
+    one = math.fsum(weight for label, weight in known if label == weigh.positive)
+    zero = math.fsum(weight for label, weight in known if label is not None and label != weigh.positive)
+    total = math.fsum(weight for _, weight in known)
     if zero + one < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
-    hidden = max(0.0, min(min(weight for _, weight in weights), 1 - total))
+    hidden = max(0.0, min(min(weight for _, weight in known), 1 - total))
     if (not zero and hidden >= one) or (not one and hidden >= zero):
         return None
-    return LabelProbability(one / (zero + one), min(zero + one, 1.0))
+    return Weight(one / (zero + one), mode, min(zero + one, 1.0))

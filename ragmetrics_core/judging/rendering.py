@@ -1,79 +1,43 @@
 """Turns a question into chat messages: the template's fixed text, with the sample's texts in fences.
 
-A fence opens and closes with the same 128-bit digest of the text that it encloses, salted if the text should hold
-it: no text can close its own fence, and equal questions give equal prompts. Replaced text is never scanned again,
-and only known ``{names}`` are replaced.
+Each text stands between two lines with the same fence: one for a whole prompt, a 128-bit digest of the first text that
+it shows, salted until none of its texts holds it. So no text can close or open a fence, equal questions give equal
+prompts, and what follows a shared text can vary without changing what stands before it. Replaced text is never scanned
+again, and only ``{names}`` of parts are replaced.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import safe
-from ragmetrics_core.data.questions import (
-    Adherent,
-    ExtractFacts,
-    FactInContext,
-    Instructions,
-    Question,
-    RateRecall,
-    Sufficient,
-    Useful,
-)
-from ragmetrics_core.data.writing import WriteQuestion
+from ragmetrics_core.data.questions import Instructions, Part, Question
 from ragmetrics_core.endpoints.chat import Message
 
-_NAMES = "question|answer|contexts|chunk|chunks|context|reference|fact|facts|examples|language"
 _PLACEHOLDER = re.compile(
-    r"^[ \t]*\{(?P<alone>" + _NAMES + r")\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>" + _NAMES + r")\}", re.MULTILINE
+    r"^[ \t]*\{(?P<alone>[a-z_]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[a-z_]\w*)\}", re.MULTILINE
 )
 _BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
 _DIGITS = 39  # 128 bits in decimal, which most tokenizers write three digits to a token; hexadecimal costs half more
 
 
-def fenced(label: str, text: str) -> str:
-    """Enclose a text in a fence that it cannot contain.
-
-    Args:
-        label: What the text is, in our words.
-        text: A text of the sample.
-
-    Returns:
-        The opening line with the label and a 128-bit digest of the text, the text, the closing line with the same.
-    """
-    text = safe(text)
-    digest = next(digest for salt in count() if (digest := _digest(text, salt)) not in text)
-    return f"{label} <{digest}>\n{text}\n</{digest}>"
+def fence(texts: Sequence[str]) -> str:
+    """A line that none of these texts contains, from a 128-bit digest of the first of them."""
+    first = texts[0] if texts else ""
+    marks = (_digest(first, salt) for salt in count())
+    return f"<{next(mark for mark in marks if all(mark not in text for text in texts))}>"
 
 
 def _digest(text: str, salt: int) -> str:
     salted = f"{text}\0{salt}" if salt else text  # no text holds NUL
     return f"{int.from_bytes(hashlib.sha256(salted.encode()).digest()[:16]):0{_DIGITS}d}"
-
-
-def labels(count: int) -> tuple[str, ...]:
-    """Neutral labels for chunks: A, B to Z, then AA, AB and so on."""
-    return tuple(_letters(number) for number in range(1, count + 1))
-
-
-def _letters(number: int) -> str:
-    text = ""
-    while number:
-        number, digit = divmod(number - 1, 26)
-        text = chr(ord("A") + digit) + text
-    return text
-
-
-def fact_labels(count: int) -> tuple[str, ...]:
-    """Labels for facts: F1, F2 and so on."""
-    return tuple(f"F{number}" for number in range(1, count + 1))
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
@@ -86,11 +50,19 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
         The system message, if the template has one, and the user message.
 
     Raises:
-        SettingError: If the template has a placeholder that questions of this type do not fill.
+        SettingError: If a line of the template is a placeholder of which the question has no part.
     """
     above, below = _parts(question.instructions.template)
-    head = _fixed(above, question.instructions) or Message("system", _fill(above, question).strip())
-    body = _fill(below, question).strip()
+    names = (match["alone"] or match["inside"] for match in _PLACEHOLDER.finditer(question.instructions.template))
+    shown = {name: _blocks(question.parts[name]) for name in dict.fromkeys(names) if name in question.parts}
+    mark = fence([text for blocks in shown.values() for _, text in blocks])
+    texts = {
+        name: "".join(f"{mark} {label}\n{text}\n{mark}\n" for label, text in blocks) for name, blocks in shown.items()
+    }
+    twice = f"{mark}\n{mark} "  # what closes a text opens the next
+    fixed = _fixed(above, question.instructions)
+    head = fixed or Message("system", _fill(above, question.instructions, texts).replace(twice, f"{mark} "))
+    body = _fill(below, question.instructions, texts).replace(twice, f"{mark} ")
     if head.content and body:
         return (head, Message("user", body))
     return (Message("user", head.content or body),)
@@ -105,80 +77,49 @@ def _parts(template: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def _fixed(part: str, instructions: Instructions) -> Message | None:
-    """A system message that no sample changes, the same for thousands of questions; None if one does."""
+    """A system message that no sample changes, the same for thousands of questions; None if one may."""
     if {match["alone"] or match["inside"] for match in _PLACEHOLDER.finditer(part)} <= {"examples", "language"}:
-        return Message("system", _fill(part, Question(instructions=instructions)).strip())
+        return Message("system", _fill(part, instructions, {}))
     return None
 
 
-def _fill(template: str, question: Question[Any]) -> str:
+def _fill(template: str, instructions: Instructions, texts: Mapping[str, str]) -> str:
     def replace(match: re.Match[str]) -> str:
-        if (name := match["alone"]) is None:
-            return _value(match["inside"], question)
-        text = _value(name, question)
-        return text + match["end"] if text else ""
+        alone = match["alone"]
+        text = _value(alone or match["inside"], instructions, texts)
+        if text is None and alone is not None:
+            known = ", ".join(f"{{{name}}}" for name in texts)
+            raise SettingError(f"the template shows {{{alone}}}, of which this question has no part; it has {known}")
+        if text is None:
+            return match[0]
+        return text.removesuffix("\n") if alone is None else text and text.removesuffix("\n") + match["end"]
 
-    return _PLACEHOLDER.sub(replace, template)
+    return _PLACEHOLDER.sub(replace, template).strip()
 
 
-def _value(name: str, question: Question[Any]) -> str:
+def _value(name: str, instructions: Instructions, texts: Mapping[str, str]) -> str | None:
+    """What replaces a placeholder; None if it is no name of ours."""
     if name == "examples":
-        return safe(question.instructions.examples).strip()
+        return safe(instructions.examples).strip()
     if name == "language":
-        language = question.instructions.language
-        return f"Write explanations in {safe(language)}." if language else ""
-    if name == "question":
-        return _question(question)
-    fill = _FILLERS.get((type(question), name))
-    if fill is None:
-        raise SettingError(
-            f"the template of a {question.kind!r} question uses {{{name}}}, which such a question does not have; "
-            "remove it from the template"
-        )
-    return fill(question)
+        return f"Write explanations in {safe(instructions.language)}." if instructions.language else ""
+    return texts.get(name)
 
 
-def _question(question: Question[Any]) -> str:
-    """The question as asked, under it the application's rewrite and the conversation, in one fence."""
-    if question.question is None:
-        return ""
-    parts = [question.question]
-    if question.standalone_question and question.standalone_question != question.question:
-        parts.append(f"Stand-alone rewrite: {question.standalone_question}")
-    if question.history:
-        parts.append("Earlier turns, oldest first:")
-        parts.extend(f"{turn.role}: {turn.content}" for turn in question.history)
-    return fenced("Question", "\n".join(parts))
+def _blocks(part: Part) -> list[tuple[str, str]]:
+    """What stands in each fence of a part: its label and the text."""
+    if isinstance(part.text, str):
+        return [(part.label, safe("\n".join([part.text, *_beside(part)])))]
+    if part.marks == "lines" and part.texts:
+        lines = (f"{label}: {_SPACE.sub(' ', text)}" for label, text in zip(part.labels, part.texts, strict=True))
+        return [(part.label, safe("\n".join(lines)))]
+    return [(f"{part.label} {label}", safe(text)) for label, text in zip(part.labels, part.texts, strict=True)]
 
 
-def _numbered(texts: tuple[str, ...]) -> str:
-    return "\n".join(fenced(f"Context {number}", text) for number, text in enumerate(texts, 1))
-
-
-def _lettered(texts: tuple[str, ...]) -> str:
-    return "\n".join(fenced(f"Chunk {label}", text) for label, text in zip(labels(len(texts)), texts, strict=True))
-
-
-def _listed(facts: tuple[str, ...]) -> str:
-    """All facts in one fence, one line each, so that no fact can pose as another."""
-    lines = (f"{label}: {_SPACE.sub(' ', fact)}" for label, fact in zip(fact_labels(len(facts)), facts, strict=True))
-    return fenced("Facts", "\n".join(lines))
-
-
-_FILLERS: dict[tuple[type[Question[Any]], str], Callable[[Any], str]] = {
-    (Useful, "answer"): lambda question: fenced("Answer", question.answer),
-    (Useful, "chunk"): lambda question: fenced("Chunk", question.chunks[0]),
-    (Useful, "chunks"): lambda question: _lettered(question.chunks),
-    (Adherent, "answer"): lambda question: fenced("Answer", question.answer),
-    (Adherent, "contexts"): lambda question: _numbered(question.contexts),
-    (RateRecall, "answer"): lambda question: fenced("Answer", question.answer),
-    (RateRecall, "contexts"): lambda question: _numbered(question.contexts),
-    (RateRecall, "reference"): lambda question: fenced("Reference answer", question.reference),
-    (ExtractFacts, "reference"): lambda question: fenced("Reference answer", question.reference),
-    (FactInContext, "context"): lambda question: fenced("Context", question.context),
-    (FactInContext, "fact"): lambda question: fenced("Fact", question.facts[0]),
-    (FactInContext, "facts"): lambda question: _listed(question.facts),
-    (Sufficient, "answer"): lambda question: fenced("Answer", question.answer),
-    (Sufficient, "contexts"): lambda question: _numbered(question.contexts),
-    (WriteQuestion, "chunks"): lambda question: _lettered(question.chunks),
-}
+def _beside(part: Part) -> list[str]:
+    """The application's rewrite and the conversation."""
+    lines = [f"Stand-alone rewrite: {part.rewrite}"] if part.rewrite and part.rewrite != part.text else []
+    if part.history:
+        lines.append("Earlier turns, oldest first:")
+        lines.extend(f"{turn.role}: {turn.content}" for turn in part.history)
+    return lines

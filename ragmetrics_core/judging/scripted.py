@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported
-from ragmetrics_core.data.questions import Answer, NotAnswered, Question, R
+from pydantic import ValidationError
+
+from ragmetrics_core.data.errors import JudgeError, MalformedReply, QuestionNotSupported
+from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, shares
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.judging.judge import Judge
 
@@ -15,17 +17,18 @@ class ScriptedJudge(Judge):
     """Answers each question type from a script; deterministic, no I/O.
 
     Args:
-        script: For a question type, the reply to every such question, or a callable that gets the question
-            and returns the reply. A ``JudgeError`` as reply means that the question is not answered; a
-            callable may also raise it.
+        script: For a question type, what every such question is answered with, or a callable that gets the question
+            and returns it: a reply or its fields (each poll says the same), a list of them (one per poll), a whole
+            ``Asked``, or a ``JudgeError``, which a callable may also raise.
         name: Name in results.
 
     Attributes:
         asked: Every question that was asked, in order.
 
     Example:
-        >>> from ragmetrics_core import ChunkVerdict, ContextUtilization, Useful
-        >>> judge = ScriptedJudge({Useful: lambda question: (ChunkVerdict("Paris" in question.chunks[0]),)})
+        >>> from ragmetrics_core import ContextUtilization
+        >>> from ragmetrics_core.metrics.context_utilization import Useful
+        >>> judge = ScriptedJudge({Useful: lambda question: {"useful": "Paris" in question["chunk"]}})
         >>> ContextUtilization().score(question="?", answer="!", contexts=["Rome", "Paris"], judge=judge).value
         0.5
     """
@@ -41,14 +44,22 @@ class ScriptedJudge(Judge):
         """Answer from the script; a type that is not in it is not supported."""
         self.asked.append(question)
         if type(question) not in self._script:
-            return Answer(
-                NotAnswered(QuestionNotSupported(f"the script has no reply for questions of type {question.kind!r}"))
-            )
-        reply = self._script[type(question)]
+            kind = type(question).__name__
+            message = f"the script has no reply for questions of type {kind}; add one, or ask a language model"
+            return Answer(NotAnswered(QuestionNotSupported(message)))
+        said = self._script[type(question)]
         try:
-            reply = reply(question) if callable(reply) else reply
+            said = said(question) if callable(said) else said
+            if not isinstance(said, (Asked, JudgeError)):
+                said = _asked(question, said)
         except JudgeError as error:
-            reply = error
-        if isinstance(reply, JudgeError):
-            reply = NotAnswered(reply)
-        return Answer(reply, Usage(calls=1))
+            said = error
+        except ValidationError as error:
+            said = MalformedReply(f"the script's reply has not the form of {question.Reply.__name__}", raw=str(error))
+        return Answer(NotAnswered(said) if isinstance(said, JudgeError) else said, Usage(calls=1))
+
+
+def _asked(question: Question[R], said: Any) -> Asked[R]:
+    polls = said if isinstance(said, list) else [said] * question.polls
+    replies = tuple(it if isinstance(it, question.Reply) else question.read(it) for it in polls)
+    return Asked(replies, weights=shares(replies, question.weigh) if question.weigh else ())

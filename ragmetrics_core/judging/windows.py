@@ -1,9 +1,7 @@
-"""Texts longer than the model's context window: judged in overlapping windows, where any window decides.
+"""Texts longer than the model's context window: judged in overlapping windows, as the question's ``split`` says.
 
-A chunk is useful if some part of it is, and a fact is in a context if it is in some part of it; a list of chunks is
-judged as two shorter lists. Other questions need all of a text at once and fail; how the adherence of an answer is
-found window by window is the metric's business. What was judged in windows says so in its verdict, and among the
-fallbacks of its usage.
+Of each verdict that window counts which says yes most clearly; a group of texts is judged as two shorter groups. What
+was judged in windows says so, and among the fallbacks of its usage.
 """
 
 from __future__ import annotations
@@ -12,16 +10,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import BaseModel
+
 from ragmetrics_core.data.errors import ContextWindowExceeded
-from ragmetrics_core.data.questions import Answer, FactInContext, NotAnswered, Question, Useful
+from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, Weight, cells, list_field
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.data.windows import divided, halves
 
 _MARK = "windows"
 
 
-def parts(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], ...]:
-    """The questions about each half of the text or of the list, if an answer failed for its length; else none.
+def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], ...]:
+    """The questions about each half of the text or of the group, if an answer failed for its length; else none.
 
     None either if the text is shorter than what it is judged against, which is then what is too long.
 
@@ -30,13 +30,14 @@ def parts(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], 
         answer: What came of it.
     """
     failed = isinstance(answer.reply, NotAnswered) and isinstance(answer.reply.error, ContextWindowExceeded)
-    if not failed:
+    if question.split is None or not failed:
         return ()
-    if isinstance(question, Useful) and len(question.answer) < sum(map(len, question.chunks)):
-        return tuple(replace(question, chunks=chunks) for chunks in divided(question.chunks))
-    if isinstance(question, FactInContext) and sum(map(len, question.facts)) < len(question.context):
-        return tuple(replace(question, context=half) for half in halves(question.context))
-    return ()
+    name, part = question.split.part, question.parts[question.split.part]
+    others = max((sum(map(len, other.texts)) for key, other in question.parts.items() if key != name), default=0)
+    if sum(map(len, part.texts)) <= others:
+        return ()
+    texts = halves(part.text) if isinstance(part.text, str) else divided(part.texts)
+    return tuple(replace(question, parts={**question.parts, name: replace(part, text=text)}) for text in texts)
 
 
 def joined(question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]) -> Answer[Any]:
@@ -48,24 +49,56 @@ def joined(question: Question[Any], failed: Answer[Any], answers: Sequence[Answe
         answers: The answers to its parts.
     """
     usage = sum((answer.usage for answer in answers), failed.usage) + Usage(fallbacks=(_MARK,))
-    replies = [answer.reply for answer in answers if not isinstance(answer.reply, NotAnswered)]
+    replies = [answer.reply for answer in answers if isinstance(answer.reply, Asked)]
     missing = next((answer.reply for answer in answers if isinstance(answer.reply, NotAnswered)), None)
-    if isinstance(question, Useful) and len(question.chunks) > 1:  # each chunk is in one part
-        return Answer(sum(replies, ()) if missing is None else missing, usage)
-    best = tuple(map(_clearest, zip(*replies, strict=True)))
-    if missing is not None and not (best and all(_strength(verdict)[0] for verdict in best)):
-        return Answer(missing, usage)
-    return Answer(best, usage)
+    assert question.split is not None  # noqa: S101  # only such a question has parts
+    if len(question.parts[question.split.part].texts) > 1:  # each text is in one part
+        return Answer(_together(replies) if missing is None else missing, usage)
+    if not replies:
+        return Answer(missing or failed.reply, usage)
+    best = _clearest(replies, question.split.field)
+    sure = all(_strength(best, place, question.split.field)[0] for place in range(len(_verdicts(best))))
+    return Answer(best if missing is None or sure else missing, usage)
 
 
-def _clearest(verdicts: Sequence[Any]) -> Any:
-    """The verdict of the window that says yes most clearly, with the number of windows."""
-    return replace(max(verdicts, key=_strength), windows=sum(verdict.windows or 1 for verdict in verdicts))
+def _verdicts(asked: Asked[Any]) -> tuple[BaseModel, ...]:
+    return cells(asked.reply)
 
 
-def _strength(verdict: Any) -> tuple[bool, float]:
+def _strength(asked: Asked[Any], place: int, field: str) -> tuple[bool, float]:
     """Whether a verdict says yes, and how clearly."""
-    probability = verdict.probability if verdict.probability is not None else float(verdict.useful)
-    grade = getattr(verdict, "grade", None)
-    yes = verdict.useful if hasattr(verdict, "useful") else probability > 0.5
-    return bool(yes), probability if grade is None else grade
+    if asked.weights:
+        return asked.weights[place].p > 0.5, asked.weights[place].p
+    value = float(getattr(_verdicts(asked)[place], field))
+    return value > 0, value
+
+
+def _clearest(replies: Sequence[Asked[Any]], field: str) -> Asked[Any]:
+    """Of each verdict that of the window which says yes most clearly, with the number of windows."""
+    chosen = [
+        (max(replies, key=lambda asked: _strength(asked, place, field)), place)  # called at once
+        for place in range(len(_verdicts(replies[0])))
+    ]
+    windows = tuple(sum(_windows(asked)[place] for asked in replies) for _, place in chosen)
+    return _made_of(chosen, windows)
+
+
+def _together(replies: Sequence[Asked[Any]]) -> Asked[Any]:
+    """The verdicts of several groups, one after the other."""
+    chosen = [(asked, place) for asked in replies for place in range(len(_verdicts(asked)))]
+    windows = tuple(_windows(asked)[place] for asked, place in chosen)
+    return _made_of(chosen, windows if max(windows) > 1 else ())
+
+
+def _made_of(chosen: Sequence[tuple[Asked[Any], int]], windows: tuple[int, ...]) -> Asked[Any]:
+    """One outcome from verdicts of several; of polls the first reply stands for all."""
+    weights: tuple[Weight, ...] = tuple(asked.weights[place] for asked, place in chosen if asked.weights)
+    reply = chosen[0][0].reply
+    name = list_field(type(reply))
+    if name is not None:
+        reply = reply.model_copy(update={name: tuple(_verdicts(asked)[place] for asked, place in chosen)})
+    return Asked((reply,), (), weights, windows)
+
+
+def _windows(asked: Asked[Any]) -> tuple[int, ...]:
+    return asked.windows or (1,) * len(_verdicts(asked))

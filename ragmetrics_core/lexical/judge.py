@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ragmetrics_core.data.errors import QuestionNotSupported
-from ragmetrics_core.data.questions import (
-    Adherent,
-    Answer,
-    ChunkVerdict,
-    ExtractFacts,
-    FactInContext,
-    FactVerdict,
-    NotAnswered,
-    Poll,
-    Polls,
-    Question,
-    R,
-    RateRecall,
-    RecallRating,
-    SentenceSupport,
-    Useful,
-)
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Part, Question, R, Weight
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features, reasons
 from ragmetrics_core.lexical.constants import ADHERENT, FACT, USEFUL, VETO
@@ -31,6 +14,24 @@ from ragmetrics_core.lexical.declining import declines
 from ragmetrics_core.lexical.numerals import long_numbers
 from ragmetrics_core.lexical.sentences import split_clauses, split_sentences
 from ragmetrics_core.lexical.text import Passage, holds, read
+from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.polls import Adherent, Poll, SentenceSupport
+
+Q = TypeVar("Q", bound=Question[Any])
+_ANSWERS: dict[type[Question[Any]], Callable[[Any], Asked[Any]]] = {}
+
+
+def answers(kind: type[Q]) -> Callable[[Callable[[Q], Asked[Any]]], Callable[[Q], Asked[Any]]]:
+    """Make a function answer all questions of a type."""
+
+    def registered(function: Callable[[Q], Asked[Any]]) -> Callable[[Q], Asked[Any]]:
+        _ANSWERS[kind] = function
+        return function
+
+    return registered
 
 
 class LexicalJudge(Judge):
@@ -46,43 +47,38 @@ class LexicalJudge(Judge):
         ``benchmarks/judge_quality.py`` measures the shipped judge.
 
     Example:
-        >>> import asyncio
-        >>> from ragmetrics_core.data.questions import FactInContext, Instructions
-        >>> question = FactInContext(instructions=Instructions(""), context="Paris is big.", facts=("Paris is big.",))
-        >>> asyncio.run(LexicalJudge().answer(question)).reply[0].probability > 0.5
-        True
+        >>> from ragmetrics_core import RetrievalAccuracy
+        >>> RetrievalAccuracy().score(facts=["Paris is big."], contexts=["Paris is big."], judge=LexicalJudge()).value
+        1.0
     """
 
     name = "lexical"
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question.
-
-        Args:
-            question: Any question of ``ragmetrics_core.data.questions``.
-
-        Returns:
-            The reply; ``NotAnswered`` with ``QuestionNotSupported`` for questions that need understanding.
-        """
-        reply = _REPLIES.get(type(question))
-        if reply is None:
-            return Answer(NotAnswered(_unsupported(question)), Usage())
-        return Answer(reply(question), Usage())
+        """Answer one question; ``QuestionNotSupported`` for those that need understanding."""
+        answered = _ANSWERS.get(type(question))
+        if answered is None:
+            message = (
+                f"the embedded judge 'lexical' counts words and cannot answer questions of type "
+                f'{type(question).__name__}; use a language model instead, e.g. judge="gpt-4o-mini"'
+            )
+            return Answer(NotAnswered(QuestionNotSupported(message)))
+        return Answer(answered(question))
 
 
-def _unsupported(question: Question[Any]) -> QuestionNotSupported:
-    return QuestionNotSupported(
-        f"the embedded judge 'lexical' counts words and cannot answer questions of type {question.kind!r}; "
-        'use a language model instead, e.g. judge="gpt-4o-mini"'
-    )
+def _question(question: Question[Any]) -> str | None:
+    """The user's question, in the application's own rewrite where there is one."""
+    part = question.parts.get("question")
+    return None if part is None else part.rewrite or "".join(part.texts) or None
 
 
-def _adherent(question: Adherent) -> Polls:
-    if declines(question.answer, question.standalone_question or question.question):
-        return Polls(1, (Poll("abstains", "The answer only declines to answer; it makes no claim."),))
-    answer, contexts = read(question.answer), [read(text) for text in question.contexts]
+@answers(Adherent)
+def _adherent(question: Adherent) -> Asked[Poll]:
+    if declines(question["answer"], _question(question)):
+        return Asked((Poll(verdict="abstains", reason="The answer only declines to answer; it makes no claim."),))
+    answer, contexts = read(question["answer"]), [read(text) for text in question["contexts"]]
     known = frozenset[str]().union(*(context.numbers for context in contexts))
-    alien = {key: written for key, written in long_numbers(question.answer).items() if key not in known}
+    alien = {key: written for key, written in long_numbers(question["answer"]).items() if key not in known}
     if not answer.terms:
         return _adherent_by_wording(question)
     matches = features.align(answer, contexts)
@@ -90,31 +86,52 @@ def _adherent(question: Adherent) -> Polls:
     probability = ADHERENT.probability(values) * (VETO if alien else 1.0)
     sentences = reasons.support(answer, contexts, matches, alien)
     reason = reasons.on_adherence(answer, sentences, values[0], tuple(alien.values()))
-    return _polls(probability, reason if alien else reasons.hedged(probability, reason), sentences)
+    return _polled(probability, reason if alien else reasons.hedged(probability, reason), sentences)
 
 
-def _adherent_by_wording(question: Adherent) -> Polls:
+def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
     """An answer without a content term is adherent if a context holds it word for word."""
-    index = next((place for place, text in enumerate(question.contexts) if holds(text, question.answer)), None)
+    index = next((place for place, text in enumerate(question["contexts"]) if holds(text, question["answer"])), None)
     probability = ADHERENT.probability((float(index is not None),) * 3)
-    wording = question.answer.strip()
+    wording = question["answer"].strip()
     evidence = "" if index is None else wording
     reason = f"no content terms; the answer {'stands' if evidence else 'does not stand'} in the contexts word for word"
-    return _polls(probability, reason, (SentenceSupport(wording, index, evidence, float(index is not None)),))
+    sentence = SentenceSupport(
+        sentence=wording,
+        rank=None if index is None else index + 1,
+        evidence=evidence,
+        coverage=float(index is not None),
+    )
+    return _polled(probability, reason, (sentence,))
 
 
-def _polls(probability: float, reason: str, sentences: tuple[SentenceSupport, ...]) -> Polls:
+def _polled(probability: float, reason: str, sentences: tuple[SentenceSupport, ...]) -> Asked[Poll]:
     adherent = probability >= 0.5
     unsupported = reasons.unsupported(sentences, adherent=adherent)
-    return Polls(1, (Poll("yes" if adherent else "no", reason, unsupported, probability, sentences),))
+    verdict = "yes" if adherent else "no"
+    poll = Poll(verdict=verdict, reason=reason, unsupported=unsupported, sentences=sentences)
+    return Asked((poll,), weights=(Weight(probability, "lexical"),))
 
 
-def _useful(question: Useful) -> tuple[ChunkVerdict, ...]:
-    asked, answer = read(question.standalone_question or question.question or ""), read(question.answer)
-    return tuple(_chunk(question, asked, answer, text) for text in question.chunks)
+@answers(Useful)
+def _useful(question: Useful) -> Asked[Any]:
+    part = question.parts.get("chunks") or question.parts["chunk"]
+    asked, answer = read(_question(question) or ""), read(question["answer"])
+    found = [_chunk(asked, answer, question["answer"], text) for text in part.texts]
+    return _asked(question, "chunks", part, found)
 
 
-def _chunk(question: Useful, asked: Passage, answer: Passage, text: str) -> ChunkVerdict:
+def _asked(question: Question[Any], items: str, part: Part, found: list[tuple[float, str]]) -> Asked[Any]:
+    """The reply with a probability and a reason for each text of a part."""
+    verdicts = [
+        {"label": label, "useful": p >= 0.5, "covered": p >= 0.5, "grade": min(3, int(4 * p)), "reason": reason}
+        for label, (p, reason) in zip(part.labels, found, strict=True)
+    ]
+    reply = question.read({**verdicts[0], items: verdicts})
+    return Asked((reply,), weights=tuple(Weight(p, "lexical") for p, _ in found))
+
+
+def _chunk(asked: Passage, answer: Passage, wording: str, text: str) -> tuple[float, str]:
     """Each chunk is judged by itself: judged against its neighbours, some chunk would always be crowned."""
     chunk = read(text)
     if answer.terms or asked.terms:
@@ -123,19 +140,20 @@ def _chunk(question: Useful, asked: Passage, answer: Passage, text: str) -> Chun
         whose = "terms that only the answer has" if answer.terms - asked.terms else "terms of the question"
         reason = f"{len(new & chunk.terms)} of {len(new)} {whose} found in the chunk"
     else:
-        values = (float(holds(text, question.answer)),) * 3
+        values = (float(holds(text, wording)),) * 3
         reason = f"no content terms; the answer {'stands' if values[0] else 'does not stand'} in the chunk"
     probability = USEFUL.probability(values)
-    grade = min(3, int(4 * probability)) if question.scale == "graded" else None
-    return ChunkVerdict(probability >= 0.5, probability, grade, reasons.hedged(probability, reason), "lexical")
+    return probability, reasons.hedged(probability, reason)
 
 
-def _facts_in_context(question: FactInContext) -> tuple[FactVerdict, ...]:
-    context = read(question.context)
-    return tuple(_fact(question.context, context, text) for text in question.facts)
+@answers(FactInContext)
+def _facts_in_context(question: FactInContext) -> Asked[Any]:
+    context = read(question["context"])
+    part = question.parts.get("facts") or question.parts["fact"]
+    return _asked(question, "facts", part, [_fact(question["context"], context, text) for text in part.texts])
 
 
-def _fact(text: str, context: Passage, wording: str) -> FactVerdict:
+def _fact(text: str, context: Passage, wording: str) -> tuple[float, str]:
     fact = read(wording)
     if fact.terms:
         values = features.presence(fact, context)
@@ -144,32 +162,24 @@ def _fact(text: str, context: Passage, wording: str) -> FactVerdict:
         values = (float(holds(text, wording)),) * 3
         reason = f"no content terms; the fact {'stands' if values[0] else 'does not stand'} in the context"
     probability = FACT.probability(values)
-    return FactVerdict(probability, "lexical", None, reasons.hedged(probability, reason))
+    return probability, reasons.hedged(probability, reason)
 
 
-def _rate_recall(question: RateRecall) -> RecallRating:
-    answer, reference = read(question.answer), read(question.reference)
+@answers(RateRecall)
+def _rate_recall(question: RateRecall) -> Asked[Rating]:
+    answer, reference = read(question["answer"]), read(question["reference"])
     if reference.terms:
         score = features.likeness(answer, reference)
-        reason = reasons.on_coverage("reference", question.reference, reference, reference.terms - answer.terms)
+        reason = reasons.on_coverage("reference", question["reference"], reference, reference.terms - answer.terms)
         reason += f"; the answer has {len(answer.terms - reference.terms)} others"
     else:
-        score = float(holds(question.answer, question.reference))
+        score = float(holds(question["answer"], question["reference"]))
         reason = f"no content terms; the reference {'stands' if score else 'does not stand'} in the answer"
-    band = next((name for name, lowest, highest in question.bands if lowest <= score <= highest), "")
-    return RecallRating(score, reason, band)
+    return Asked((Rating(score=score, reason=reason, band=band_of(score)),))
 
 
-def _extract_facts(question: ExtractFacts) -> tuple[str, ...]:
+@answers(ExtractFacts)
+def _extract_facts(question: ExtractFacts) -> Asked[Any]:
     """Sentences and clauses; they are not made self-contained."""
-    clauses = (clause for sentence in split_sentences(question.reference) for clause in split_clauses(sentence))
-    return tuple(dict.fromkeys(clauses))
-
-
-_REPLIES: Mapping[type[Question[Any]], Callable[[Any], Any]] = {
-    Adherent: _adherent,
-    Useful: _useful,
-    FactInContext: _facts_in_context,
-    RateRecall: _rate_recall,
-    ExtractFacts: _extract_facts,
-}
+    clauses = [clause for sentence in split_sentences(question["reference"]) for clause in split_clauses(sentence)]
+    return Asked((question.read({"facts": clauses}),))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ragmetrics_core.data.questions import SentenceSupport
 from ragmetrics_core.lexical.constants import UNCERTAIN, UNSUPPORTED
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match
 from ragmetrics_core.lexical.numerals import long_numbers
 from ragmetrics_core.lexical.text import Passage, words
+from ragmetrics_core.metrics.polls import SentenceSupport
 
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
@@ -46,7 +46,7 @@ def support(
     return tuple(
         SentenceSupport(
             sentence=sentence.text,
-            context=match.context,
+            rank=None if match.context is None else match.context + 1,
             evidence="" if match.context is None else contexts[match.context].sentences[match.sentence].text,
             coverage=len(found.intersection(sentence.terms)) / len(set(sentence.terms)),
             uncovered=words(sentence.text, frozenset(sentence.terms) - found),

@@ -10,50 +10,38 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from ragmetrics_core.data.errors import ContextWindowExceeded
-from ragmetrics_core.data.questions import (
-    Adherent,
-    Batch,
-    ExtractFacts,
-    Instructions,
-    NotAnswered,
-    Poll,
-    Polls,
-    Replies,
-    ask,
-)
+from ragmetrics_core.data.questions import Batch, Instructions, NotAnswered, Replies, ask
 from ragmetrics_core.data.windows import divided
+from ragmetrics_core.metrics.fact_extraction import extraction
+from ragmetrics_core.metrics.polls import Adherent, Poll, Polls, too_long
 
 Found = dict[str, list[Polls]]
 """By claim, the polls of each window that was asked about it."""
 
-
-def too_long(reply: Polls | NotAnswered) -> bool:
-    """True if no poll was answered because the request is longer than the judge's window."""
-    if isinstance(reply, NotAnswered):
-        return isinstance(reply.error, ContextWindowExceeded)
-    return not reply.answers and any(isinstance(error, ContextWindowExceeded) for error in reply.failures)
+_NO_CLAIM = Poll(verdict="abstains", reason="The answer makes no claim.")
 
 
-def by_claims(whole: Adherent, extraction: Instructions) -> Generator[Batch, Replies, Polls | NotAnswered]:
+def by_claims(whole: Adherent, listing: Instructions) -> Generator[Batch, Replies, Polls | NotAnswered]:
     """Poll about each claim in each window, as far as it is not supported yet.
 
     Args:
         whole: The question that was too long.
-        extraction: How claims are listed.
+        listing: How claims are listed.
 
     Returns:
         As many polls as asked for, each about the whole answer; or why there are none.
     """
-    (claims,) = yield from ask([ExtractFacts(instructions=extraction, question=whole.question, reference=whole.answer)])
-    if isinstance(claims, NotAnswered):
-        return claims
-    claims = tuple(dict.fromkeys(claim for claim in claims if claim.strip()))
+    asked = {"question": replace(whole.parts["question"], rewrite=None, history=())}
+    (listed,) = yield from ask([extraction(whole["answer"], listing, asked)])
+    if isinstance(listed, NotAnswered):
+        return listed
+    claims = tuple(dict.fromkeys(listed.reply.facts))
     if not claims:
-        return Polls(1, (Poll("abstains", "The answer makes no claim."),))
+        return Polls(1, (_NO_CLAIM,))
     found: Found = {claim: [] for claim in claims}
-    windows = (whole.contexts,) if len(whole.answer) > sum(map(len, whole.contexts)) else divided(whole.contexts)
-    waiting, judged = [*reversed(windows or (whole.contexts,))], 0
+    contexts = whole["contexts"]
+    windows = (contexts,) if len(whole["answer"]) > sum(map(len, contexts)) else divided(contexts)
+    waiting, judged = [*reversed(windows or (contexts,))], 0
     while waiting and (pending := [claim for claim in claims if not _settled(found[claim])]):
         window = waiting.pop()
         replies = yield from _polled(whole, window, sorted(pending, key=len, reverse=True))
@@ -73,16 +61,24 @@ def _polled(
     whole: Adherent, window: tuple[str, ...], claims: Sequence[str]
 ) -> Generator[Batch, Replies, dict[str, Polls] | NotAnswered]:
     """Poll about claims in one window; about the longest first, which shows whether the window is small enough."""
-    first, *others = (replace(whole, contexts=window, answer=claim) for claim in claims)
+    first, *others = (_about(whole, window, claim) for claim in claims)
     (reply,) = yield from ask([first])
-    if too_long(reply):
-        return reply if isinstance(reply, NotAnswered) else NotAnswered(reply.failures[0])
+    if isinstance(reply, NotAnswered):
+        return reply
     polled: dict[str, Polls] = {}
     for claim, answer in zip(claims, (reply, *(yield from ask(others))), strict=True):
         if isinstance(answer, NotAnswered):
             return answer
-        polled[claim] = answer
+        polled[claim] = Polls.of(answer)
     return polled
+
+
+def _about(whole: Adherent, window: tuple[str, ...], claim: str) -> Adherent:
+    changed = {
+        "contexts": replace(whole.parts["contexts"], text=window),
+        "answer": replace(whole.parts["answer"], text=claim),
+    }
+    return replace(whole, parts={**whole.parts, **changed})
 
 
 def _settled(polls: Sequence[Polls]) -> bool:
@@ -112,17 +108,21 @@ def _combined(found: Found, windows: int) -> Polls:
     answers = [poll for poll in map(_all, columns) if poll is not None]
     failures = [error for polls in found.values() for reply in polls for error in reply.failures]
     missing = len(columns) - len(answers)
-    return Polls(len(columns), tuple(answers), tuple(failures[:missing]), batched=True, windows=windows)
+    return Polls(len(columns), tuple(answers), tuple(failures[:missing]), together=True, windows=windows)
 
 
 def _all(verdicts: dict[str, Poll | None]) -> Poll | None:
     """One poll's verdict on the answer: yes if each claim is supported; None if that is not known."""
     against = {claim: poll for claim, poll in verdicts.items() if poll is not None and poll.verdict == "no"}
     if against:
-        return Poll("no", max((poll.reason for poll in against.values()), key=len), tuple(against))
+        return Poll(
+            verdict="no",
+            reason=max((poll.reason for poll in against.values()), key=len),
+            unsupported=tuple(against),
+        )
     if None in verdicts.values():
         return None
     claims = sum(poll is not None and poll.verdict == "yes" for poll in verdicts.values())
     if not claims:
-        return Poll("abstains", "The answer makes no claim.")
-    return Poll("yes", f"Each of the {claims} claims is supported by some part of the contexts.")
+        return _NO_CLAIM
+    return Poll(verdict="yes", reason=f"Each of the {claims} claims is supported by some part of the contexts.")

@@ -4,29 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from ragmetrics_core.data.errors import LimitReached, QuestionNotSupported, SettingError, TooFewPolls
-from ragmetrics_core.data.evidence import AdherenceEvidence, Cause, PollEvidence, SentenceEvidence
+from ragmetrics_core.data.evidence import Polled
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.questions import (
-    Adherent,
     Batch,
+    Bit,
+    Comment,
     Instructions,
     NotAnswered,
-    Poll,
-    Polls,
+    Part,
+    Question,
     Replies,
-    Sufficiency,
-    Sufficient,
+    about,
     ask,
 )
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.metrics.claim_by_claim import by_claims, too_long
+from ragmetrics_core.metrics.claim_by_claim import by_claims
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.polls import EXAMPLES, Adherent, Poll, Polls, SentenceSupport, too_long
 from ragmetrics_core.metrics.templates import checked, shipped
+
+Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
+
+
+class Sufficiency(Silent, extra="ignore"):
+    """Could the question have been answered?
+
+    Args:
+        reason: The judge's explanation.
+        sufficient: True if the contexts hold what the question asks for.
+        on_question: True if the answer answers the question that was asked.
+    """
+
+    reason: Comment = ""
+    sufficient: Bit
+    on_question: Bit
+
+
+class Sufficient(Question[Sufficiency]):
+    """Can the question be answered from these contexts, and does the answer address it? Parts: as ``Adherent``."""
+
+
+class AdherenceEvidence(Polled, extra="ignore"):
+    """Evidence of Context Adherence.
+
+    Args:
+        yes: Polls that found the answer grounded.
+        no: Polls that found it not grounded.
+        abstained: Polls that found no claim in the answer.
+        missing: Polls that were not answered.
+        polls: Every answered poll.
+        probability: p(yes) of a deterministic judge; None for polls.
+        early_stopped: True if polling stopped at a decided majority.
+        explanation: Explanation from the majority side (a tie surfaces the "no" side).
+        dissent: The strongest explanation of the other side; "" if there is none.
+        unsupported: Claims that the "no" polls found unsupported.
+        cause: Hypothesis why a low score came about.
+        remedy: What to do about that cause.
+        cause_note: Why the judge thinks so, or why no cause could be determined.
+        sentences: Per sentence of the answer, the evidence of a lexical judge.
+        windows: In how many windows contexts too long for the judge were judged, claim by claim; None: as a whole.
+    """
+
+    kind: Literal["context_adherence"] = "context_adherence"
+    yes: int
+    no: int
+    abstained: int = 0
+    missing: int = 0
+    polls: tuple[Poll, ...] = ()
+    probability: Share | None = None
+    early_stopped: bool = False
+    explanation: str = ""
+    dissent: str = ""
+    unsupported: tuple[str, ...] = ()
+    cause: Cause | None = None
+    remedy: str = ""
+    cause_note: str = ""
+    sentences: tuple[SentenceSupport, ...] = ()
+    windows: int | None = None
+
 
 _REMEDIES: dict[Cause, str] = {
     "insufficient_context": "Complete the context store, or retrieve more: the contexts do not hold what is asked.",
@@ -35,6 +97,10 @@ _REMEDIES: dict[Cause, str] = {
     "misread_question": "The answer is about something else: check how the question reaches the prompt, and keep "
     "irrelevant chunks out of it.",
 }
+_SUFFICIENT = (
+    Sufficiency(reason="The contexts hold all that is asked. " * 4, sufficient=True, on_question=True),
+    Sufficiency(reason="The contexts hold all that is asked. " * 18, sufficient=True, on_question=True),
+)
 
 
 def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
@@ -91,13 +157,14 @@ class ContextAdherence(Metric):
         supports it.
 
     Example:
-        >>> from ragmetrics_core import Adherent, Poll, Polls, ScriptedJudge
-        >>> replies = Polls(asked=5, answers=(Poll("yes"),) * 4 + (Poll("no", "Not in the contexts."),))
-        >>> judge = ScriptedJudge({Adherent: replies})
+        >>> from ragmetrics_core import ScriptedJudge
+        >>> no = {"verdict": "no", "reason": "Not in the contexts."}
+        >>> judge = ScriptedJudge({Adherent: [{"verdict": "yes"}] * 4 + [no]})
         >>> ContextAdherence().score(contexts=["Paris."], answer="Paris", judge=judge).value
         0.8
     """
 
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("contexts",), ("answer",))
 
     name: str = Field(default="context_adherence", min_length=1)
@@ -140,58 +207,48 @@ class ContextAdherence(Metric):
         assert outcome.evidence is not None  # noqa: S101  # a score always has evidence
         return outcome.model_copy(update={"evidence": outcome.evidence.model_copy(update=found)})
 
-    def _question(self, sample: Sample, first: int, count: int) -> Adherent:
-        return Adherent(
-            instructions=Instructions(self._template, self.examples, self.language),
-            question=sample.question,
-            standalone_question=sample.standalone_question,
-            history=sample.history,
-            contexts=_texts(sample),
-            answer=sample.answer or "",
-            polls=count,
-            first_poll=first,
-            temperature=self.temperature,
-        )
-
     def _poll(self, sample: Sample) -> Generator[Batch, Replies, Polls | NotAnswered]:
         """All polls in one round, or rounds that never overshoot the deciding poll."""
-        total = Polls(0, ())
-        count = self.polls // 2 + 1 if self.early_stop else self.polls
+        whole = Adherent(
+            parts=_parts(sample),
+            instructions=Instructions(self._template, self.examples, self.language),
+            Reply=Poll,
+            polls=self.polls,
+            temperature=self.temperature,
+            example=EXAMPLES,
+        )
+        total, count = Polls(), self.polls // 2 + 1 if self.early_stop else self.polls
         while count > 0:
-            question = self._question(sample, total.asked, count)
-            (reply,) = yield from ask([question])
+            first = total.asked if self.early_stop else None
+            (reply,) = yield from ask([replace(whole, polls=count, first_poll=first)])
             if too_long(reply) and not total.answers:
-                claims = Instructions(shipped("facts_io"), language=self.language)
-                found = yield from by_claims(replace(question, polls=self.polls), claims)
+                found = yield from by_claims(whole, Instructions(shipped("facts_io"), language=self.language))
                 unknown = isinstance(found, NotAnswered) and isinstance(found.error, QuestionNotSupported)
-                return reply if unknown else found  # a judge that lists no claims failed for the length
+                return reply if unknown and isinstance(reply, NotAnswered) else found
             if isinstance(reply, NotAnswered):
                 if not total.answers or isinstance(reply.error, LimitReached):
                     return reply
-                reply = Polls(count, (), (reply.error,) * count)
-            total = Polls(
-                total.asked + reply.asked,
-                total.answers + reply.answers,
-                total.failures + reply.failures,
-                total.batched or reply.batched,
-            )
-            if reply.asked < count:  # a deterministic judge: asking again would tell nothing new
+                polled = Polls(count, (), (reply.error,) * count)
+            else:
+                polled = Polls.of(reply)
+            total += polled
+            if polled.asked < count:  # a deterministic judge: asking again would tell nothing new
                 break
             count = min(self.polls - total.asked, self._undecided(total))
         return total
 
     def _undecided(self, polls: Polls) -> int:
         """How many more polls can be asked at once without overshooting the deciding one."""
-        if polls.batched or not self.early_stop:
+        if polls.together or not self.early_stop:
             return self.polls
-        yes, no = len(_of("yes", polls.answers)), len(_of("no", polls.answers))
+        yes, no = len(polls.saying("yes")), len(polls.saying("no"))
         return min(self.polls // 2 + 1 - yes, (self.polls + 1) // 2 - no)
 
     def _conclude(self, polls: Polls, sample: Sample) -> Outcome:
         answers = polls.answers
         if not answers and polls.failures:
             return self.failed(polls.failures[0])
-        yes, no = _of("yes", answers), _of("no", answers)
+        yes, no = polls.saying("yes"), polls.saying("no")
         missing = polls.asked - len(answers)
         evidence = _evidence(polls, sample)
         if 2 * len(answers) <= polls.asked:
@@ -204,9 +261,8 @@ class ContextAdherence(Metric):
                 "abstained",
                 evidence,
             )
-        single = answers[0].probability if polls.asked == 1 else None
-        value = len(yes) / (len(yes) + len(no)) if single is None else single
-        if self.early_stop and not polls.batched and self._undecided(polls) <= 0:
+        value = len(yes) / (len(yes) + len(no)) if evidence.probability is None else evidence.probability
+        if self.early_stop and not polls.together and self._undecided(polls) <= 0:
             value = stopped_estimate([poll.verdict == "yes" for poll in (*yes, *no)], self.polls)
             evidence = evidence.model_copy(update={"early_stopped": True})
         if missing:
@@ -223,22 +279,21 @@ class ContextAdherence(Metric):
         if in_windows:
             return {"cause_note": "no cause was looked for: the contexts are longer than the judge's window"}
         question = Sufficient(
+            parts=_parts(sample),
             instructions=Instructions(shipped("sufficient"), "", self.language),
-            question=sample.question,
-            standalone_question=sample.standalone_question,
-            history=sample.history,
-            contexts=_texts(sample),
-            answer=sample.answer or "",
+            Reply=Sufficiency,
+            example=_SUFFICIENT,
         )
-        (reply,) = yield from ask([question])
-        if isinstance(reply, NotAnswered):
-            return {"cause_note": f"no cause was determined: {reply.error}"}
-        cause = _cause(reply)
-        return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": reply.reason}
+        (asked,) = yield from ask([question])
+        if isinstance(asked, NotAnswered):
+            return {"cause_note": f"no cause was determined: {asked.error}"}
+        cause = _cause(asked.reply)
+        return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": asked.reply.reason}
 
 
-def _texts(sample: Sample) -> tuple[str, ...]:
-    return tuple(context.text for context in sample.contexts if not context.blank)
+def _parts(sample: Sample) -> dict[str, Part]:
+    contexts = tuple(context.text for context in sample.contexts if not context.blank)
+    return {"contexts": Part("Context", contexts), **about(sample), "answer": Part("Answer", sample.answer or "")}
 
 
 def _in_windows(count: int | None) -> str:
@@ -251,10 +306,6 @@ def _cause(sufficiency: Sufficiency) -> Cause:
     return "reasoning_error" if sufficiency.sufficient else "insufficient_context"
 
 
-def _of(verdict: str, answers: Sequence[Poll]) -> list[Poll]:
-    return [poll for poll in answers if poll.verdict == verdict]
-
-
 def _strongest(polls: Sequence[Poll]) -> str:
     """The explanation that names most unsupported claims, then the longest, then the first."""
     return max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason))).reason if polls else ""
@@ -262,7 +313,7 @@ def _strongest(polls: Sequence[Poll]) -> str:
 
 def _evidence(polls: Polls, sample: Sample) -> AdherenceEvidence:
     answers = polls.answers
-    yes, no = _of("yes", answers), _of("no", answers)
+    yes, no = polls.saying("yes"), polls.saying("no")
     majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
     ranks = [rank for rank, context in enumerate(sample.contexts, start=1) if not context.blank]
     return AdherenceEvidence(
@@ -272,22 +323,16 @@ def _evidence(polls: Polls, sample: Sample) -> AdherenceEvidence:
         no=len(no),
         abstained=len(answers) - len(yes) - len(no),
         missing=polls.asked - len(answers),
-        polls=tuple(PollEvidence(verdict=p.verdict, reason=p.reason, unsupported=p.unsupported) for p in answers),
-        probability=answers[0].probability if polls.asked == 1 and answers else None,
+        polls=tuple(poll.model_copy(update={"sentences": ()}) if poll.sentences else poll for poll in answers),
+        probability=polls.probability if polls.asked == 1 else None,
         repeatability=wilson(len(yes), len(yes) + len(no)) if polls.asked > 1 and (yes or no) else None,
         explanation=_strongest(majority),
         dissent=_strongest(minority),
         unsupported=tuple(dict.fromkeys(claim for poll in no for claim in poll.unsupported)),
-        sentences=tuple(
-            SentenceEvidence(
-                sentence=line.sentence,
-                rank=None if line.context is None else ranks[line.context],
-                evidence=line.evidence,
-                coverage=line.coverage,
-                uncovered=line.uncovered,
-                numbers=line.numbers,
-            )
-            for poll in answers
-            for line in poll.support
-        ),
+        sentences=tuple(_placed(line, ranks) for poll in answers for line in poll.sentences),
     )
+
+
+def _placed(line: SentenceSupport, ranks: Sequence[int]) -> SentenceSupport:
+    """With the rank among all contexts instead of that among those that were shown."""
+    return line if line.rank is None else line.model_copy(update={"rank": ranks[line.rank - 1]})

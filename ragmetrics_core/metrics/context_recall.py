@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from math import nextafter
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from ragmetrics_core.data.evidence import RecallEvidence, ReferenceRating, Share
-from ragmetrics_core.data.frozen import Silent
-from ragmetrics_core.data.questions import Instructions, NotAnswered, RateRecall, ask
+from ragmetrics_core.data.evidence import Evidence
+from ragmetrics_core.data.frozen import Share, Silent
+from ragmetrics_core.data.questions import Comment, Instructions, NotAnswered, Part, Question, about, ask
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.metric import Metric, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
@@ -25,6 +26,12 @@ BANDS: tuple[tuple[str, float, float], ...] = (
 )
 
 
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
+    return value
+
+
 def band_of(score: float) -> str:
     """Name of the band that a score in [0, 1] lies in.
 
@@ -33,6 +40,72 @@ def band_of(score: float) -> str:
         ('partial', 'perfect')
     """
     return next(name for name, low, high in BANDS if low <= score <= high)
+
+
+class Rating(Silent, extra="ignore"):
+    """How well the answer matches an expected answer.
+
+    Args:
+        reason: The judge's explanation.
+        band: The rubric's band that the judge named; "" if it named none.
+        score: In [0, 1], inside the band.
+    """
+
+    reason: Comment = ""
+    band: Annotated[
+        str, BeforeValidator(lambda it: "" if it is None else it.strip() if isinstance(it, str) else it)
+    ] = ""
+    score: Annotated[Share, BeforeValidator(_number)]
+
+    @model_validator(mode="after")
+    def _inside(self, info: ValidationInfo) -> Self:
+        bands = info.context.bands if isinstance(info.context, RateRecall) else ()
+        if not self.band or not bands:
+            return self
+        band = next((band for band in bands if band[0] == self.band.casefold()), None)
+        if band is None:
+            raise ValueError(f"the band must be one of {', '.join(name for name, _, _ in bands)}")
+        name, low, high = band
+        if not low <= self.score <= high:
+            span = f"between {round(low, 3)} and {round(high, 3)}" if low < high else str(low)
+            raise ValueError(f"the score must be {span} for the band {name!r}")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RateRecall(Question[Rating]):
+    """How accurately does the answer match the expected answer? Parts: contexts, question, reference, answer.
+
+    Args:
+        bands: Name, lowest and highest score of each band of the rubric; () to check only the score.
+    """
+
+    bands: tuple[tuple[str, float, float], ...] = ()
+
+
+class Unrated(Silent):
+    """In place of a rating that the judge did not give."""
+
+    reason: str = ""
+    band: str = ""
+    score: None = None
+
+
+class RecallEvidence(Evidence, extra="ignore"):
+    """Evidence of Context Recall.
+
+    Args:
+        band: Band of the rubric that the score lies in.
+        best: Index of the reference that matched best.
+        ratings: One rating per reference.
+        with_contexts: False if it was rated against the reference alone.
+    """
+
+    kind: Literal["context_recall"] = "context_recall"
+    band: str
+    best: int
+    ratings: tuple[Rating | Unrated, ...]
+    with_contexts: bool
 
 
 class RecallExample(Silent):
@@ -54,13 +127,17 @@ class RecallExample(Silent):
     reason: str
     contexts: tuple[str, ...] = ()
 
-    def written(self) -> str:
-        """The example as the judge sees it."""
-        given = {"question": self.question, "expected answer": self.reference, "answer": self.answer}
+    def written(self, before: RecallExample | None = None) -> str:
+        """The example as the judge sees it; what it shares with the one before is not said again."""
+        given = {"question": self.question, "expected": self.reference}
         if self.contexts:
             given = {"contexts": "\n".join(self.contexts), **given}
+        again = before is not None and (before.question, before.reference, before.contexts) == (
+            (self.question, self.reference, self.contexts)
+        )
+        asked = {"answer": self.answer} if again else {**given, "answer": self.answer}
         reply = {"reason": self.reason, "band": band_of(self.score), "score": self.score}
-        return f"Given {json.dumps(given, ensure_ascii=False)}\nreply {json.dumps(reply, ensure_ascii=False)}"
+        return f"{json.dumps(asked, ensure_ascii=False)} -> {json.dumps(reply, ensure_ascii=False)}"
 
 
 EXAMPLES: tuple[RecallExample, ...] = (
@@ -88,6 +165,12 @@ EXAMPLES: tuple[RecallExample, ...] = (
 )
 
 
+_REPLIES = (
+    Rating(reason="All points match, none is missing. " * 2, band="perfect", score=1.0),
+    Rating(reason="All points match, none is missing. " * 9, band="perfect", score=1.0),
+)
+
+
 class ContextRecall(Metric):
     """How accurately does the answer match the expected answer, in the light of the contexts?
 
@@ -112,12 +195,13 @@ class ContextRecall(Metric):
         perfect). Departure: its gaps are closed, and the examples lie inside the bands.
 
     Example:
-        >>> from ragmetrics_core import RateRecall, RecallRating, ScriptedJudge
-        >>> judge = ScriptedJudge({RateRecall: RecallRating(0.5, "One of two points.", "partial")})
+        >>> from ragmetrics_core import ScriptedJudge
+        >>> judge = ScriptedJudge({RateRecall: {"score": 0.5, "reason": "One of two points."}})
         >>> ContextRecall().score(output="Eleven.", expected_output="Eleven, free.", judge=judge).value
         0.5
     """
 
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
@@ -136,7 +220,8 @@ class ContextRecall(Metric):
 
     @property
     def _examples(self) -> str:
-        return "\n\n".join(("Examples:", *(example.written() for example in self.examples))) if self.examples else ""
+        pairs = zip(self.examples, (None, *self.examples), strict=False)
+        return "\n".join(("Examples:", *(own.written(before) for own, before in pairs))) if self.examples else ""
 
     def prompts(self) -> tuple[str, ...]:
         """Template and examples."""
@@ -146,28 +231,8 @@ class ContextRecall(Metric):
         """Ask for one rating per distinct reference; the best one counts."""
         contexts = tuple(context.text for context in sample.contexts if not context.blank)
         references = list(dict.fromkeys(sample.reference))
-        replies = yield from ask(
-            [
-                RateRecall(
-                    instructions=Instructions(self._template, self._examples, self.language),
-                    question=sample.question,
-                    standalone_question=sample.standalone_question,
-                    history=sample.history,
-                    contexts=contexts,
-                    answer=sample.answer or "",
-                    reference=reference,
-                    # A template of the user's own may name other bands; then only the score is checked.
-                    bands=BANDS if self.template is None else (),
-                )
-                for reference in references
-            ]
-        )
-        ratings = tuple(
-            ReferenceRating()
-            if isinstance(reply, NotAnswered)
-            else ReferenceRating(score=reply.score, band=reply.band or band_of(reply.score), reason=reply.reason)
-            for reply in replies
-        )
+        replies = yield from ask([self._question(sample, contexts, reference) for reference in references])
+        ratings = tuple(Unrated() if isinstance(reply, NotAnswered) else _named(reply.reply) for reply in replies)
         best = max(range(len(ratings)), key=lambda index: ratings[index].score or 0.0)
         evidence = RecallEvidence(band=ratings[best].band, best=best, ratings=ratings, with_contexts=bool(contexts))
         for reply in replies:
@@ -175,3 +240,23 @@ class ContextRecall(Metric):
                 return self.failed(reply.error, evidence)
         note = "" if contexts else " Rated against the reference alone, without contexts."
         return self.scored(ratings[best].score or 0.0, ratings[best].reason + note, evidence)
+
+    def _question(self, sample: Sample, contexts: tuple[str, ...], reference: str) -> RateRecall:
+        return RateRecall(
+            parts={
+                "contexts": Part("Context", contexts),
+                **about(sample),
+                "reference": Part("Reference answer", reference),
+                "answer": Part("Answer", sample.answer or ""),
+            },
+            instructions=Instructions(self._template, self._examples, self.language),
+            Reply=Rating,
+            # A template of the user's own may name other bands; then only the score is checked.
+            bands=BANDS if self.template is None else (),
+            example=_REPLIES,
+        )
+
+
+def _named(rating: Rating) -> Rating:
+    """With the band that the score lies in, where the judge named none."""
+    return rating if rating.band else rating.model_copy(update={"band": band_of(rating.score)})

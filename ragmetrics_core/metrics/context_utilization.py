@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from ragmetrics_core.data.errors import JudgeError, MalformedReply, SettingError
-from ragmetrics_core.data.evidence import ChunkEvidence, UtilizationEvidence
-from ragmetrics_core.data.questions import ChunkVerdict, Instructions, NotAnswered, Useful, ask
+from ragmetrics_core.data.evidence import JudgedChunk, JudgedChunks
+from ragmetrics_core.data.frozen import Share, Silent
+from ragmetrics_core.data.questions import (
+    Asked,
+    Bit,
+    Comment,
+    Grade,
+    Instructions,
+    NotAnswered,
+    Part,
+    Question,
+    Split,
+    Weigh,
+    about,
+    ask,
+    cells,
+    in_order,
+)
 from ragmetrics_core.data.sample import Context, Sample
 from ragmetrics_core.metrics.average_precision import (
     average_precision,
@@ -23,10 +39,90 @@ from ragmetrics_core.metrics.average_precision import (
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
 
-Verdicts = Mapping[str, ChunkVerdict]
 
-_EMPTY = ChunkVerdict(useful=False, probability=0.0, grade=0, reason="The chunk is empty.")
-_SAID = ("useful", "probability", "grade", "reason", "mode", "windows")
+class Usefulness(Silent, extra="ignore"):
+    """Is a chunk useful to arrive at the answer?"""
+
+    useful: Bit
+    reason: Comment = ""
+
+
+class UsefulGrade(Silent, extra="ignore"):
+    """How useful a chunk is: 0 (useless) to 3 (decisive)."""
+
+    grade: Grade
+    reason: Comment = ""
+
+
+class _LabelledUsefulness(Silent, extra="ignore"):
+    label: Comment
+    useful: Bit
+    reason: Comment = ""
+
+
+class _LabelledGrade(Silent, extra="ignore"):
+    label: Comment
+    grade: Grade
+    reason: Comment = ""
+
+
+class _EachOnce(Silent, extra="ignore"):
+    @field_validator("chunks", check_fields=False)
+    @classmethod
+    def _labelled(cls, items: Any, info: ValidationInfo) -> Any:
+        return in_order(items, info, "chunks")
+
+
+class UsefulnessList(_EachOnce):
+    """A verdict on each of several chunks."""
+
+    chunks: tuple[_LabelledUsefulness, ...]
+
+
+class GradeList(_EachOnce):
+    """A grade of each of several chunks."""
+
+    chunks: tuple[_LabelledGrade, ...]
+
+
+class Useful(Question[Any]):
+    """Which chunks are useful to arrive at the answer, or the reference? Parts: question, answer, chunk or chunks."""
+
+
+class UtilizationEvidence(JudgedChunks, extra="ignore"):
+    """Evidence of Context Utilization.
+
+    Args:
+        formula: The formula of the score, in words.
+        noise_share: Share of chunks that are not useful.
+        duplicates: Number of chunks identical to an earlier one.
+        random_order: Average precision expected if the same verdicts stood in random order.
+        lift: Score minus ``random_order``.
+        ideal: Best value any order of the same verdicts reaches.
+        ndcg: Normalised discounted cumulative gain, for graded relevance.
+        changed_verdicts: Share of verdicts that changed when the list was shown reversed (``orders=2``).
+    """
+
+    kind: Literal["context_utilization"] = "context_utilization"
+    formula: str
+    noise_share: Share | None = None
+    duplicates: int = 0
+    random_order: Share | None = None
+    lift: float | None = None
+    ideal: Share | None = None
+    ndcg: Share | None = None
+    changed_verdicts: Share | None = None
+
+
+Verdicts = Mapping[str, JudgedChunk]
+
+_EMPTY = JudgedChunk(rank=0, useful=False, probability=0.0, grade=0, reason="The chunk is empty.")
+_REPLIES: dict[tuple[bool, bool], type[BaseModel]] = {  # by graded, listwise
+    (False, False): Usefulness,
+    (False, True): UsefulnessList,
+    (True, False): UsefulGrade,
+    (True, True): GradeList,
+}
 _FORMULAS = {
     "binary": "average precision: sum of P@k over the ranks k of useful chunks / number of useful chunks",
     "probability": "expected average precision over independent verdicts with p(useful) of each chunk",
@@ -65,8 +161,8 @@ class ContextUtilization(Metric):
         Average precision: Buckley & Voorhees (2000); per-chunk usefulness judged by a model.
 
     Example:
-        >>> from ragmetrics_core import ChunkVerdict, ScriptedJudge, Useful
-        >>> judge = ScriptedJudge({Useful: lambda q: (ChunkVerdict(useful="Paris" in q.chunks[0]),)})
+        >>> from ragmetrics_core import ScriptedJudge
+        >>> judge = ScriptedJudge({Useful: lambda question: {"useful": "Paris" in question["chunk"]}})
         >>> result = ContextUtilization().score(
         ...     question="Capital of France?", answer="Paris", contexts=["Wine.", "Paris."], judge=judge
         ... )
@@ -74,6 +170,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("contexts",), ("answer",))
 
     name: str = Field(default="context_utilization", min_length=1)
@@ -141,23 +238,21 @@ class ContextUtilization(Metric):
             # An order by digest is independent of rank: a position-biased judge cannot favour early ranks.
             order = sorted(texts, key=lambda text: sha256(f"{sample.question}\0{text}".encode()).digest())
             shown = [order, order[::-1]][: self.orders]
+        return [self._question(sample, tuple(chunks)) for chunks in shown], shown
+
+    def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
+        listwise, graded = self.judging == "listwise", self.relevance == "graded"
         target = sample.answer if self.against == "answer" else "\n".join(sample.reference)
-        questions = [
-            Useful(
-                instructions=Instructions(self._template, self.examples, self.language),
-                question=sample.question,
-                standalone_question=sample.standalone_question,
-                history=sample.history,
-                chunks=tuple(chunks),
-                answer=target or "",
-                listwise=self.judging == "listwise",
-                scale="graded" if self.relevance == "graded" else "binary",
-                probabilities=self.relevance == "probability",
-                polls=self.polls,
-            )
-            for chunks in shown
-        ]
-        return questions, shown
+        chunk = {"chunks": Part("Chunk", chunks, "letters")} if listwise else {"chunk": Part("Chunk", chunks[0])}
+        weigh = Weigh("useful", cell_key="label" if listwise else None, fallback_polls=self.polls)
+        return Useful(
+            parts={**about(sample), "answer": Part("Answer", target or ""), **chunk},
+            instructions=Instructions(self._template, self.examples, self.language),
+            Reply=_REPLIES[graded, listwise],
+            weigh=weigh if self.relevance == "probability" else None,
+            split=Split(next(iter(chunk)), "grade" if graded else "useful"),
+            example=_examples,
+        )
 
     def _outcome(self, contexts: Sequence[Context], verdicts: Verdicts) -> Outcome:
         """Combine the verdicts of distinct texts over the ranks of one sample."""
@@ -170,7 +265,7 @@ class ContextUtilization(Metric):
             value, extra = self._value(known)
         except JudgeError as error:
             return self.failed(error)
-        useful = sum(verdict.useful for verdict in known)
+        useful = sum(bool(verdict.useful) for verdict in known)
         evidence = UtilizationEvidence(
             formula=_FORMULAS[self.relevance],
             chunks=_chunks(contexts, found),
@@ -181,7 +276,7 @@ class ContextUtilization(Metric):
         )
         return self.scored(value, _reason(value, useful, known), evidence)
 
-    def _value(self, verdicts: Sequence[ChunkVerdict]) -> tuple[float, dict[str, float]]:
+    def _value(self, verdicts: Sequence[JudgedChunk]) -> tuple[float, dict[str, float]]:
         if self.relevance == "graded":
             gains = [(verdict.grade or 0) / 3 for verdict in verdicts]
             if any(verdict.grade is None for verdict in verdicts):
@@ -193,17 +288,15 @@ class ContextUtilization(Metric):
             if len(probabilities) < len(verdicts):
                 raise MalformedReply("the judge gave no probabilities; use relevance='binary' with this judge")
             return expected_average_precision(probabilities), {}
-        useful = [verdict.useful for verdict in verdicts]
+        useful = [bool(verdict.useful) for verdict in verdicts]
         value, baseline = average_precision(useful), random_order(len(useful), sum(useful))
         return value, {"random_order": baseline, "lift": value - baseline, "ideal": float(any(useful))}
 
 
-def _by_text(
-    replies: Sequence[tuple[ChunkVerdict, ...] | NotAnswered], shown: list[list[str]], orders: int
-) -> list[Verdicts]:
+def _by_text(replies: Sequence[Asked[Any] | NotAnswered], shown: list[list[str]], orders: int) -> list[Verdicts]:
     """Verdicts by text: one mapping, or one per order in which the list was shown."""
     answered = [
-        {} if isinstance(reply, NotAnswered) else dict(zip(texts, reply, strict=True))
+        {} if isinstance(reply, NotAnswered) else dict(zip(texts, _verdicts(reply), strict=True))
         for reply, texts in zip(replies, shown, strict=True)
     ]
     if orders == 2:
@@ -211,27 +304,61 @@ def _by_text(
     return [{text: verdict for verdicts in answered for text, verdict in verdicts.items()}]
 
 
-def _chunks(contexts: Sequence[Context], verdicts: Sequence[ChunkVerdict | None]) -> tuple[ChunkEvidence, ...]:
+def _verdicts(asked: Asked[Any]) -> list[JudgedChunk]:
+    """What the judge said of each chunk of a question."""
+    return [_verdict(asked, place) for place in range(len(cells(asked.reply)))]
+
+
+def _verdict(asked: Asked[Any], place: int) -> JudgedChunk:
+    polls: list[Any] = [cells(reply)[place] for reply in asked.replies]
+    grade = getattr(polls[0], "grade", None)
+    weight = asked.weights[place] if asked.weights else None
+    said = polls[0].useful if grade is None else grade > 0
+    useful = said if weight is None or weight.mode in ("verdict", "lexical") else weight.p > 0.5
+    tied = weight is not None and weight.p == 0.5
+    agreeing = (poll.reason for poll in polls if tied or grade is not None or poll.useful == useful)
+    windows = asked.windows[place] if asked.windows else 1
+    return JudgedChunk(
+        rank=0,
+        useful=useful,
+        probability=weight.p if weight else None,
+        grade=grade,
+        reason=next(agreeing, polls[0].reason),
+        mode=weight.mode if weight else "verdict",
+        windows=windows if windows > 1 else None,
+    )
+
+
+def _examples(question: Useful) -> tuple[Any, Any]:
+    """The best verdict on each chunk, with a short and a long reason."""
+    labels = question.parts["chunks"].labels if "chunks" in question.parts else ()
+    verdicts = (
+        {"useful": 1, "grade": 3, "reason": reason} for reason in ("It says so.", "It says what is asked. " * 4)
+    )
+    short, long = (
+        question.read({**verdict, "chunks": [{**verdict, "label": label} for label in labels]}) for verdict in verdicts
+    )
+    return short, long
+
+
+def _chunks(contexts: Sequence[Context], verdicts: Sequence[JudgedChunk | None]) -> tuple[JudgedChunk, ...]:
     first: dict[str, int] = {}
-    shares = precisions([verdict is not None and verdict.useful for verdict in verdicts])
+    shares = precisions([verdict is not None and bool(verdict.useful) for verdict in verdicts])
     complete = None not in verdicts
     entries = []
     for rank, (context, verdict, share) in enumerate(zip(contexts, verdicts, shares, strict=True), start=1):
         original = first.setdefault(context.text, rank)
-        said = {} if verdict is None else {field: getattr(verdict, field) for field in _SAID}
-        entries.append(
-            ChunkEvidence(
-                rank=rank,
-                id=context.id,
-                precision=float(share) if complete else None,
-                duplicate_of=None if original == rank else original,
-                **said,
-            )
-        )
+        place = {
+            "rank": rank,
+            "id": context.id,
+            "precision": float(share) if complete else None,
+            "duplicate_of": None if original == rank else original,
+        }
+        entries.append((verdict or JudgedChunk(rank=rank)).model_copy(update=place))
     return tuple(entries)
 
 
-def _reason(value: float, useful: int, verdicts: Sequence[ChunkVerdict]) -> str:
+def _reason(value: float, useful: int, verdicts: Sequence[JudgedChunk]) -> str:
     if useful == 0 and value == 0:
         return f"None of the {len(verdicts)} chunks is useful to arrive at the answer."
     ranks = [str(rank) for rank, verdict in enumerate(verdicts, start=1) if verdict.useful]

@@ -37,10 +37,12 @@ class Metric(Silent, ABC):
     Attributes:
         version: Changes whenever a prompt or a rule changes scores.
         requires: What a sample must hold; of each group one field is enough.
+        in_thread: Whether a plan computes for long or waits, so that it is carried out in a worker thread.
     """
 
     version: ClassVar[str] = "1"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    in_thread: ClassVar[bool] = False
 
     name: str = Field(min_length=1)
     model: str | None = None
@@ -108,7 +110,7 @@ class Metric(Silent, ABC):
         prompt = digest(*self.prompts(), self.language or "") if self.prompts() else ""
         return Signature(metric=self.name, version=self.version, settings=self.settings(), prompt=prompt)
 
-    def scored(self, value: float, reason: str, evidence: Evidence | None) -> Scored | Failed:
+    def scored(self, value: float, reason: str, evidence: Evidence | None = None) -> Scored | Failed:
         """A score in [0, 1] with its evidence; what is no such number is failed, never clipped.
 
         Args:

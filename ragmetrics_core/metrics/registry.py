@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 from ragmetrics_core.data.errors import SettingError
@@ -40,6 +43,38 @@ def metric_named(name: str, **settings: Any) -> Metric:
     return METRICS[full_name(name)](**settings)
 
 
+def own_metric(place: str, **settings: Any) -> Metric:
+    """Import a metric of your own.
+
+    Args:
+        place: ``module:name``; the module is looked for as Python does, and in the working directory.
+        **settings: Settings, where it is a class.
+
+    Returns:
+        The metric.
+
+    Raises:
+        SettingError: If there is no such module, or it has no metric of this name.
+    """
+    module, _, name = place.strip().partition(":")
+    before = list(sys.path)
+    sys.path.append(os.getcwd())
+    try:
+        own = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise SettingError(f"{place}: there is no module {error.name!r} here or where Python looks") from error
+    except AttributeError:
+        raise SettingError(f"{place}: the module {module!r} has no {name!r}") from None
+    finally:
+        sys.path[:] = before
+    if isinstance(own, Metric) and not settings:
+        return own
+    if isinstance(own, type) and issubclass(own, Metric):
+        return own(**settings)
+    problem = "takes no settings" if isinstance(own, Metric) else "is no metric; make one with @metric or a class"
+    raise SettingError(f"{place} {problem}")
+
+
 def full_name(name: str) -> str:
     """Full name of a metric from its full, short or class name.
 
@@ -54,7 +89,18 @@ def full_name(name: str) -> str:
     for full, metric in METRICS.items():
         if plain in (full, full.rpartition("_")[2], metric.__name__.casefold()):
             return full
-    raise SettingError(f"no metric is named {name!r}; there are: {', '.join(METRICS)}")
+    raise SettingError(
+        f"no metric is named {name!r}; there are: {', '.join(METRICS)}, and module:name for one of your own"
+    )
+
+
+def named(text: str, **settings: Any) -> Metric:
+    """Make a metric from its name, or from ``module:name`` of one of your own.
+
+    Raises:
+        SettingError: If there is none.
+    """
+    return own_metric(text, **settings) if ":" in text else metric_named(text, **settings)
 
 
 def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:
@@ -67,7 +113,7 @@ def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Me
         return [metric() for metric in METRICS.values()]
     if isinstance(metrics, (Metric, str)):
         metrics = [metrics]
-    made = [metric_named(metric) if isinstance(metric, str) else metric for metric in metrics]
+    made = [named(metric) if isinstance(metric, str) else metric for metric in metrics]
     for metric in made:
         if not isinstance(metric, Metric):
             raise SettingError(f"a metric must be a Metric or a name, got {type(metric).__name__}")

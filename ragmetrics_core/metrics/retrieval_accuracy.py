@@ -8,27 +8,35 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ragmetrics_core.data.errors import JudgeError
-from ragmetrics_core.data.evidence import AccuracyEvidence, Cell, Combination
+from ragmetrics_core.data.evidence import Cell
 from ragmetrics_core.data.questions import (
     Batch,
-    ExtractFacts,
-    FactInContext,
-    FactVerdict,
     Instructions,
     NotAnswered,
+    Part,
     Replies,
+    Split,
+    Weigh,
+    about,
     ask,
 )
 from ragmetrics_core.data.results import Undefined
 from ragmetrics_core.data.sample import Context, Fact, Sample
+from ragmetrics_core.metrics.fact_extraction import extraction
+from ragmetrics_core.metrics.fact_matrix import (
+    EMPTY,
+    AccuracyEvidence,
+    Combination,
+    Covered,
+    CoveredList,
+    FactInContext,
+    Grid,
+    example,
+    grid_of,
+)
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import checked, shipped
 
-Grid = dict[str, tuple[Cell, ...]]
-"""Cells of each distinct context, one per fact."""
-
-_EMPTY = Cell(probability=0.0, mode="verdict", reason="The context is empty.")
 _POOL = 200
 
 
@@ -69,13 +77,13 @@ class RetrievalAccuracy(Metric):
         the OR: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, section 4.3.
 
     Example:
-        >>> from ragmetrics_core import FactInContext, FactVerdict, ScriptedJudge
-        >>> judge = ScriptedJudge({FactInContext: lambda q: (FactVerdict(float(q.facts[0] in q.context)),)})
+        >>> from ragmetrics_core import ScriptedJudge
+        >>> judge = ScriptedJudge({FactInContext: lambda asked: {"covered": asked["fact"] in asked["context"]}})
         >>> RetrievalAccuracy().score(facts=["a", "b"], contexts=["a.", "c."], judge=judge).value
         0.5
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("reference", "facts"), ("retrieved", "contexts"))
 
     name: str = Field(default="retrieval_accuracy", min_length=1)
@@ -147,7 +155,7 @@ class RetrievalAccuracy(Metric):
         asked = [*texts, control] if control is not None else texts
         questions = [question for text in asked for question in self._questions(sample, facts, text)]
         replies = yield from ask(questions)
-        grid = _grid(replies, asked, len(facts))
+        grid = grid_of(replies, asked, len(facts))
         outcomes = [self._outcome(sample, option, places, grid, contexts) for option in options if option]
         best = max(outcomes, key=lambda evidence: evidence.combine(range(len(contexts))))
         update: dict[str, object] = {"matrix_calls": len(texts) * len(self._questions(sample, facts, ""))}
@@ -167,14 +175,11 @@ class RetrievalAccuracy(Metric):
             for fact in sample.facts:
                 own.setdefault(_plain(fact.text), fact)
             return [tuple(own.values())]
+        prompt = Instructions(self._extraction, "", self.language)
+        asked = {"question": Part("Question", sample.question)}
         replies = yield from ask(
             [
-                ExtractFacts(
-                    instructions=Instructions(self._extraction, "", self.language),
-                    question=sample.question,
-                    reference=reference,
-                    reasoning=self.extraction == "cot",
-                )
+                extraction(reference, prompt, asked, reasoning=self.extraction == "cot")
                 for reference in dict.fromkeys(sample.reference)
             ]
         )
@@ -182,25 +187,26 @@ class RetrievalAccuracy(Metric):
         for reply in replies:
             if isinstance(reply, NotAnswered):
                 return reply
-            options.append(
-                tuple(Fact(text=text) for text in {_plain(text): text for text in reply if text.strip()}.values())
-            )
+            options.append(tuple(Fact(text=text) for text in {_plain(it): it for it in reply.reply.facts}.values()))
         return options
 
     def _questions(self, sample: Sample, facts: Sequence[str], text: str) -> list[FactInContext]:
         together = self.calls == "per_context"
+        weigh = Weigh("covered", cell_key="label" if together else None, fallback_polls=1 if together else self.polls)
         return [
             FactInContext(
+                parts={**about(sample), "context": Part("Context", text), **shown},
                 instructions=Instructions(self._template, self.examples, self.language),
-                question=sample.question,
-                standalone_question=sample.standalone_question,
-                history=sample.history,
-                context=text,
-                facts=tuple(group),
-                together=together,
-                polls=self.polls,
+                Reply=CoveredList if together else Covered,
+                weigh=weigh,
+                split=Split("context", "covered"),
+                example=example,
             )
-            for group in ([facts] if together else [[fact] for fact in facts])
+            for shown in (
+                [{"facts": Part("Facts", tuple(facts), "lines")}]
+                if together
+                else [{"fact": Part("Fact", fact)} for fact in facts]
+            )
         ]
 
     def _control(self, texts: Sequence[str]) -> str | None:
@@ -218,7 +224,7 @@ class RetrievalAccuracy(Metric):
         grid: Grid,
         contexts: Sequence[Context],
     ) -> AccuracyEvidence:
-        rows = tuple(tuple(_EMPTY if c.blank else grid[c.text][facts[fact.text]] for c in contexts) for fact in option)
+        rows = tuple(tuple(EMPTY if c.blank else grid[c.text][facts[fact.text]] for c in contexts) for fact in option)
         evidence = AccuracyEvidence(
             facts=tuple(option),
             facts_from="sample" if sample.facts else self.extraction,
@@ -239,7 +245,7 @@ class RetrievalAccuracy(Metric):
 
     def _word_overlap(self, sample: Sample, rows: Sequence[Sequence[Cell]]) -> bool:
         """True where the embedded judge split the reference itself: its soft mean is nearer to people's labels."""
-        modes = {cell.mode for row in rows for cell in row if cell is not _EMPTY}
+        modes = {cell.mode for row in rows for cell in row if cell is not EMPTY}
         return self.combination == "or" and not sample.facts and modes == {"lexical"}
 
     def _concluded(self, evidence: AccuracyEvidence) -> Outcome:
@@ -275,20 +281,3 @@ def _soft(facts: Sequence[Fact], rows: Sequence[Sequence[Cell]]) -> float | None
     best = [max((cell.probability or 0.0 for cell in row), default=0.0) for row in rows]
     weights = [fact.weight for fact in facts]
     return min(1.0, sum(p * w for p, w in zip(best, weights, strict=True)) / sum(weights))
-
-
-def _grid(replies: Sequence[tuple[FactVerdict, ...] | NotAnswered], texts: Sequence[str], facts: int) -> Grid:
-    """Cells by context text; an unanswered question leaves cells without probability."""
-    cells: list[Cell] = []
-    per_reply = facts * len(texts) // len(replies)
-    for reply in replies:
-        if isinstance(reply, NotAnswered):
-            cells += [Cell(probability=None, reason=type(reply.error).__name__)] * per_reply
-        elif len(reply) != per_reply:
-            raise JudgeError(f"the judge gave {len(reply)} verdicts for {per_reply} facts")
-        else:
-            cells += [
-                Cell(probability=v.probability, mode=v.mode, mass=v.mass, reason=v.reason, windows=v.windows)
-                for v in reply
-            ]
-    return {text: tuple(cells[index * facts : (index + 1) * facts]) for index, text in enumerate(texts)}

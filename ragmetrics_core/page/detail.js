@@ -153,6 +153,16 @@ function ratingsOf(evidence, sample) {
   );
 }
 
+function fieldsOf(evidence) {
+  const items = Object.entries(evidence).filter(([name]) => name !== "kind").map(([name, value]) => {
+    const shown = typeof value === "string" ? value : JSON.stringify(value, null, 1);
+    return element("div", {}, element("dt", {}, name.replaceAll("_", " ")), element("dd", { class: "text", dir: "auto" }, shown));
+  });
+  return items.length ? [element("dl", { class: "facts" }, ...items)] : [];
+}
+
+const SHOWN = { context_adherence: pollsOf, context_recall: ratingsOf, retrieval_accuracy: matrixOf, context_utilization: () => [] };
+
 function costOf(usage) {
   const price = usage.cost === undefined ? "price unknown" : "$" + usage.cost.toFixed(4);
   const tokens = (usage.prompt_tokens || 0) + " + " + (usage.completion_tokens || 0) + " tokens";
@@ -167,9 +177,7 @@ function resultOf(name, result, sample) {
   if (result.error) parts.push(box([result.error.type], text(result.error.message), result.error.raw ? folded("raw reply", result.error.raw) : null));
   if (evidence.formula) parts.push(element("p", { class: "muted" }, evidence.formula));
   if (evidence.lift !== undefined) parts.push(element("p", { class: "muted" }, "Random order of the same verdicts: " + percent(evidence.random_order) + "; lift " + percent(evidence.lift) + "."));
-  if (evidence.kind === "context_adherence") parts.push(...pollsOf(evidence));
-  if (evidence.kind === "context_recall") parts.push(...ratingsOf(evidence, sample));
-  if (evidence.kind === "retrieval_accuracy") parts.push(...matrixOf(evidence));
+  parts.push(...(SHOWN[evidence.kind] || fieldsOf)(evidence, sample));
   const source = [result.judge && "Judge " + result.judge, result.usage && costOf(result.usage)].filter(Boolean).join("; ");
   parts.push(element("p", { class: "muted" }, source));
   parts.push(folded("All fields of this result", result));

@@ -15,15 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks, Polled
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.metrics.average_precision import average_precision
-from ragmetrics_core.reporting.evidence import (
-    AccuracyEvidence,
-    AdherenceEvidence,
-    RecallEvidence,
-    UtilizationEvidence,
-    evidence_of,
-)
+from ragmetrics_core.reporting.evidence import evidence_of
 
 Code = Literal["no_context", "outside_store", "retrieval", "ranking", "generation"]
 Says = bool | Literal["missing"] | None
@@ -136,13 +131,13 @@ def _said(result: MetricResult) -> dict[str, Says]:
         return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
-    if (accuracy := evidence_of(result, AccuracyEvidence)) is not None:
+    if (accuracy := evidence_of(result, FactMatrix)) is not None:
         return _of_facts(result.value, accuracy)
-    if (utilization := evidence_of(result, UtilizationEvidence)) is not None:
+    if (utilization := evidence_of(result, JudgedChunks)) is not None:
         return _of_chunks(result.value, utilization)
-    if (adherence := evidence_of(result, AdherenceEvidence)) is not None:
+    if (adherence := evidence_of(result, Polled)) is not None:
         return {"adherent": _sure(*_adherence_bounds(result.value, adherence))}
-    if evidence_of(result, RecallEvidence) is not None:
+    if result.evidence is not None and result.evidence.kind == "context_recall":
         return {"matching": _sure(result.value - _CONVENTION, result.value + _CONVENTION)}
     return {}
 
@@ -152,7 +147,7 @@ def _sure(low: float, high: float) -> bool | None:
     return low > HALF if low > HALF or high < HALF else None
 
 
-def _of_facts(value: float, evidence: AccuracyEvidence) -> dict[str, Says]:
+def _of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
     best = [max((cell.probability or 0.0 for cell in row), default=0.0) for row in evidence.cells]
     weights = [fact.weight for fact in evidence.facts]
     least, most = (
@@ -169,7 +164,7 @@ def _of_facts(value: float, evidence: AccuracyEvidence) -> dict[str, Says]:
     }
 
 
-def _of_chunks(value: float, evidence: UtilizationEvidence) -> dict[str, Says]:
+def _of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Says]:
     sure = [_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks]
     if True not in sure:
         return {"any_useful": None if None in sure else False}
@@ -184,6 +179,6 @@ def _verdict(useful: bool | None, probability: float | None) -> bool | None:
     return None if _UNSURE[0] < probability < _UNSURE[1] else probability > HALF
 
 
-def _adherence_bounds(value: float, evidence: AdherenceEvidence) -> tuple[float, float]:
+def _adherence_bounds(value: float, evidence: Polled) -> tuple[float, float]:
     low, high = evidence.repeatability or (value - _CONVENTION, value + _CONVENTION)
     return min(low, *(evidence.bounds or (low,)), value), max(high, *(evidence.bounds or (high,)), value)

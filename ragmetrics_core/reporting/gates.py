@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.evidence import Share
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.evidence import Share
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.evidence import any_useful

@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Literal, TypeVar
 import pytest
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.questions import Adherent, Instructions, Polls
+from ragmetrics_core.data.questions import Asked, Instructions, Part, Question
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Message
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.polls import Poll
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 T = TypeVar("T")
@@ -247,7 +248,7 @@ class ChatModelContract:
     def test_the_repr_hides_the_key(self) -> None:
         """And the password that an address may hold."""
         model = self.model("http://user:word@127.0.0.1:9/v1", KEY, 30.0)
-        assert KEY not in f"{model!r}{model.name}{model.endpoint}"
+        assert KEY not in f"{model!r}{model.name}{model.cache_key}"
         assert "word" not in repr(model)
 
     @pytest.mark.parametrize("n", [True, "ignore", "reject"])
@@ -258,7 +259,8 @@ class ChatModelContract:
         """Five polls, whatever the endpoint supports."""
         server = loopback_server(n=n, json_schema=json_schema)
         template = Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}')
-        polled = Adherent(instructions=template, contexts=("c",), answer="a", polls=5)
+        parts = {"contexts": Part("Context", ("c",)), "answer": Part("Answer", "a")}
+        polled = Question(parts=parts, instructions=template, Reply=Poll, polls=5, temperature=1.0)
 
         async def work() -> Any:
             model = self.model(server.base_url, KEY, 30.0)
@@ -268,6 +270,6 @@ class ChatModelContract:
                 await model.aclose()
 
         answer = self.run(work())
-        assert isinstance(answer.reply, Polls)
-        assert len(answer.reply.answers) == 5
+        assert isinstance(answer.reply, Asked)
+        assert len(answer.reply.replies) == 5
         assert answer.usage.calls == len(server.requests)

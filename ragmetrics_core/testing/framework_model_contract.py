@@ -16,19 +16,19 @@ import httpx
 import pytest
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Useful
+from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Part, Question
 from ragmetrics_core.endpoints.chat import ChatModel
-from ragmetrics_core.endpoints.limits import Allowance
+from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.context_utilization import Usefulness
 
 TEXT = "a secret text"
 REPLY = '{"useful": 1, "reason": "r"}'
 ATTEMPTS = 3
-QUESTION = Useful(
-    instructions=Instructions('Reply {"useful": 0|1}.\n---\n{question}\n{answer}\n{chunk}'),
-    question="q",
-    answer="a",
-    chunks=(TEXT,),
+QUESTION = Question(
+    parts={"chunk": Part("Chunk", TEXT)},
+    instructions=Instructions('Reply {"useful": 0|1}.\n---\n{chunk}'),
+    Reply=Usefulness,
 )
 
 
@@ -128,7 +128,7 @@ class FrameworkModelContract:
 
         async def work() -> Answer[Any] | BaseException:
             judge = LLMJudge(self.model(call), attempts=ATTEMPTS)
-            session = judge.session(concurrency=1, store=None, allowance=Allowance(pause=_at_once))
+            session = judge.session(concurrency=1, store=None, budget=Budget(sleep=_at_once))
             (outcome,) = await asyncio.gather(session.answer(QUESTION), return_exceptions=True)
             return outcome
 

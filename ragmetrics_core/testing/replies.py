@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_CHUNK = re.compile(r"^Chunk ([A-Z]+) <", re.MULTILINE)
+_CHUNK = re.compile(r"^<\d+> Chunk ([A-Z]+)$", re.MULTILINE)
 _FACT = re.compile(r"^(F\d+): ", re.MULTILINE)
-_REFERENCE = re.compile(r"^Reference answer <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
-_CHUNK_TEXT = re.compile(r"^Chunk ([A-Z]+) <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
-_FACT_TEXT = re.compile(r"^Fact <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
-_CONTEXT_TEXT = re.compile(r"^Context <\w+>\n(.*?)\n</", re.MULTILINE | re.DOTALL)
+_REFERENCE = re.compile(r"^(<\d+>) Reference answer\n(.*?)\n\1", re.MULTILINE | re.DOTALL)
+_CHUNK_TEXT = re.compile(r"^(<\d+>) Chunk ([A-Z]+)\n(.*?)(?=\n\1)", re.MULTILINE | re.DOTALL)
+_FACT_TEXT = re.compile(r"^(<\d+>) Fact\n(.*?)\n\1", re.MULTILINE | re.DOTALL)
+_CONTEXT_TEXT = re.compile(r"^(<\d+>) Context\n(.*?)\n\1", re.MULTILINE | re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
 _WORD = re.compile(r"[^\W_]+")
@@ -69,18 +69,17 @@ def _covered(prompt: str) -> object:
 def _facts(prompt: str) -> object:
     """The sentences of the reference."""
     match = _REFERENCE.search(prompt)
-    return {"reasoning": "By sentence.", "facts": _SENTENCE.split(match[1].strip()) if match else []}
+    return {"reason": "By sentence.", "facts": _SENTENCE.split(match[2].strip()) if match else []}
 
 
 def _adherent(prompt: str) -> object:
     verdict = "yes" if _bit(prompt) else "no"
     claims = [] if verdict == "yes" else ["A claim by digest."]
-    return {"reasoning": "By digest.", "verdict": verdict, "unsupported_claims": claims}
+    return {"reason": "By digest.", "verdict": verdict, "unsupported": claims}
 
 
 def _sufficient(prompt: str) -> object:
-    on_question = "yes" if _bit(prompt, "on") else "no"
-    return {"reasoning": "By digest.", "sufficient": "yes" if _bit(prompt) else "no", "on_question": on_question}
+    return {"reason": "By digest.", "sufficient": _bit(prompt), "on_question": _bit(prompt, "on")}
 
 
 def _score(prompt: str) -> object:
@@ -89,7 +88,7 @@ def _score(prompt: str) -> object:
 
 def _sentences(prompt: str) -> object:
     """A question in the words of the first chunk, and the first sentence of each chunk."""
-    chunks = _CHUNK_TEXT.findall(prompt)
+    chunks = [(label, text) for _, label, text in _CHUNK_TEXT.findall(prompt)]
     first = [(label, " ".join(_SENTENCE.split(text.strip())[0].split()[:40])) for label, text in chunks]
     words = " ".join(first[0][1].split()[:12]) if first else ""
     sentences = [{"text": text.rstrip(".!?") + ".", "chunk": label} for label, text in first]
@@ -115,7 +114,7 @@ def quoting_reply(body: dict[str, Any]) -> str:
     are right by construction.
     """
     prompt = "\n".join(str(message.get("content")) for message in body.get("messages", ()))
-    fact, context = (match and match[1] for match in (_FACT_TEXT.search(prompt), _CONTEXT_TEXT.search(prompt)))
+    fact, context = (match and match[2] for match in (_FACT_TEXT.search(prompt), _CONTEXT_TEXT.search(prompt)))
     if fact is None or context is None:
         return plausible_reply(body)
     return json.dumps({"covered": int(_words(fact) in _words(context))})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
+from pydantic import BaseModel
+
 from ragmetrics_core import (
     METRICS,
     Answer,
@@ -13,7 +15,6 @@ from ragmetrics_core import (
     ChatReply,
     ChatRequest,
     Choice,
-    ChunkVerdict,
     Context,
     ContextAdherence,
     ContextRecall,
@@ -36,16 +37,16 @@ from ragmetrics_core import (
     Scored,
     ScriptedJudge,
     Undefined,
-    Useful,
     aevaluate,
     ask,
     evaluate,
     iter_results,
     metric_named,
 )
+from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
 from ragmetrics_core.testing import assert_score
 
-R = TypeVar("R")
+R = TypeVar("R", bound=BaseModel)
 
 
 def one_turn() -> float | None:
@@ -133,7 +134,7 @@ class Yes(Judge):
     name = "yes"
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        return await ScriptedJudge({Useful: (ChunkVerdict(useful=True),)}).answer(question)
+        return await ScriptedJudge({Useful: Usefulness(useful=True)}).answer(question)
 
 
 def by_name() -> Metric:
@@ -148,4 +149,4 @@ def replies(question: Useful) -> Iterator[bool]:
         plan.send(())
     except StopIteration as stop:
         for reply in stop.value:
-            yield not isinstance(reply, NotAnswered) and reply[0].useful
+            yield not isinstance(reply, NotAnswered) and reply.reply.useful

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from ragmetrics_core import ContextAdherence, MemoryStore, RetrievalAccuracy
 from ragmetrics_core.datasets import (
     ContinuousSettings,
-    Desk,
     DiscreteSettings,
     Document,
+    Maker,
     Pair,
     Reviews,
     build_continuous,
@@ -35,17 +35,17 @@ def discrete() -> None:
     documents = load_documents(["docs"], where={"language": "en"})
     pairs = [*load_pairs(["questions.jsonl"]), Pair(question="Who?", answer="Anna.")]
     write_set("own.jsonl", build_discrete(documents, pairs, retriever=retrieve))
-    desk, settings = Desk("gpt-4o-mini", store=MemoryStore()), DiscreteSettings(questions=3, seed=1)
-    made = build_discrete(documents, write_pairs(documents, settings, desk), settings, desk=desk)
+    maker, settings = Maker("gpt-4o-mini", store=MemoryStore()), DiscreteSettings(questions=3, seed=1)
+    made = build_discrete(documents, write_pairs(documents, settings, maker), settings, maker=maker)
     labels: list[str] = [point.by_rank for point in made.points]
-    print(labels, desk.usage.calls)
+    print(labels, maker.usage.calls)
 
 
 def continuous() -> None:
     """Built, read again, scored."""
     documents = [Document(id="a", text="A text.")]
     chunks: list[str] = [chunk.text for chunk in chunked(documents[0], size=500, overlap=50)]
-    made = build_continuous(documents, ContinuousSettings(documents=1, stratify=True), Desk("gpt-4o-mini"))
+    made = build_continuous(documents, ContinuousSettings(documents=1, stratify=True), Maker("gpt-4o-mini"))
     write_set("set.jsonl", made)
     given = read_set("set.jsonl")
     reviews = Reviews("set.jsonl", given)

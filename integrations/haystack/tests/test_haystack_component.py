@@ -28,21 +28,19 @@ from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, evaluate_pipeline
 
 from ragmetrics_core import (
-    Adherent,
     Answer,
     ContextAdherence,
     Judge,
     JudgeError,
     JudgeUnavailable,
-    Poll,
-    Polls,
     ScriptedJudge,
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, MalformedReply, SettingError
-from ragmetrics_core.data.evidence import OtherEvidence
+from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.questions import Question, R
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.metric import Metric, Plan
+from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 QUESTION = "When was the lighthouse built?"
@@ -61,7 +59,7 @@ def evaluator(metrics: Any = ("context_adherence", "context_utilization"), **set
 
 
 def polls(*verdicts: Any) -> ScriptedJudge:
-    return ScriptedJudge({Adherent: Polls(len(verdicts), tuple(map(Poll, verdicts)))})
+    return ScriptedJudge({Adherent: [{"verdict": verdict} for verdict in verdicts]})
 
 
 # Sockets
@@ -353,7 +351,7 @@ class Foreign(Metric):
     weight: float = 1.0
 
     def plan(self, sample: Sample) -> Plan:
-        return self.scored(self.weight, "by weight", OtherEvidence(kind="weight"))
+        return self.scored(self.weight, "by weight", Evidence(kind="weight"))
         yield ()
 
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import openai
 import pytest
 from haystack.components.generators.chat import FallbackChatGenerator, MockChatGenerator, OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
@@ -100,7 +99,7 @@ def test_errors_are_mapped(openai_model: Callable[..., Any], fault: Fault, expec
     with pytest.raises(expected) as caught:
         complete(model)
     assert type(caught.value) is expected
-    assert isinstance(caught.value.__cause__, openai.OpenAIError)
+    assert caught.value.__cause__ is None  # a client's words may hold keys and texts
     assert "sk-secret" not in str(caught.value)
     if expected is errors.RateLimited:
         assert caught.value.retry_after == 3  # type: ignore[attr-defined]
@@ -119,7 +118,7 @@ class Raising:
     [
         (TimeoutError("t"), errors.JudgeTimeout),
         (ConnectionResetError("c"), errors.ConnectionFailed),
-        (TypeError("got an unexpected keyword argument 'temperature'"), errors.RequestRejected),
+        (TypeError("got an unexpected keyword argument 'temperature'"), errors.UnsupportedParameter),
         (ValueError("v"), errors.JudgeError),
         (RuntimeError("r"), errors.JudgeError),
         (LookupError("l"), errors.JudgeError),
@@ -129,7 +128,7 @@ def test_errors_without_a_status(error: Exception, expected: type[errors.JudgeEr
     with pytest.raises(expected) as caught:
         complete(HaystackModel(Raising(error)))
     assert type(caught.value) is expected
-    assert type(caught.value.__cause__) is type(error)
+    assert caught.value.__cause__ is None  # a client's words may hold keys and texts
 
 
 class TestGenerator(FrameworkModelContract):
@@ -181,10 +180,7 @@ def test_names() -> None:
     assert mock.name == "mock"
     assert HaystackModel(MockChatGenerator("x"), name="own").name == "own"
     assert HaystackModel(FallbackChatGenerator([MockChatGenerator("x")])).name == "FallbackChatGenerator"
-    key = Secret.from_token("k")
-    plain = HaystackModel(OpenAIChatGenerator(api_key=key))
-    seeded = HaystackModel(OpenAIChatGenerator(api_key=key, generation_kwargs={"seed": 1}))
-    assert plain.endpoint != seeded.endpoint
+    plain = HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("k")))
     assert plain.capabilities() == Capabilities()
     assert HaystackModel(MockChatGenerator("x"), capabilities=Capabilities(n=True)).capabilities().n is True
     assert "secret" not in repr(HaystackModel(OpenAIChatGenerator(api_key=Secret.from_token("secret"))))

@@ -14,12 +14,13 @@ from langchain_fakes import ANSWER, QUESTION, Shelf, Speaker, offline_client, ra
 from langchain_ragmetrics import as_run_evaluator, samples_from
 from langsmith import Client
 from langsmith.schemas import Example, Run
+from said import rating
 
 from ragmetrics_core import ContextRecall, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeServerError
-from ragmetrics_core.data.questions import RateRecall, RecallRating
+from ragmetrics_core.metrics.context_recall import RateRecall
 
-RATED = ScriptedJudge({RateRecall: RecallRating(0.8, "Says nearly all.", "mostly")})
+RATED = ScriptedJudge({RateRecall: rating(0.8, "Says nearly all.", "mostly")})
 
 
 def example(outputs: dict[str, Any] | None) -> Example:
@@ -97,10 +98,10 @@ def test_undefined_and_failed_have_no_score_and_say_why() -> None:
     ],
 )
 def test_reference_is_found(outputs: Any, source: Any, reference: tuple[str, ...]) -> None:
-    judge = ScriptedJudge({RateRecall: RecallRating(0.8, "Nearly.", "mostly")})
+    judge = ScriptedJudge({RateRecall: rating(0.8, "Nearly.", "mostly")})
     evaluator = as_run_evaluator(ContextRecall(), judge, reference_from=source)
     evaluator.evaluate_run(traced(), example(outputs))
-    assert [question.reference for question in judge.asked if isinstance(question, RateRecall)] == (
+    assert [question["reference"] for question in judge.asked if isinstance(question, RateRecall)] == (
         [reference[0]] if len(reference) == 1 else list(reference)
     )
 

@@ -52,20 +52,22 @@ EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
 
 @pytest.mark.parametrize("pair", range(len(DIFFERENT)))
 def test_what_differs(pair: int) -> None:
-    first, second = (LangChainModel(make(), name="judge").endpoint for make in DIFFERENT[pair])
+    first, second = (LangChainModel(make(), name="judge").cache_key for make in DIFFERENT[pair])
+    assert None not in (first, second)
     assert first != second
 
 
 @pytest.mark.parametrize("pair", range(len(EQUAL)))
 def test_what_is_equal(pair: int) -> None:
-    first, second = (LangChainModel(make(), name="judge").endpoint for make in EQUAL[pair])
+    first, second = (LangChainModel(make(), name="judge").cache_key for make in EQUAL[pair])
+    assert first is not None
     assert first == second
 
 
 def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = LangChainModel(chat(base_url=None)).endpoint
+    before = LangChainModel(chat(base_url=None)).cache_key
     monkeypatch.setenv("OPENAI_BASE_URL", "http://b/v1")
-    assert before != LangChainModel(chat(base_url=None)).endpoint
+    assert before != LangChainModel(chat(base_url=None)).cache_key
 
 
 OTHER_PROCESS = """
@@ -74,7 +76,7 @@ from langchain_openai import ChatOpenAI
 from langchain_ragmetrics import LangChainModel
 chat = ChatOpenAI(model="m", api_key="another", base_url="http://a/v1", extra_body={"b": 1, "a": 2}).bind(stop=["x"])
 prompt = ChatPromptTemplate.from_messages([("system", "Judge."), ("placeholder", "{messages}")])
-print(LangChainModel(chat).endpoint, LangChainModel(prompt | chat | str.strip).endpoint)
+print(LangChainModel(chat).cache_key, LangChainModel(prompt | chat).cache_key)
 """
 
 
@@ -90,5 +92,5 @@ def test_another_process_says_the_same() -> None:
         check=True,
         env={**os.environ, "PYTHONHASHSEED": "7"},
     )
-    own = [LangChainModel(bound).endpoint, LangChainModel(prompt | bound | str.strip).endpoint]
+    own = [LangChainModel(bound).cache_key, LangChainModel(prompt | bound).cache_key]
     assert done.stdout.split() == own

@@ -26,24 +26,21 @@ from llama_index.evaluation.ragmetrics import (
     evaluators,
 )
 from pydantic import BaseModel
+from said import poll, polls, rating, useful
 
 from ragmetrics_core import (
-    Adherent,
-    ChunkVerdict,
     ContextAdherence,
     LexicalJudge,
-    Poll,
-    Polls,
-    RateRecall,
-    RecallRating,
     ScriptedJudge,
     SettingError,
-    Useful,
 )
 from ragmetrics_core.data.errors import AuthenticationFailed
+from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.polls import Adherent
 
 QUESTION = "What is the capital of France?"
-YES = Polls(1, (Poll("yes", "It says so."),))
+YES = polls((poll("yes", "It says so."),))
 pytestmark = [
     # The framework's batch runner and agents use deprecated parts of their own dependencies.
     pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
@@ -58,8 +55,8 @@ def judge() -> ScriptedJudge:
     return ScriptedJudge(
         {
             Adherent: YES,
-            Useful: lambda question: (ChunkVerdict("Paris" in question.chunks[0], reason="named"),),
-            RateRecall: RecallRating(0.5, "Half of it.", "partial"),
+            Useful: lambda question: useful("Paris" in question["chunk"], reason="named"),
+            RateRecall: rating(0.5, "Half of it.", "partial"),
         }
     )
 
@@ -163,7 +160,7 @@ def test_undefined_and_failed_are_invalid_never_raised() -> None:
         (evaluator.evaluate(query="q", response="a", contexts=[7]), "contexts"),  # type: ignore[list-item]
         (evaluator.evaluate_response(query="q", response=object()), "got object"),
         (ContextRecallEvaluator(judge=judge()).evaluate(query="q", response="a", contexts=["c"]), "no reference"),
-        (ContextUtilizationEvaluator(judge=down).evaluate(query="q", response="a", contexts=["c"]), "useful"),
+        (ContextUtilizationEvaluator(judge=down).evaluate(query="q", response="a", contexts=["c"]), "type Useful"),
         (ContextAdherenceEvaluator(judge=down).evaluate(query="q", response="a", contexts=["c"]), "refused the key"),
     ):
         assert result.invalid_result
@@ -259,7 +256,7 @@ def test_batch_runner(engine: RetrieverQueryEngine) -> None:
 
 
 def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
-    judging = kit.ScriptedLLM(script={"": '{"reasoning": "yes", "verdict": "yes", "unsupported_claims": []}'})
+    judging = kit.ScriptedLLM(script={"": '{"reason": "yes", "verdict": "yes", "unsupported": []}'})
     with capture() as captured:
         response = engine.query(QUESTION)
         result = ContextAdherenceEvaluator(llm=judging, polls=1).evaluate_response(query=QUESTION, response=response)
@@ -271,7 +268,7 @@ def test_which_judge(kit: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: p
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(evaluators, "_announced", set())
     fields: dict[str, Any] = {"query": "q", "response": "a", "contexts": ["c"]}
-    reply = kit.ScriptedLLM(script={"": '{"reasoning": "x", "verdict": "no", "unsupported_claims": []}'})
+    reply = kit.ScriptedLLM(script={"": '{"reason": "x", "verdict": "no", "unsupported": []}'})
     monkeypatch.setattr(Settings, "_llm", reply)
     for _ in range(2):
         result = ContextAdherenceEvaluator(cause=False).evaluate(**fields)

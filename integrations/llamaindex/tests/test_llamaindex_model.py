@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ragmetrics_core import Capabilities, ChatReply, ChatRequest, Message
 from ragmetrics_core.capturing import is_judge_work
-from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeTimeout, RateLimited
+from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeError, JudgeTimeout, RateLimited
 from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
@@ -84,7 +84,7 @@ def test_names(kit: ModuleType) -> None:
 
     assert LlamaIndexModel(Full()).name == "full"
     assert LlamaIndexModel(MockLLM()).name == "MockLLM"
-    assert LlamaIndexModel(kit.ScriptedLLM()).endpoint
+    assert LlamaIndexModel(kit.ScriptedLLM()).cache_key
     assert repr(LlamaIndexModel(Full())) == "LlamaIndexModel('full')"
 
 
@@ -211,7 +211,7 @@ class Status(Exception):
         (Status(429), RateLimited),
         (TimeoutError(), JudgeTimeout),
         (ConnectionResetError(), ConnectionFailed),
-        (ZeroDivisionError("a bug"), ZeroDivisionError),
+        (ZeroDivisionError("an endpoint's words"), JudgeError),
     ],
 )
 def test_faults(error: Exception, kind: type[Exception], judge_async: bool) -> None:
@@ -251,7 +251,7 @@ def test_a_wrong_key_and_a_bug_are_invalid_results() -> None:
 
 
 def test_a_judge_over_json(kit: ModuleType) -> None:
-    reply = 'I think.\n{"reasoning": "There.", "verdict": "yes", "unsupported_claims": []}'
+    reply = 'I think.\n{"reason": "There.", "verdict": "yes", "unsupported": []}'
     evaluator = ContextAdherenceEvaluator(llm=kit.ScriptedLLM(script={"": reply}), polls=3)
     result = evaluator.evaluate(query="q", response="a", contexts=["c {x}"])
     assert (result.score, result.feedback) == (1.0, "There.")

@@ -91,13 +91,15 @@ EQUAL: tuple[tuple[Callable[[], Any], Callable[[], Any]], ...] = (
 
 @pytest.mark.parametrize("pair", range(len(DIFFERENT)))
 def test_what_differs(pair: int) -> None:
-    first, second = (LlamaIndexModel(make()).endpoint for make in DIFFERENT[pair])
+    first, second = (LlamaIndexModel(make()).cache_key for make in DIFFERENT[pair])
+    assert None not in (first, second)
     assert first != second
 
 
 @pytest.mark.parametrize("pair", range(len(EQUAL)))
 def test_what_is_equal(pair: int) -> None:
-    first, second = (LlamaIndexModel(make()).endpoint for make in EQUAL[pair])
+    first, second = (LlamaIndexModel(make()).cache_key for make in EQUAL[pair])
+    assert first is not None
     assert first == second
 
 
@@ -106,7 +108,7 @@ from llama_index.evaluation.ragmetrics import LlamaIndexModel
 from llama_index.llms.openai import OpenAI
 from llama_index.llms.openai_like import OpenAILike
 like = OpenAILike(model="m", api_key="another", api_base="http://a/v1", additional_kwargs={"seed": 1, "a": 2})
-print(LlamaIndexModel(like).endpoint, LlamaIndexModel(OpenAI(model="gpt-4o-mini", api_key="another")).endpoint)
+print(LlamaIndexModel(like).cache_key, LlamaIndexModel(OpenAI(model="gpt-4o-mini", api_key="another")).cache_key)
 """
 
 
@@ -119,4 +121,4 @@ def test_another_process_says_the_same() -> None:
         env={**os.environ, "PYTHONHASHSEED": "7"},
     )
     own = [like(additional_kwargs={"a": 2, "seed": 1}), known()]
-    assert done.stdout.split() == [LlamaIndexModel(llm).endpoint for llm in own]
+    assert done.stdout.split() == [LlamaIndexModel(llm).cache_key for llm in own]

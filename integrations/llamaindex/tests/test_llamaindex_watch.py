@@ -14,11 +14,13 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
 from llama_index.evaluation.ragmetrics import capture, evaluate_query_engine, load_rag_dataset, watch
 from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
+from said import poll, polls
 
-from ragmetrics_core import Adherent, ContextAdherence, InputError, Judge, Poll, Polls, Sample, ScriptedJudge
+from ragmetrics_core import ContextAdherence, InputError, Judge, Sample, ScriptedJudge
 from ragmetrics_core.data.questions import Answer
+from ragmetrics_core.metrics.polls import Adherent
 
-ADHERENT = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "It says so."),))})
+ADHERENT = ScriptedJudge({Adherent: polls((poll("yes", "It says so."),))})
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_a_judge_that_queries_is_not_watched(engine: RetrieverQueryEngine) -> No
 
         async def answer(self, question: Any) -> Answer[Any]:
             response = await engine.aquery("of the judge")
-            return Answer(Polls(1, (Poll("yes", str(response)),)))
+            return Answer(polls((poll("yes", str(response)),)))
 
     watching = watch([ContextAdherence()], Asking(), keep=True)
     engine.query("of the user")

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langsmith import tracing_context
 
 from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
-from langchain_ragmetrics.identity import parts
-from langchain_ragmetrics.replies import generated_reply, judge_error_of, reply_of, structured_reply
-from ragmetrics_core.capturing import as_judge_work
+from langchain_ragmetrics.replies import generated_reply, reply_of, structured_reply
+from ragmetrics_core.capturing import judge_context
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
-from ragmetrics_core.endpoints.identity import apart, identity
-from ragmetrics_core.endpoints.threads import in_thread
+from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest
+from ragmetrics_core.endpoints.framework_model import FrameworkModel
 
-T = TypeVar("T")
 _CONFIG: RunnableConfig = {"callbacks": [], "tags": [JUDGE_TAG]}
 _KINDS: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
 _LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 
 
-class LangChainModel(ChatModel):
+class LangChainModel(FrameworkModel):
     """A chat model of LangChain, or any runnable from messages to a message or text, as a judge's model.
 
     The model is called in a thread of its own and in an empty context: neither your callbacks nor your tracing
@@ -39,6 +37,8 @@ class LangChainModel(ChatModel):
         name: Name in results; by default the model's own.
         capabilities: What the model can do, where you know better than ``capabilities`` finds out.
         judge_async: Await the model's async API on the judges' event loop instead of calling it in threads.
+        cache_key: What beside the name changes its replies, for stored ones; by default LangChain's own serialised
+            form of it, without secrets. Where that leaves out a part, replies are kept for the process only.
 
     Raises:
         TypeError: If it is no runnable.
@@ -56,85 +56,52 @@ class LangChainModel(ChatModel):
         name: str | None = None,
         capabilities: Capabilities | None = None,
         judge_async: bool = False,
+        cache_key: str | None = None,
     ) -> None:
         if not isinstance(model, Runnable):
             raise TypeError(f"LangChainModel needs a chat model or runnable of LangChain, got {type(model).__name__}")
+        able = capabilities or _capabilities(model)
+        super().__init__(
+            model, name=name or _name_of(model), capabilities=able, judge_async=judge_async, cache_key=cache_key
+        )
         self._model = model
-        self._name = name or _name_of(model)
-        self._capabilities = capabilities or _capabilities(model)
-        self._async = judge_async
-        self._apart = apart(model)
 
-    @property
-    def name(self) -> str:
-        """Name of the model, for results."""
-        return self._name
-
-    @property
-    def endpoint(self) -> str:
-        """What makes up the model, in a digest without keys, to keep stored replies apart.
-
-        It is the same in every process. Where a part cannot be described, it is this object's own: stored replies are
-        then used by no other.
-        """
-        return identity(self._model, parts) or self._apart
-
-    def __repr__(self) -> str:
-        return f"LangChainModel({self._name!r})"
-
-    def capabilities(self) -> Capabilities:
-        """What the model can do, as far as known without a call."""
-        return self._capabilities
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request.
-
-        Returns:
-            The reply. With several replies or log-probabilities asked for, the JSON schema is left to the prompt:
-            a reply through a tool call would have neither.
+    def _form(self) -> object:
+        """As LangChain writes it to a file.
 
         Raises:
-            JudgeError: Mapped from whatever the model's client raised.
+            ValueError: If it leaves out a part.
         """
-        task = asyncio.ensure_future(self._acall(request) if self._async else _in_thread(lambda: self._call(request)))
-        try:
-            await asyncio.wait([task])
-        finally:
-            task.cancel()
-        error = task.exception()
-        if error is None:
-            return task.result()
-        if not isinstance(error, Exception) or isinstance(error, errors.RagMetricsError):
-            raise error
-        raise judge_error_of(error, self._name) from error
+        form = dumpd(self._model)
+        if "'not_implemented'" in repr(form):
+            raise ValueError("a part has no serialised form")
+        return form
+
+    def _context(self) -> contextvars.Context:
+        return judge_context()
+
+    def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
+        return partial(self._call, request)
 
     def _call(self, request: ChatRequest) -> ChatReply:
-        messages, model, extra = _messages(request), *self._set(request)
-        if request.n > 1 and isinstance(model, BaseChatModel):
-            return generated_reply(model.generate([messages], callbacks=[], tags=[JUDGE_TAG], **extra))
-        structured = self._structured(request, model)
-        if structured is not None:
-            return structured_reply(structured.invoke(messages, _CONFIG))
-        return reply_of([model.invoke(messages, _CONFIG, **extra)])
+        with tracing_context(enabled=False):
+            messages, model, extra = _messages(request), *self._set(request)
+            if request.n > 1 and isinstance(model, BaseChatModel):
+                return generated_reply(model.generate([messages], callbacks=[], tags=[JUDGE_TAG], **extra))
+            structured = self._structured(request, model)
+            if structured is not None:
+                return structured_reply(structured.invoke(messages, _CONFIG))
+            return reply_of([model.invoke(messages, _CONFIG, **extra)])
 
     async def _acall(self, request: ChatRequest) -> ChatReply:
-        work = asyncio.get_running_loop().create_task(
-            self._marked(self._acall_here(request)), context=contextvars.Context()
-        )
-        return await work
-
-    async def _marked(self, work: Coroutine[Any, Any, ChatReply]) -> ChatReply:
-        with as_judge_work(), tracing_context(enabled=False):
-            return await work
-
-    async def _acall_here(self, request: ChatRequest) -> ChatReply:
-        messages, model, extra = _messages(request), *self._set(request)
-        if request.n > 1 and isinstance(model, BaseChatModel):
-            return generated_reply(await model.agenerate([messages], callbacks=[], tags=[JUDGE_TAG], **extra))
-        structured = self._structured(request, model)
-        if structured is not None:
-            return structured_reply(await structured.ainvoke(messages, _CONFIG))
-        return reply_of([await model.ainvoke(messages, _CONFIG, **extra)])
+        with tracing_context(enabled=False):
+            messages, model, extra = _messages(request), *self._set(request)
+            if request.n > 1 and isinstance(model, BaseChatModel):
+                return generated_reply(await model.agenerate([messages], callbacks=[], tags=[JUDGE_TAG], **extra))
+            structured = self._structured(request, model)
+            if structured is not None:
+                return structured_reply(await structured.ainvoke(messages, _CONFIG))
+            return reply_of([await model.ainvoke(messages, _CONFIG, **extra)])
 
     def _set(self, request: ChatRequest) -> tuple[Runnable[Any, Any], dict[str, Any]]:
         """The model with the request's settings, and those that it has no field for, to be given with the call."""
@@ -199,13 +166,3 @@ def _name_of(model: Runnable[Any, Any]) -> str:
 
 def _messages(request: ChatRequest) -> list[BaseMessage]:
     return [_KINDS[message.role](content=message.content) for message in request.messages]
-
-
-def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
-    """Call in a thread with an empty context, where it is not traced."""
-
-    def work() -> T:
-        with as_judge_work(), tracing_context(enabled=False):
-            return call()
-
-    return asyncio.wrap_future(in_thread(work, context=contextvars.Context(), name="ragmetrics-langchain"))

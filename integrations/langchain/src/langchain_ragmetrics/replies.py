@@ -12,7 +12,6 @@ from langchain_ragmetrics.values import compact, said
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatReply, Choice, TokenAlternatives
-from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
 
 _FINISHES: dict[str, Literal["stop", "length", "refused", "other"]] = {
     **dict.fromkeys(("stop", "end_turn", "tool_calls", "tool_use", "stop_sequence", "eos", "completed"), "stop"),
@@ -86,11 +85,3 @@ def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
         )
         for token in content or ()
     )
-
-
-def judge_error_of(error: Exception, name: str) -> errors.JudgeError:
-    """Map an exception of any provider's client: by what it says of the endpoint, else by its class."""
-    fault = Fault.of(error)
-    rejected = isinstance(error, (TypeError, ValueError)) and fault.about_parameter  # a client that does not know it
-    own = errors.UnsupportedParameter if rejected or isinstance(error, NotImplementedError) else errors.JudgeError
-    return judge_error(fault.kind or own, fault, name, None, ())

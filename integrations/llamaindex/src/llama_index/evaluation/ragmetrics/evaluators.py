@@ -58,8 +58,9 @@ class MetricEvaluator(BaseEvaluator):
         SettingError: If a setting is invalid, or both an LLM and a judge are given.
 
     Example:
-        >>> from ragmetrics_core import Adherent, Poll, Polls, ScriptedJudge
-        >>> judge = ScriptedJudge({Adherent: Polls(1, (Poll("yes", "It says so."),))})
+        >>> from ragmetrics_core import ScriptedJudge
+        >>> from ragmetrics_core.metrics.polls import Adherent
+        >>> judge = ScriptedJudge({Adherent: {"verdict": "yes", "reason": "It says so."}})
         >>> evaluator = ContextAdherenceEvaluator(judge=judge)
         >>> result = evaluator.evaluate(query="Capital?", response="Paris", contexts=["It is Paris."])
         >>> result.score, result.passing, result.feedback

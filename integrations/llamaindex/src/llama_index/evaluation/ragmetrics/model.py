@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from llama_index.core import Settings
@@ -14,24 +14,22 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb,
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
-from llama_index.evaluation.ragmetrics.identity import parts
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Judge, TokenAlternatives, Usage
 from ragmetrics_core.capturing import judge_context
-from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
-from ragmetrics_core.endpoints.identity import apart, identity
-from ragmetrics_core.endpoints.threads import in_thread
+from ragmetrics_core.endpoints.framework_model import FrameworkModel
+from ragmetrics_core.endpoints.keys import installed
 from ragmetrics_core.judging.llm import LLMJudge
 
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
+_WATCHING = frozenset({"callback_manager", "rate_limiter"})  # how an LLM is called and watched, not what it replies
 _FINISH = {"length": "length", "max_tokens": "length", "content_filter": "refused", "refusal": "refused"}
 
 
-class LlamaIndexModel(ChatModel):
+class LlamaIndexModel(FrameworkModel):
     """A LlamaIndex LLM, called through its sync API in a thread, where the framework's tracing does not see it.
 
     A function-calling LLM replies through a function with the reply's JSON schema, any other in JSON as the prompt
@@ -41,17 +39,22 @@ class LlamaIndexModel(ChatModel):
         llm: The LLM; it is copied, never changed.
         judge_async: Call its async API on the judges' event loop instead.
         capabilities: What the LLM can do, if you know better than its fields tell.
+        cache_key: What beside the name changes its replies, for stored ones; by default what ``to_dict`` writes,
+            without secrets. Where that leaves out a part, replies are kept for the process only.
     """
 
-    def __init__(self, llm: LLM, *, judge_async: bool = False, capabilities: Capabilities | None = None) -> None:
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        judge_async: bool = False,
+        capabilities: Capabilities | None = None,
+        cache_key: str | None = None,
+    ) -> None:
+        able = capabilities_of(llm) if capabilities is None else capabilities
+        super().__init__(llm, name="", capabilities=able, judge_async=judge_async, cache_key=cache_key)
         self.llm = llm
-        self._async = judge_async
-        self._apart = apart(llm)
         self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, _Copies] = WeakKeyDictionary()
-        self._capabilities = capabilities_of(llm) if capabilities is None else capabilities
-
-    def __repr__(self) -> str:
-        return f"LlamaIndexModel({self.name!r})"
 
     @property
     def name(self) -> str:
@@ -59,41 +62,47 @@ class LlamaIndexModel(ChatModel):
         name = self.llm.metadata.model_name
         return self.llm.class_name() if name == "unknown" else name
 
-    @property
-    def endpoint(self) -> str:
-        """What makes up the LLM, in a digest without keys, to keep stored replies apart.
-
-        It is the same in every process. Where a part cannot be described, it is this object's own: stored replies are
-        then used by no other.
-        """
-        return identity(self.llm, parts) or self._apart
-
-    def capabilities(self) -> Capabilities:
-        """What the LLM can do, from its fields."""
-        return self._capabilities
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request; LlamaIndex returns one reply per call.
+    def _form(self) -> object:
+        """As LlamaIndex writes it to a file, and what this leaves out: functions by name, clients by their address.
 
         Raises:
-            JudgeError: For faults of the endpoint. Exceptions of the LLM's own code are not translated.
+            ValueError: If one of them is the user's own.
         """
-        llm, messages = self._fitted(request), _messages(request)
-        tools = [_reply_tool(request.own_schema())] if request.schema is not None and not request.top_logprobs else []
-        call: asyncio.Future[ChatResponse]
-        if self._async:
-            call = asyncio.create_task(_asked(llm, messages, tools), context=judge_context())
+        functions = {}
+        for name, field in type(self.llm).model_fields.items():
+            value = getattr(self.llm, name) if field.exclude and name not in _WATCHING else None
+            if value is not None:
+                module, label = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+                if not label or "<" in label or not installed(module):
+                    raise ValueError(f"{name} has no serialised form")
+                functions[name] = f"{module}.{label}"
+        form = self.llm.to_dict()
+        clients = [str(getattr(held, "base_url", "")) for held in (self.llm.__pydantic_private__ or {}).values()]
+        addresses = {address.rstrip("/") for address in clients if address}
+        return [form, functions, sorted(addresses - {str(form.get("api_base")).rstrip("/")})]
+
+    def _context(self) -> Context:
+        return judge_context()
+
+    def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
+        llm, messages, tools = self._fitted(request), _messages(request), _tools(request)
+
+        def call() -> ChatReply:
+            if tools and isinstance(llm, FunctionCallingLLM):
+                response = llm.chat_with_tools(tools, chat_history=messages, tool_required=True)
+            else:
+                response = llm.chat(messages)
+            return _reply(llm, response, structured=bool(tools), weighed=bool(request.top_logprobs))
+
+        return call
+
+    async def _acall(self, request: ChatRequest) -> ChatReply:
+        llm, messages, tools = self._fitted(request), _messages(request), _tools(request)
+        if tools and isinstance(llm, FunctionCallingLLM):
+            response = await llm.achat_with_tools(tools, chat_history=messages, tool_required=True)
         else:
-            work = partial(_ask, llm, messages, tools)
-            call = asyncio.wrap_future(in_thread(work, context=judge_context(), name="ragmetrics-llm"))
-        try:
-            await asyncio.wait({call})
-        finally:
-            call.cancel()
-        error = call.exception()
-        if error is not None:
-            self._raise(error)
-        return _reply(llm, call.result(), structured=bool(tools), weighed=bool(request.top_logprobs))
+            response = await llm.achat(messages)
+        return _reply(llm, response, structured=bool(tools), weighed=bool(request.top_logprobs))
 
     def _fitted(self, request: ChatRequest) -> LLM:
         """The LLM with the request's settings, where it has fields for them.
@@ -116,13 +125,6 @@ class LlamaIndexModel(ChatModel):
         if kept != held:  # none yet, or the user has changed the LLM
             copies[key] = (held, copy := self.llm.model_copy(update=update))
         return copy
-
-    def _raise(self, error: BaseException) -> NoReturn:
-        """Raise the judge error for a fault of the endpoint; anything else as it is."""
-        fault = Fault.of(error)
-        if fault.kind is None or isinstance(error, errors.JudgeError):
-            raise error
-        raise judge_error(fault.kind, fault, self.name, None, ()) from error
 
 
 def capabilities_of(llm: LLM) -> Capabilities:
@@ -150,6 +152,12 @@ def _messages(request: ChatRequest) -> list[ChatMessage]:
     return [ChatMessage(role=MessageRole(message.role), content=message.content) for message in request.messages]
 
 
+def _tools(request: ChatRequest) -> list[FunctionTool]:
+    """A function for the reply; none where its tokens are to be weighed."""
+    wanted = request.schema is not None and not request.top_logprobs
+    return [_reply_tool(request.own_schema())] if wanted else []
+
+
 def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
     """A function whose parameters are the reply's schema."""
 
@@ -167,18 +175,6 @@ def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
     return FunctionTool.from_defaults(
         fn=reply, name="reply", description="Give your reply through this function.", fn_schema=parameters
     )
-
-
-def _ask(llm: LLM, messages: list[ChatMessage], tools: list[FunctionTool]) -> ChatResponse:
-    if tools and isinstance(llm, FunctionCallingLLM):
-        return llm.chat_with_tools(tools, chat_history=messages, tool_required=True)
-    return llm.chat(messages)
-
-
-async def _asked(llm: LLM, messages: list[ChatMessage], tools: list[FunctionTool]) -> ChatResponse:
-    if tools and isinstance(llm, FunctionCallingLLM):
-        return await llm.achat_with_tools(tools, chat_history=messages, tool_required=True)
-    return await llm.achat(messages)
 
 
 def _reply(llm: LLM, response: ChatResponse, *, structured: bool, weighed: bool) -> ChatReply:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import Context
 from functools import partial
 from typing import Any
 
 from haystack.components.generators.chat.types import ChatGenerator
+from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
-from haystack_integrations.components.evaluators.ragmetrics.identity import parts
 from haystack_integrations.components.evaluators.ragmetrics.openai_generator import is_openai
 
 from ragmetrics_core.capturing import judge_context
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
-from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
-from ragmetrics_core.endpoints.identity import apart, identity
-from ragmetrics_core.endpoints.threads import in_thread
+from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Choice, TokenAlternatives
+from ragmetrics_core.endpoints.framework_model import FrameworkModel
+from ragmetrics_core.endpoints.keys import installed
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
-_REJECTIONS = (TypeError, ValueError, KeyError)
 
 
-class HaystackModel(ChatModel):
+class HaystackModel(FrameworkModel):
     """Any ChatGenerator as the model of a judge: ``evaluate(…, judge=HaystackModel(generator))``.
 
     Args:
@@ -37,6 +35,8 @@ class HaystackModel(ChatModel):
         capabilities: What the model can do, if you know; otherwise see ``capabilities()``.
         judge_async: Await ``run_async`` on the judges' event loop. By default ``run`` is called in threads, because
             a client that the application uses on its own loop must not be shared with another.
+        cache_key: What beside the name changes its replies, for stored ones; by default what ``to_dict`` writes,
+            without secrets. Where that leaves out a part, replies are kept for the process only.
 
     Example:
         >>> from haystack.components.generators.chat import MockChatGenerator
@@ -51,63 +51,58 @@ class HaystackModel(ChatModel):
         name: str | None = None,
         capabilities: Capabilities | None = None,
         judge_async: bool = False,
+        cache_key: str | None = None,
     ) -> None:
         self.chat_generator = chat_generator
-        self._stated = capabilities
-        self._apart = apart(chat_generator)
-        self._name = name or _attribute(chat_generator, "model") or type(chat_generator).__name__
-        self._async = judge_async and hasattr(chat_generator, "run_async")
         self._takes_settings = "generation_kwargs" in inspect.signature(chat_generator.run).parameters
         self._lock = threading.Lock()
         self._warm = False
+        super().__init__(
+            chat_generator,
+            name=name or _attribute(chat_generator, "model") or type(chat_generator).__name__,
+            capabilities=capabilities or self._guessed(),
+            judge_async=judge_async and hasattr(chat_generator, "run_async"),
+            cache_key=cache_key,
+        )
 
-    def __repr__(self) -> str:
-        return f"HaystackModel({self.name!r})"
-
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self._name
-
-    @property
-    def endpoint(self) -> str:
-        """What makes up the generator, in a digest without keys, to keep stored replies apart.
-
-        It is the same in every process. Where a part cannot be described, it is this object's own: stored replies are
-        then used by no other.
-        """
-        return identity(self.chat_generator, parts) or self._apart
-
-    def capabilities(self) -> Capabilities:
-        """What was stated; else nothing is assumed of a generator without ``generation_kwargs``.
+    def _guessed(self) -> Capabilities:
+        """Nothing is assumed of a generator without ``generation_kwargs``.
 
         Generators for OpenAI and compatible endpoints are tried once for each feature. The others spell their
         settings differently: they get a temperature, if they take one, and the form of the reply by the prompt.
         """
-        if self._stated is not None:
-            return self._stated
         if not self._takes_settings:
             return Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
         if is_openai(self.chat_generator):
             return Capabilities()
         return Capabilities(n=False, logprobs=False, json_schema=False)
 
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request, in a context of its own, where no tracer sees it.
+    def _form(self) -> object:
+        """As Haystack writes it to a file.
 
         Raises:
-            JudgeError: Mapped from whatever the generator raised.
+            ValueError: If the class of a part is the user's own.
         """
+        form = component_to_dict(self.chat_generator, "judge")
+        own = [name for name in _types(form) if not installed(name.rpartition(".")[0])]
+        if own:
+            raise ValueError(f"{own[0]} is defined outside an installed package")
+        return form
+
+    def _context(self) -> Context:
+        return judge_context()
+
+    def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
+        return partial(self._called, self._arguments(request))
+
+    async def _acall(self, request: ChatRequest) -> ChatReply:
+        return await self._awaited(self._arguments(request))
+
+    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {"messages": [_message(one.role, one.content) for one in request.messages]}
         if self._takes_settings and (settings := self._settings(request)):
             arguments["generation_kwargs"] = settings
-        outcomes: tuple[Any] = await asyncio.gather(self._started(arguments), return_exceptions=True)
-        outcome = outcomes[0]
-        if isinstance(outcome, Exception) and not isinstance(outcome, errors.RagMetricsError):
-            raise self._translated(outcome) from outcome
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return _reply(self.name, outcome)
+        return arguments
 
     def close(self) -> None:
         """Release what the generator holds; an async client on the loop that it lives on."""
@@ -117,20 +112,14 @@ class HaystackModel(ChatModel):
             submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
         self._warm = False
 
-    def _started(self, arguments: dict[str, Any]) -> asyncio.Future[Any]:
-        if self._async:
-            return asyncio.get_running_loop().create_task(self._awaited(arguments), context=judge_context())
-        call = in_thread(partial(self._called, arguments), context=judge_context(), name="ragmetrics-haystack")
-        return asyncio.wrap_future(call)
-
-    def _called(self, arguments: dict[str, Any]) -> Any:
+    def _called(self, arguments: dict[str, Any]) -> ChatReply:
         with self._lock:
             if not self._warm and hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
             self._warm = True
-        return self.chat_generator.run(**arguments)
+        return _reply(self.name, self.chat_generator.run(**arguments))
 
-    async def _awaited(self, arguments: dict[str, Any]) -> Any:
+    async def _awaited(self, arguments: dict[str, Any]) -> ChatReply:
         if not self._warm:
             self._warm = True
             if hasattr(self.chat_generator, "warm_up_async"):
@@ -138,7 +127,7 @@ class HaystackModel(ChatModel):
             elif hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
         run_async: Any = getattr(self.chat_generator, "run_async")  # noqa: B009  # not part of the protocol
-        return await run_async(**arguments)
+        return _reply(self.name, await run_async(**arguments))
 
     def _settings(self, request: ChatRequest) -> dict[str, Any]:
         """Generation settings; only those that this kind of generator spells like OpenAI."""
@@ -157,12 +146,17 @@ class HaystackModel(ChatModel):
             settings["response_format"] = {"type": "json_schema", "json_schema": schema}
         return settings
 
-    def _translated(self, error: Exception) -> errors.JudgeError:
-        """The judge error for what the exception says of the endpoint, else for its class."""
-        fault = Fault.of(error)
-        rejected = isinstance(error, _REJECTIONS) and fault.about_parameter
-        own = errors.RequestRejected if rejected else errors.JudgeError
-        return judge_error(fault.kind or own, fault, self.name, None, ())
+
+def _types(form: object) -> Iterator[str]:
+    """The classes that a serialised form names."""
+    if isinstance(form, Mapping):
+        if isinstance(form.get("type"), str) and "." in form["type"]:
+            yield form["type"]
+        for value in form.values():
+            yield from _types(value)
+    elif isinstance(form, (list, tuple)):
+        for value in form:
+            yield from _types(value)
 
 
 def _attribute(generator: object, name: str) -> str | None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
-from importlib.resources import files
 from itertools import islice
 from typing import TypeVar
 
 from ragmetrics_core.data.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
-from ragmetrics_core.data.questions import Instructions, NotAnswered
+from ragmetrics_core.data.questions import NotAnswered
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.data.writing import WriteQuestion, Written
+from ragmetrics_core.datasets.writing import WriteQuestion, Written
+from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
-from ragmetrics_core.engine.carrying import Seat, carry_out
+from ragmetrics_core.engine.carrying import RunJudge, carry_out
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
 from ragmetrics_core.metrics.metric import Metric, Outcome
@@ -30,7 +29,7 @@ class LeftOut(Exception):
     """A document or question that gave nothing usable; the message is the reason, as a symbol."""
 
 
-class Desk:
+class Maker:
     """One model's session while a set is made.
 
     Args:
@@ -61,7 +60,7 @@ class Desk:
         self.usage = Usage()
         self.left_out: Counter[str] = Counter()
         self.language = language
-        self._seat = Seat(session)
+        self._judge = RunJudge(session)
         self._show = show
 
     async def write(self, chunks: Sequence[str]) -> Written:
@@ -72,13 +71,12 @@ class Desk:
             JudgeUnavailable: If it will answer nothing.
             QuestionNotSupported: If the judge is none that writes.
         """
-        question = WriteQuestion(instructions=Instructions(template(), language=self.language), chunks=tuple(chunks))
-        answer = await self._seat.judge.answer(question)
+        answer = await self._judge.session.answer(WriteQuestion.about(chunks, self.language))
         self.usage += answer.usage
         if isinstance(answer.reply, NotAnswered):
             raise self._reason(answer.reply.error)
-        self._seat.answered += 1
-        return answer.reply
+        self._judge.answered += 1
+        return answer.reply.reply
 
     async def measure(self, metric: Metric, sample: Sample) -> Outcome:
         """A metric's outcome on a sample.
@@ -87,10 +85,10 @@ class Desk:
             LeftOut: If there is no score.
             JudgeUnavailable: If the model will answer nothing.
         """
-        outcome = await carry_out(metric, sample, self._seat)
+        outcome = await carry_out(metric, sample, self._judge)
         self.usage += outcome.usage
-        if self._seat.unavailable is not None:
-            raise self._seat.unavailable
+        if self._judge.unavailable is not None:
+            raise self._judge.unavailable
         if outcome.status == "failed":
             raise LeftOut(outcome.error.type)
         if outcome.status == "undefined":
@@ -121,7 +119,7 @@ class Desk:
         found: dict[str, T] = {}
         queue, done = iter(candidates), Counter[str]()
         while len(found) < wanted and (batch := list(islice(queue, wanted - len(found)))):
-            for item in await asyncio.gather(*(self._tried(make(it), done, wanted) for it in batch)):
+            for item in await gathered((self._tried(make(it), done, wanted) for it in batch), hasty=True):
                 if isinstance(item, LeftOut):
                     self.left_out[str(item)] += 1
                 elif key(item) in found:
@@ -143,11 +141,6 @@ class Desk:
         if self._show is not None:
             self._show(min(done["items"], wanted), wanted, self.usage)
         return item
-
-
-def template() -> str:
-    """The prompt that has a question and its response written."""
-    return files("ragmetrics_core.datasets").joinpath("prompts", "write_question.txt").read_text(encoding="utf-8")
 
 
 def plain(question: str) -> str:

@@ -1,0 +1,259 @@
+"""Attempts at a call: backoff between them, what limits them, and whether the endpoint answers at all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ragmetrics_core.data.errors import (
+    ConnectionFailed,
+    ContextWindowExceeded,
+    EmptyReply,
+    JudgeError,
+    JudgeTimeout,
+    JudgeUnavailable,
+    LimitReached,
+    RateLimited,
+    TransientJudgeError,
+    Unreachable,
+)
+from ragmetrics_core.data.frozen import safe
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, too_large
+from ragmetrics_core.endpoints.limits import Budget, Limiter
+from ragmetrics_core.endpoints.store import ReplyStore
+
+_SHORTEST_WAIT = 0.5  # most seconds before the second attempt; they double with each further one
+_LONGEST_WAIT = 60.0  # seconds between two attempts, unless the endpoint asks for more
+_GIVEN_UP = 600.0  # seconds from which on a request is not repeated
+_CONNECTING = 10.0  # the same, while no connection can be made
+_OUTAGE = 30.0  # seconds for which an endpoint that refuses everything is left alone
+_REFUSALS = 32  # in a row, from which on an endpoint that has answered is taken to refuse everything
+
+
+class Availability:
+    """Whether an endpoint answers at all, as far as the calls of all runs tell.
+
+    Attributes:
+        open: Whether a first call got through, so that others need not wait for it.
+        alone: Held by a call that is sent alone.
+        answers: Calls answered so far.
+    """
+
+    def __init__(self) -> None:
+        self.open = False
+        self.alone = asyncio.Lock()
+        self.answers = 0
+        self._refusals = 0
+        self._outage: tuple[float, JudgeUnavailable] | None = None
+
+    def check(self) -> None:
+        """Raise what the endpoint refuses everything with, as long as it is left alone."""
+        if self._outage is not None and time.monotonic() < self._outage[0] + _OUTAGE:
+            raise self._outage[1].with_traceback(None)
+
+    def observe(self, outcome: ChatReply | JudgeError) -> None:
+        """Learn whether the endpoint answers at all.
+
+        Of one that has answered, a refused call tells little, e.g. a firewall may have taken offence at its text.
+        """
+        if isinstance(outcome, ChatReply):
+            self.answers += 1
+            self._refusals = 0
+            self.open, self._outage = True, None
+        elif isinstance(outcome, JudgeUnavailable):
+            self._refusals += 1
+            outcome.single = bool(self.answers) and self._refusals < _REFUSALS
+            self.open = outcome.single
+            if not outcome.single:
+                self.refuse(outcome)
+        elif self._outage is None or time.monotonic() >= self._outage[0] + _OUTAGE:
+            self.open, self._outage = bool(self.answers) or not isinstance(outcome, Unreachable), None
+
+    def refuse(self, error: JudgeUnavailable) -> JudgeUnavailable:
+        """Leave the endpoint alone for a while; then a call is sent alone again."""
+        self.open, self._outage = False, (time.monotonic(), error)
+        return error
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The calls for one request.
+
+    Attributes:
+        calls: How many left.
+        since: When the first one did.
+    """
+
+    calls: int = 0
+    since: float = 0.0
+
+
+class Attempts:
+    """The calls of one run.
+
+    Args:
+        model: The model.
+        endpoint: What is known of its endpoint.
+        limiters: What every call passes through, beside the budget.
+        budget: What the run may spend.
+        store: Where replies are kept: a call leaves only when those received before it are.
+        most: Most calls for one request that fails for a passing reason.
+        timeout: Seconds for one call; None for no limit.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        endpoint: Availability,
+        limiters: Sequence[Limiter],
+        budget: Budget,
+        store: ReplyStore,
+        *,
+        most: int,
+        timeout: float | None,
+    ) -> None:
+        self._model, self._endpoint, self._limiters = model, endpoint, limiters
+        self._budget, self._store = budget, store
+        self._attempts, self._timeout = most, timeout
+
+    async def send(self, request: ChatRequest) -> ChatReply:
+        """Call until there is a reply, an error that will not pass, or no attempt left.
+
+        Returns:
+            The reply, or its failures as values; ``usage`` counts every call and the faults survived.
+
+        Raises:
+            JudgeUnavailable: If no call will succeed.
+        """
+        tries = _Tries()
+        try:
+            async with asyncio.timeout(self._budget.remaining) as deadline:
+                return await self._attempted(request, tries)
+        except LimitReached as error:
+            reached = error
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            reached = self._budget.expire()
+        return ChatReply((), Usage(calls=tries.calls), (reached,) * request.n)
+
+    async def _attempted(self, request: ChatRequest, tries: _Tries) -> ChatReply:
+        counted = 0
+        while True:
+            answers = self._endpoint.answers
+            try:
+                reply = await self._in_turn(request, tries)
+            except JudgeUnavailable:
+                raise
+            except JudgeError as error:
+                # told to slow down while others are answered: it takes its turn again, as often as it needs
+                counted += not (isinstance(error, RateLimited) and self._endpoint.answers > answers)
+                wait = self._wait(error, counted, tries, new=not self._endpoint.answers)
+                if wait is not None:
+                    await self._budget.pause(wait)
+                    continue
+                if isinstance(error, Unreachable) and not self._endpoint.answers:
+                    raise self._endpoint.refuse(JudgeUnavailable(str(error))) from None
+                return ChatReply((), Usage(calls=tries.calls, faults=tries.calls - 1), (error,) * request.n)
+            if not reply.choices:
+                reply = replace(reply, failures=(EmptyReply("the endpoint returned no reply"),) * request.n)
+            if tries.calls == reply.usage.calls == 1:
+                return reply  # nothing to correct
+            return replace(reply, usage=replace(reply.usage, calls=tries.calls, faults=tries.calls - 1))
+
+    def _wait(self, error: JudgeError, counted: int, tries: _Tries, *, new: bool) -> float | None:
+        """Seconds until the next attempt, by exponential backoff with full jitter; None if there shall be none."""
+        if not isinstance(error, TransientJudgeError) or counted >= self._attempts:
+            return None
+        longest = min(_SHORTEST_WAIT * 2 ** min(tries.calls - 1, 10), _LONGEST_WAIT)
+        wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
+        if error.retry_after is not None:
+            wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
+        connecting = isinstance(error, Unreachable) or (new and isinstance(error, ConnectionFailed))
+        left = tries.since + (_CONNECTING if connecting else _GIVEN_UP) - time.monotonic()
+        return wait if wait <= left else None
+
+    # Slots, rate, budget, and the call.
+
+    async def _in_turn(self, request: ChatRequest, tries: _Tries) -> ChatReply:
+        """Call as soon as the limits allow it; alone, as long as no call got through."""
+        if not self._endpoint.open:
+            async with self._endpoint.alone:
+                if not self._endpoint.open:
+                    return await self._limited(request, tries)
+        return await self._limited(request, tries)
+
+    async def _limited(self, request: ChatRequest, tries: _Tries) -> ChatReply:
+        tokens = sum(len(message.content) for message in request.messages) / 4
+        held: list[tuple[Limiter, Any]] = []
+        outcome: ChatReply | JudgeError | None = None
+        try:
+            for limiter in self._limiters:
+                held.append((limiter, await limiter.acquire(tokens)))
+            self._endpoint.check()
+            await self._store.settled()
+            await self._budget.acquire(tokens)
+            held.append((self._budget, None))
+            outcome = await self._call(request, tries)
+        except JudgeError as error:
+            outcome = error
+            raise
+        finally:
+            for limiter, ticket in reversed(held):
+                limiter.observe(ticket, outcome)
+        return outcome
+
+    async def _call(self, request: ChatRequest, tries: _Tries) -> ChatReply:
+        tries.calls += 1
+        tries.since = tries.since or time.monotonic()
+        error: JudgeError
+        try:
+            async with asyncio.timeout(self._timeout) as timer:
+                reply = _cleaned(self._model.name, await self._model.complete(request))
+        except TimeoutError:
+            within = f"within {self._timeout:g} s" if timer.expired() else "in time"
+            error = JudgeTimeout(f"{self._model.name} sent no reply {within}")
+        except ContextWindowExceeded as raised:
+            error = _counted(raised, request)
+        except JudgeError as raised:
+            error = raised
+        else:
+            self._endpoint.observe(reply)
+            return reply
+        self._endpoint.observe(error)
+        raise error
+
+
+def _counted(error: ContextWindowExceeded, request: ChatRequest) -> ContextWindowExceeded:
+    """The same error with the length of the request, estimated where the endpoint did not say it."""
+    if error.tokens is not None or not error.where:
+        return error
+    tokens = sum(len(message.content) for message in request.messages) // 4
+    return ContextWindowExceeded.counted(error.where, tokens, error.window, about="about ")
+
+
+def _cleaned(name: str, reply: ChatReply) -> ChatReply:
+    """The reply without lone surrogates and NUL, which neither a file nor the next request can carry.
+
+    Raises:
+        MalformedReply: If it is too long.
+    """
+    if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
+        raise too_large(name)
+    models = tuple(map(safe, reply.usage.models))
+    if models != reply.usage.models:
+        reply = replace(reply, usage=replace(reply.usage, models=models))
+    if any(safe(choice.text) != choice.text for choice in reply.choices):
+        return replace(reply, choices=tuple(map(_cleaned_choice, reply.choices)))
+    return reply
+
+
+def _cleaned_choice(choice: Choice) -> Choice:
+    tokens = tuple(replace(token, token=safe(token.token)) for token in choice.tokens)
+    return replace(choice, text=safe(choice.text), tokens=tokens)

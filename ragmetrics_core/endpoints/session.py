@@ -1,0 +1,327 @@
+"""Everything around a call to a chat model, in the order in which a request meets it.
+
+Stored replies, and one call for equal requests in flight → what the endpoint can do (``fitting``) → attempts with
+backoff, slots, rate and budget (``attempts``, ``slots``, ``limits``) → the call. A reply that cannot be used is
+repaired once.
+
+A session belongs to a judge. All its runs share the calls in flight, what was learned about the endpoint, the slots,
+and the first call, which is sent alone: a wrong key costs one. Each run brings its store, its limits and its
+concurrency. What is shared lives on one event loop; pickle and fork leave it behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, repeat
+from typing import Any, Generic, Self, TypeVar
+
+from ragmetrics_core.data.errors import (
+    ContentRefused,
+    CutOffReply,
+    EmptyReply,
+    JudgeError,
+    LimitReached,
+    UnusableReply,
+)
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.attempts import Attempts, Availability
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
+from ragmetrics_core.endpoints.fitting import Feature, Fitting, gathered
+from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter
+from ragmetrics_core.endpoints.slots import SharedSlots, Slots
+from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
+
+T = TypeVar("T")
+Outcome = Choice | JudgeError
+
+_LONGER = 4  # times as many tokens for a reply that was cut off
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Read(Generic[T]):
+    """One reply that was read."""
+
+    value: T
+    choice: Choice
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answers(Generic[T]):
+    """What came of one request: an outcome per reply asked for, in the order of the polls, and what it cost."""
+
+    outcomes: tuple[Read[T] | JudgeError, ...]
+    usage: Usage
+
+
+class _Shared:
+    """What all runs of a session share on one event loop."""
+
+    def __init__(self, model: ChatModel, learned: set[Feature]) -> None:
+        self.fitting = Fitting(model, learned)
+        self.slots = SharedSlots()
+        self.flights: dict[str, tuple[ReplyStore, list[asyncio.Future[Outcome | None]]]] = {}
+        self.memory = MemoryStore()
+        self.availability = Availability()
+
+
+class _Shares:
+    """What is shared, by event loop.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self._learned: set[Feature] = set()
+        self._by_loop: dict[asyncio.AbstractEventLoop, _Shared] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Shares, (self._model,)
+
+    def here(self) -> _Shared:
+        """What is shared on the running loop."""
+        loop = asyncio.get_running_loop()
+        found = self._by_loop.get(loop)
+        if found is None:
+            self._by_loop = {other: kept for other, kept in self._by_loop.items() if not other.is_closed()}
+            found = self._by_loop[loop] = _Shared(self._model, self._learned)
+        return found
+
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as known by now."""
+        return Fitting(self._model, self._learned).capabilities()
+
+
+class Session:
+    """The way to a chat model.
+
+    Args:
+        model: The model.
+        attempts: Most calls for one request that fails for a passing reason.
+        timeout: Seconds for one call, beside the model's own timeout; None for no limit.
+        replicate: Number of an independent repetition; stored replies of one are not used for another.
+        limiters: Further ones that every call passes through.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        attempts: int = 8,
+        timeout: float | None = 300.0,
+        replicate: int = 0,
+        limiters: Sequence[Limiter] = (),
+    ) -> None:
+        self.model = model
+        self._most = attempts
+        self._timeout = timeout
+        self._replicate = replicate
+        self._further = tuple(limiters)
+        self._shares = _Shares(model)
+        self.concurrency = 32
+        self.store: ReplyStore = MemoryStore()
+        self.budget = Budget()
+        self._here: _Shared | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_here": None}
+
+    def during(self, *, store: ReplyStore | None, concurrency: int, budget: Budget | None = None) -> Self:
+        """The session for one run.
+
+        Args:
+            store: Where the run's replies are kept; None for memory of its own.
+            concurrency: Most calls of the run in flight; all runs together have no more than the one with the most.
+            budget: What the run may spend; None for no limit.
+        """
+        run = copy.copy(self)
+        run.store = MemoryStore() if store is None else store
+        run.concurrency = concurrency
+        run.budget = budget or Budget()
+        return run
+
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as known by now."""
+        return self._shares.capabilities()
+
+    async def prepare(self) -> None:
+        """Load what the first call needs."""
+        shared = self._shares.here()
+        if self._here is shared:
+            return
+        await self.model.prepare()
+        key = self.model.cache_key  # asked for once: it may take a while, and shall not change
+        self._place = (self.model.name, key or "")
+        limits = self.budget.limits
+        limiters: list[Limiter] = [Slots(self.concurrency, shared.slots), *self._further]
+        if limits.per_minute and limits.rate_file is None:
+            limiters.append(RateLimiter(self.budget))
+        elif limits.rate_file is not None:
+            from ragmetrics_core.endpoints.shared_rate import SharedRate  # SQLite is not needed for other limits
+
+            limiters.append(
+                SharedRate(
+                    limits.rate_file, self._place, limits.per_minute, check=self.budget.check, sleep=self.budget.pause
+                )
+            )
+        self._kept = shared.memory if key is None else self.store
+        self._attempts = Attempts(
+            self.model, shared.availability, limiters, self.budget, self._kept, most=self._most, timeout=self._timeout
+        )
+        self._here = shared
+
+    async def ask(
+        self, request: ChatRequest, read: Callable[[Choice], T], *, polls: int = 1, first_poll: int = 0
+    ) -> Answers[T]:
+        """Ask for several replies; an unusable one is repaired once, on its own.
+
+        Args:
+            request: The request.
+            read: Reads a reply; raises ``UnusableReply`` for what cannot be used.
+            polls: How many replies.
+            first_poll: Index of the first of them.
+
+        Raises:
+            JudgeUnavailable: If no call will succeed.
+        """
+        await self.prepare()
+        keys = self._keys(request, polls, first_poll)
+        spent: list[Usage] = []
+        outcomes = await self._replies(request, keys, spent)
+        if polls == 1:  # the usual case needs no task of its own
+            known = [await self._read(request, keys[0], outcomes[0], read, spent)]
+        else:
+            pairs = zip(keys, outcomes, strict=True)
+            known = await gathered(self._read(request, key, outcome, read, spent) for key, outcome in pairs)
+        return Answers(tuple(known), spent[0] if len(spent) == 1 else sum(spent, Usage()))
+
+    async def _read(
+        self, request: ChatRequest, key: str, outcome: Outcome, read: Callable[[Choice], T], spent: list[Usage]
+    ) -> Read[T] | JudgeError:
+        """Read a reply; one that cannot be used is asked again, once, and the new one kept in its place."""
+        if isinstance(outcome, JudgeError):
+            return outcome
+        try:
+            return Read(read(outcome), outcome)
+        except UnusableReply as error:
+            problem = error
+        if outcome.origin.unusable:
+            return problem  # as it was in earlier runs
+        if (kept := self._kept.get(key)) is not None and kept != outcome:  # somebody else's repair was faster
+            return await self._read(request, key, kept, read, spent)
+        if isinstance(problem, ContentRefused):
+            self._kept.reject(key)
+            return problem
+        paid: list[Usage] = []
+        (again,) = await self._replies(_repair(request, problem), [f"{key}|repair"], paid, keep=False)
+        usage = sum(paid, Usage())
+        spent.append(replace(usage, repairs=usage.calls))
+        if isinstance(again, JudgeError):
+            return again
+        try:
+            repaired = Read(read(again), again)
+        except UnusableReply as error:
+            self._kept.reject(key)
+            return error
+        if usage.calls:  # else whoever asked has kept it
+            self._kept.put({key: again}, usage)
+        return repaired
+
+    def _keys(self, request: ChatRequest, polls: int, first_poll: int) -> list[str]:
+        """One key per reply: everything that changes it."""
+        content = [
+            *self._place,
+            [(message.role, message.content) for message in request.messages],
+            request.schema,
+            request.temperature,
+            request.top_logprobs,
+            request.max_tokens,
+            self._replicate,
+        ]
+        common = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+        keys = []
+        for poll in range(first_poll, first_poll + polls):
+            key = common.copy()
+            key.update(f"|poll {poll}".encode())
+            keys.append(key.hexdigest())
+        return keys
+
+    # Stored replies, and one call for equal requests in flight.
+
+    async def _replies(
+        self, request: ChatRequest, keys: Sequence[str], spent: list[Usage], *, keep: bool = True
+    ) -> list[Outcome]:
+        """Stored replies, and those of one call for all that are missing; ``spent`` gets what it cost."""
+        shared = self._shares.here()
+        outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
+        while missing := [key for key, outcome in outcomes.items() if outcome is None]:
+            own, awaited = [], []
+            for key in missing:
+                if keep and (found := self._kept.get(key)) is not None:
+                    outcomes[key] = found
+                    models = (found.origin.model,) if found.origin.model else ()
+                    spent.append(Usage(stored=1, models=models))
+                elif (flight := shared.flights.get(key)) is None:
+                    own.append(key)
+                else:
+                    flight[1].append(asyncio.get_running_loop().create_future())
+                    awaited.append((key, flight[0], flight[1][-1]))
+            if own:
+                spent.append(await self._fetch(shared, request, own, outcomes, keep))
+            for key, store, future in awaited:
+                outcomes[key] = given = await future  # None if its owner gave up: ask again
+                if isinstance(given, Choice):
+                    spent.append(Usage(stored=1))
+                    if keep and store is not self._kept:
+                        self._kept.put({key: given}, Usage())
+        return [outcome for outcome in outcomes.values() if outcome is not None]
+
+    async def _fetch(
+        self, shared: _Shared, request: ChatRequest, keys: list[str], outcomes: dict[str, Outcome | None], keep: bool
+    ) -> Usage:
+        """Ask for several replies, keep each as it comes, and hand them to whoever waits."""
+
+        def arrived(position: int, reply: ChatReply) -> None:
+            origin = _origin(next(iter(reply.usage.models), ""), len(reply.choices))
+            pairs = zip(keys[position:], reply.choices, strict=False)
+            named = {key: replace(choice, origin=origin) for key, choice in pairs}
+            if keep:
+                self._kept.put(named, reply.usage)
+            outcomes.update(named)
+
+        if request.n != len(keys):
+            request = replace(request, n=len(keys))
+        shared.flights.update((key, (self._kept, [])) for key in keys)
+        try:
+            reply = await shared.fitting.complete(keys[0], request, self._attempts.send, arrived)
+            unanswered = [key for key in keys if outcomes[key] is None]
+            none = EmptyReply("the endpoint returned fewer replies than asked for")
+            outcomes.update(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
+        finally:
+            for key in keys:
+                given = outcomes[key]
+                for future in shared.flights.pop(key)[1]:
+                    if not future.done():
+                        future.set_result(None if isinstance(given, LimitReached) else given)
+        return reply.usage
+
+
+def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
+    """What to ask after an unusable reply: the same again, with more room, or with the problem named."""
+    if isinstance(problem, EmptyReply):
+        return request
+    if isinstance(problem, CutOffReply):
+        limit = request.max_tokens
+        return replace(request, max_tokens=None if limit is None else limit * _LONGER)
+    said = f"Your reply could not be used: {problem}. Reply again with only the JSON object."
+    return replace(request, messages=(*request.messages, Message("assistant", problem.raw), Message("user", said)))
+
+
+_origin = lru_cache(maxsize=64)(Origin)  # the same for thousands of replies

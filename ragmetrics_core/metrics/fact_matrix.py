@@ -1,0 +1,151 @@
+"""Facts × contexts: the question behind each cell, the forms of its reply, and the matrix as evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import fsum, prod
+from typing import Any, Literal
+
+from pydantic import ValidationInfo, field_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from ragmetrics_core.data.errors import JudgeError
+from ragmetrics_core.data.evidence import Cell, FactMatrix
+from ragmetrics_core.data.frozen import Share, Silent
+from ragmetrics_core.data.questions import Asked, Bit, Comment, NotAnswered, Question, Weigh, cells, in_order, shares
+
+
+class Covered(Silent, extra="ignore"):
+    """Is a fact fully discussed in a context?"""
+
+    covered: Bit
+    reason: SkipJsonSchema[Comment] = ""
+
+
+class _LabelledCovered(Silent, extra="ignore"):
+    label: Comment
+    covered: Bit
+    reason: SkipJsonSchema[Comment] = ""
+
+
+class CoveredList(Silent, extra="ignore"):
+    """A verdict on each of several facts."""
+
+    facts: tuple[_LabelledCovered, ...]
+
+    @field_validator("facts")
+    @classmethod
+    def _each_once(cls, items: Any, info: ValidationInfo) -> Any:
+        return in_order(items, info, "facts")
+
+
+class FactInContext(Question[Any]):
+    """Which facts are fully discussed in this context? Parts: question, context, fact or facts."""
+
+
+Combination = Literal["or", "noisy_or", "soft"]
+"""How a fact's cells become one number: 1 if any is above one half, 1 − Π(1 − p), or the highest probability."""
+
+
+class AccuracyEvidence(FactMatrix, extra="ignore"):
+    """Evidence of Retrieval Accuracy: the facts × contexts matrix.
+
+    ``contexts_value`` is known where ``retrieved`` was judged and all contexts stand in it; the difference to the score
+    is what reranking or cutting lost.
+
+    Args:
+        facts_from: Where they came from: the sample, or the reference by direct or chain-of-thought prompt.
+        evaluated: Which field was judged: ``retrieved`` where known, else ``contexts``.
+        context_ids: The contexts' own ids, by column.
+        soft: Mean over the facts of the highest probability in each row.
+        control: Share of facts "found" in a foreign context: the judge's false-positive floor.
+        matrix_calls: Questions asked for the matrix, as published: facts × contexts (or contexts).
+        extraction_calls: Questions asked to extract facts.
+        combination: How the cells of a fact are combined over contexts.
+        duplicate_of: For ``noisy_or``, by column, that of the identical context before it; None for all others.
+    """
+
+    kind: Literal["retrieval_accuracy"] = "retrieval_accuracy"
+    facts_from: Literal["sample", "io", "cot"]
+    evaluated: Literal["retrieved", "contexts"]
+    context_ids: tuple[str | None, ...]
+    soft: Share | None = None
+    control: Share | None = None
+    matrix_calls: int = 0
+    extraction_calls: int = 0
+    combination: Combination = "or"
+    duplicate_of: tuple[int | None, ...] = ()
+
+    def combine(self, subset: Iterable[int]) -> float:
+        """Value that the metric takes on some of the contexts; no call is made.
+
+        Args:
+            subset: Indices of contexts, from 0.
+
+        Returns:
+            Weighted mean over the facts, in [0, 1], of the logical OR over these contexts, of 1 − Π(1 − p) over
+            those with different texts, or of the highest probability; as ``combination`` says.
+
+        Raises:
+            IndexError: If an index is not that of a context.
+        """
+        columns = sorted(set(subset))
+        if any(not 0 <= column < len(self.context_ids) for column in columns):
+            raise IndexError(f"contexts are numbered 0 to {len(self.context_ids) - 1}, got {columns}")
+        if self.duplicate_of:  # a copy shares its original's verdict, errors included
+            originals = {column: self.duplicate_of[column] for column in columns}
+            columns = sorted({column if original is None else original for column, original in originals.items()})
+        found = (
+            fact.weight * self._found([row[column] for column in columns])
+            for fact, row in zip(self.facts, self.cells, strict=True)
+        )
+        return fsum(found) / fsum(fact.weight for fact in self.facts)
+
+    def _found(self, cells: Sequence[Cell]) -> float:
+        if self.combination == "noisy_or":
+            return 1.0 - prod(1.0 - (cell.probability or 0.0) for cell in cells)
+        if self.combination == "soft":
+            return max((cell.probability or 0.0 for cell in cells), default=0.0)
+        return float(any(cell.covered for cell in cells))
+
+
+Grid = dict[str, tuple[Cell, ...]]
+"""Cells of each distinct context, one per fact."""
+
+EMPTY = Cell(probability=0.0, mode="verdict", reason="The context is empty.")
+
+
+def example(question: FactInContext) -> tuple[Any, Any]:
+    """Every fact is covered."""
+    labels = question.parts["facts"].labels if "facts" in question.parts else ()
+    reply = question.read({"covered": 1, "facts": [{"label": label, "covered": 1} for label in labels]})
+    return reply, reply
+
+
+def grid_of(replies: Sequence[Asked[Any] | NotAnswered], texts: Sequence[str], facts: int) -> Grid:
+    """Cells by context text; an unanswered question leaves cells without probability."""
+    found: list[Cell] = []
+    per_reply = facts * len(texts) // len(replies)
+    for reply in replies:
+        if isinstance(reply, NotAnswered):
+            found += [Cell(probability=None, reason=type(reply.error).__name__)] * per_reply
+        else:
+            found += _cells(reply, per_reply)
+    return {text: tuple(found[index * facts : (index + 1) * facts]) for index, text in enumerate(texts)}
+
+
+def _cells(asked: Asked[Any], expected: int) -> list[Cell]:
+    """One cell per fact of a question.
+
+    Raises:
+        JudgeError: If the judge gave more or fewer.
+    """
+    verdicts: tuple[Any, ...] = cells(asked.reply)
+    if len(verdicts) != expected:
+        raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {expected} facts")
+    weights = asked.weights or shares(asked.replies, Weigh("covered"))
+    windows = [count if count > 1 else None for count in asked.windows] or [None] * expected
+    return [
+        Cell(probability=weight.p, mode=weight.mode, mass=weight.mass, reason=verdict.reason, windows=count)
+        for verdict, weight, count in zip(verdicts, weights, windows, strict=True)
+    ]

@@ -1,0 +1,108 @@
+"""Whoever leaves a run early leaves no call behind, and nothing on stderr."""
+
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+
+COMMON = """
+import asyncio, gc, os, signal, threading, time
+from ragmetrics_core import LLMJudge, ContextUtilization, OpenAICompatibleModel, aevaluate, evaluate, iter_results
+from ragmetrics_core.testing.server import LoopbackServer
+
+rows = [{"question": f"q{n}", "contexts": [f"c{n} {k}" for k in range(5)], "answer": "a", "reference": f"r{n}"}
+        for n in range(60)]
+metric = ContextUtilization()
+
+def interrupt():
+    def wait():
+        while len(server.requests) < 8:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=wait).start()
+
+async def soon():
+    while len(server.requests) < 8:
+        await asyncio.sleep(0.01)
+
+with LoopbackServer(latency=0.1) as server:
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", api_key="k"))
+    BODY
+    time.sleep(0.5)  # what was on its way arrives
+    left = len(server.requests)
+    time.sleep(0.5)
+    gc.collect()
+    assert left, "no call was ever made"
+    print(len(server.requests) - left)
+"""
+BODIES = {
+    "Ctrl-C in score": """
+    many = [f"c{k}" for k in range(500)]
+    interrupt()
+    try:
+        metric.score(question="q", contexts=many, answer="a", judge=judge)
+    except KeyboardInterrupt:
+        pass
+    """,
+    "Ctrl-C in evaluate": """
+    interrupt()
+    evaluate(rows, metric, judge=judge, progress=False, concurrency=4)
+    """,
+    "an early end of iter_results": """
+    for result in iter_results(rows, metric, judge=judge, concurrency=4):
+        break
+    """,
+    "an exception while results are consumed": """
+    try:
+        for result in iter_results(rows, metric, judge=judge, concurrency=4):
+            raise ValueError
+    except ValueError:
+        pass
+    """,
+    "a cancelled aevaluate": """
+    async def cancelled():
+        task = asyncio.ensure_future(aevaluate(rows, metric, judge=judge, concurrency=4))
+        await soon()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    asyncio.run(cancelled())
+    """,
+    "a cancelled ascore": """
+    async def cancelled():
+        many = [f"c{k}" for k in range(500)]
+        task = asyncio.ensure_future(metric.ascore(question="q", contexts=many, answer="a", judge=judge))
+        await soon()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    asyncio.run(cancelled())
+    """,
+    "an exception of extract_facts": """
+    from ragmetrics_core.datasets.facts import extract_facts
+    from ragmetrics_core.data.errors import InputError
+    server.reply = lambda body: '{"facts": []}' if "r7" in str(body) else '{"facts": ["f"]}'
+    try:
+        extract_facts(rows, judge, concurrency=2)
+    except InputError as error:
+        assert "row" in str(error)
+    """,
+    "Ctrl-C in extract_facts": """
+    from ragmetrics_core.datasets.facts import extract_facts
+    interrupt()
+    try:
+        extract_facts(rows, judge, concurrency=2)
+    except KeyboardInterrupt:
+        pass
+    """,
+}
+
+
+@pytest.mark.parametrize("how", BODIES)
+def test_whoever_leaves_leaves_no_call_behind(how: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(COMMON.replace("    BODY\n", indent(dedent(BODIES[how]), "    ")))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.stdout == "0\n"
+    assert done.returncode == 0

@@ -1,0 +1,167 @@
+"""A metric of one's own: a plan or a plain function, by name on the command line, in a file and in the report."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import (
+    Evidence,
+    LexicalJudge,
+    LLMJudge,
+    OpenAICompatibleModel,
+    Report,
+    Sample,
+    Scored,
+    SettingError,
+    evaluate,
+    metric,
+)
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.testing.server import LoopbackServer
+
+PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
+ROWS = [{"query": "q", "contexts": ["c"], "response": f"Answer {number}, please."} for number in range(3)]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The module of the page, importable from the working directory."""
+    name = f"politeness_{tmp_path.name}".replace("-", "_")
+    block = re.search(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert block is not None
+    assert len(block[1].splitlines()) <= 40
+    (tmp_path / f"{name}.py").write_text(block[1])
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+    return name
+
+
+@pytest.mark.parametrize("logprobs", [True, "reject"])
+def test_the_pages_metric_with_a_chat_model(module: str, logprobs: Any, loopback_server: Any) -> None:
+    server: LoopbackServer = loopback_server(lambda _: '{"polite": 1, "reason": "kind"}', logprobs=logprobs)
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", api_key="k"))
+    report = evaluate(ROWS, f"{module}:politeness", judge=judge, progress=False)
+    results = [row.results["politeness"] for row in report.results]
+    assert {result.status for result in results} == {"scored"}
+    evidence = results[0].model_dump()["evidence"]
+    assert evidence == {"kind": "politeness", "reason": "kind", "mode": "logprobs" if logprobs is True else "polls"}
+    assert results[0].value == (pytest.approx(0.9) if logprobs is True else 1.0)
+
+
+def test_the_pages_metric_on_the_command_line(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", "rows.jsonl", "--metrics", f"{module}:politeness,adherence", "--quiet"]
+    assert main([*arguments, "--out", "out.jsonl", "--report", "page.html"]) == 0
+    shown = capsys.readouterr().out
+    assert "the embedded judge 'lexical' counts words and cannot answer questions of type IsPolite" in shown
+    assert 'judge="gpt-4o-mini"' in shown
+    assert "politeness" in Report.from_jsonl("out.jsonl").metrics
+    assert "politeness" in Path("page.html").read_text("utf-8")
+    assert (
+        main(["evaluate", "rows.jsonl", "--metrics", f"{module}:politeness", "--dry-run", "--judge", "openai/x"]) == 0
+    )
+    assert re.search(r"calls: +3", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere_at_all:politeness", "no module 'nowhere_at_all'"),
+        ("json:politeness", "has no 'politeness'"),
+        ("json:dumps", "is no metric"),
+        ("politeness", "module:name"),
+    ],
+)
+def test_a_name_that_leads_to_no_metric(name: str, said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        evaluate(ROWS, name, judge=LexicalJudge(), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "value"),
+    [
+        (0.25, "scored", 0.25),
+        (1, "scored", 1.0),
+        (True, "scored", 1.0),
+        (False, "scored", 0.0),
+        (None, "undefined", None),
+        (1.5, "failed", None),
+        (-0.1, "failed", None),
+        (float("nan"), "failed", None),
+        ("0.5", "failed", None),
+        ((0.5, "why"), "failed", None),
+    ],
+)
+@pytest.mark.parametrize("plan", [False, True])
+def test_what_a_function_returns(given: Any, status: str, value: float | None, plan: bool) -> None:
+    def function(sample: Sample) -> Any:
+        return given
+
+    def generator(sample: Sample) -> Any:
+        yield from ()
+        return given
+
+    made = metric(name="own", requires=["answer"])(generator if plan else function)
+    result = made.score(answer="a", judge=LexicalJudge())
+    assert (result.status, result.value) == (status, value)
+    if status == "failed":
+        assert "own" in result.reason
+
+
+def test_what_a_function_raises_fails_naming_the_metric() -> None:
+    @metric(requires=["answer"])
+    def broken(sample: Sample) -> float:
+        raise LookupError("a text of the sample")
+
+    result = broken.score(answer="a")
+    assert (result.status, result.metric) == ("failed", "broken")
+    assert "broken: LookupError" in result.reason
+    assert "a text of the sample" not in result.reason
+
+
+def test_a_plain_function_runs_in_a_thread_of_its_own_and_never_without_what_it_requires() -> None:
+    threads = set()
+
+    @metric(requires=["answer", ("reference", "facts")])
+    def seen(sample: Sample) -> bool:
+        threads.add(threading.current_thread().name)
+        return True
+
+    assert seen.score(answer="a").reason == "no reference and no facts"
+    assert threads == set()
+    assert seen.score(answer="a", reference="r").value == 1.0
+    assert threads == {"ragmetrics seen"}
+    with pytest.raises(SettingError, match="a sample has: question"):
+        metric(requires=["anwser"])
+
+
+def test_names_versions_and_pickles() -> None:
+    assert lengthy.signature == "lengthy|v2"
+    assert lengthy.needs == (("answer",),)
+    assert pickle.loads(pickle.dumps(lengthy)).score(answer="a" * 9).value == 1.0
+
+
+@metric(version="2", requires=["answer"])
+def lengthy(sample: Sample) -> bool:
+    return len(sample.answer or "") > 5
+
+
+class OwnEvidence(Evidence):
+    kind: str = "own_words"
+    words: int = 0
+
+
+def test_evidence_is_read_back_as_what_it_was_and_without_its_class_as_plain_fields() -> None:
+    result = Scored(metric="own", value=1.0, reason="r", evidence=OwnEvidence(words=3))
+    assert Scored.model_validate_json(result.model_dump_json()) == result
+    foreign = Scored(metric="own", value=1.0, reason="r", evidence=Evidence(kind="unknown", words=3))
+    read = Scored.model_validate_json(foreign.model_dump_json())
+    assert read == foreign
+    assert read.model_dump()["evidence"] == {"kind": "unknown", "words": 3}

@@ -1,0 +1,577 @@
+"""The session: what is shared, kept, repaired, repeated, limited and given up, against a server on this machine."""
+
+import asyncio
+import copy
+import json
+import pickle
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ragmetrics_core.data import errors
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
+from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.endpoints.limits import Budget, Limits
+from ragmetrics_core.endpoints.session import Answers, Read, Session
+from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.testing.server import Fault, LoopbackServer
+
+GOOD = '{"good": 1}'
+Serve = Callable[..., LoopbackServer]
+
+
+def asked(text: str = "q", **settings: Any) -> ChatRequest:
+    return ChatRequest((Message("user", text),), **settings)
+
+
+def read(choice: Choice) -> int:
+    if choice.finish == "refused":
+        raise errors.ContentRefused("refused", raw=choice.text)
+    if not choice.text:
+        raise errors.EmptyReply("empty")
+    if choice.finish == "length":
+        raise errors.CutOffReply("cut off", raw=choice.text)
+    try:
+        return int(json.loads(choice.text)["good"])
+    except (ValueError, KeyError):
+        raise errors.MalformedReply("no number", raw=choice.text) from None
+
+
+def session_of(server: LoopbackServer, **settings: Any) -> Session:
+    return Session(OpenAICompatibleModel(server.base_url, "test", api_key="k"), **settings)
+
+
+def run_of(session: Session, **settings: Any) -> Session:
+    return session.during(**{"store": None, "concurrency": 32, **settings})
+
+
+def outcomes(answers: Answers[int]) -> list[Any]:
+    return [outcome.value if isinstance(outcome, Read) else type(outcome).__name__ for outcome in answers.outcomes]
+
+
+def in_loop(work: Callable[[], Any], session: Session) -> Any:
+    async def go() -> Any:
+        try:
+            return await work()
+        finally:
+            await session.model.aclose()
+
+    return asyncio.run(go())
+
+
+def ask_all(session: Session, *requests: ChatRequest, **settings: Any) -> list[Any]:
+    """Ask all at once, in one run."""
+
+    async def work() -> list[Any]:
+        run = run_of(session, **settings)
+        return await asyncio.gather(*(run.ask(request, read) for request in requests), return_exceptions=True)
+
+    return in_loop(work, session)
+
+
+# Stored replies and single flight.
+
+
+def test_equal_requests_share_one_call_in_a_run_and_between_runs(loopback_server: Serve) -> None:
+    server = loopback_server(lambda _: GOOD, latency=0.05)
+    session, stores = session_of(server), [MemoryStore(), MemoryStore()]
+
+    async def work() -> list[Answers[int]]:
+        runs = [run_of(session, store=store) for store in (*stores, stores[0])]
+        return await asyncio.gather(*(run.ask(asked(), read) for run in runs))
+
+    answers = in_loop(work, session)
+    assert len(server.requests) == 1
+    assert [outcomes(answer) for answer in answers] == [[1]] * 3
+    assert sorted(answer.usage.calls for answer in answers) == [0, 0, 1]
+    assert [len(store) for store in stores] == [1, 1]
+
+
+def test_a_store_spares_the_next_run_its_call(loopback_server: Serve) -> None:
+    server, store = loopback_server(lambda _: GOOD), MemoryStore()
+    for calls in (1, 0, 0):
+        (answer,) = ask_all(session_of(server), asked(), store=store)
+        assert (answer.usage.calls, answer.usage.stored) == (calls, 1 - calls)
+    assert len(server.requests) == 1
+
+
+def test_only_the_polls_that_are_missing_are_asked(loopback_server: Serve) -> None:
+    server, store = loopback_server(lambda _: GOOD), MemoryStore()
+    session = session_of(server)
+
+    async def work() -> None:
+        run = run_of(session, store=store)
+        await run.ask(asked(), read, polls=2)
+        answers = await run.ask(asked(), read, polls=5)
+        assert outcomes(answers) == [1] * 5
+        assert (answers.usage.calls, answers.usage.stored) == (1, 2)
+        await run.ask(asked(), read, polls=1, first_poll=5)
+
+    in_loop(work, session)
+    assert [recorded.body.get("n", 1) for recorded in server.requests] == [2, 3, 1]
+
+
+def test_who_waits_for_a_run_that_leaves_or_is_stopped_asks_itself(loopback_server: Serve) -> None:
+    server = loopback_server(lambda _: GOOD, latency=0.1)
+    session = session_of(server)
+
+    async def work() -> None:
+        leaving = asyncio.ensure_future(run_of(session).ask(asked(), read))
+        stopped = asyncio.ensure_future(run_of(session, budget=Budget(Limits(deadline=0.05))).ask(asked("r"), read))
+        await asyncio.sleep(0.02)
+        others = [asyncio.ensure_future(run_of(session).ask(asked(text), read)) for text in "qr"]
+        await asyncio.sleep(0.01)
+        leaving.cancel()
+        assert outcomes(await others[0]) == [1]
+        assert outcomes(await others[1]) == [1]
+        assert outcomes(await stopped) == ["LimitReached"]
+
+    in_loop(work, session)
+
+
+# Repairs.
+
+
+@pytest.mark.parametrize(
+    ("first", "outcome", "calls"),
+    [
+        ("no JSON", 1, 2),
+        ({"message": {"content": '{"goo'}, "finish_reason": "length"}, 1, 2),
+        ({"message": {"content": ""}}, 1, 2),
+        ({"message": {"content": "no", "refusal": "I cannot"}, "finish_reason": "content_filter"}, "ContentRefused", 1),
+    ],
+)
+def test_an_unusable_reply_is_repaired_once_and_kept_repaired(
+    first: Any, outcome: Any, calls: int, loopback_server: Serve
+) -> None:
+    server = loopback_server(lambda _: first if len(server.requests) == 1 else GOOD)
+    store = MemoryStore()
+    answers = ask_all(session_of(server), asked(max_tokens=10), asked(max_tokens=10), store=store)
+    assert [outcomes(answer) for answer in answers] == [[outcome]] * 2
+    assert len(server.requests) == calls
+    if calls == 2:
+        assert sum(answer.usage.repairs for answer in answers) == 1
+        (again,) = ask_all(session_of(server), asked(max_tokens=10), store=store)
+        assert outcomes(again) == [1]
+        assert len(server.requests) == 2
+
+
+def test_what_stays_unusable_is_no_score(loopback_server: Serve) -> None:
+    server, store = loopback_server(lambda _: "no JSON"), MemoryStore()
+    (answer,) = ask_all(session_of(server), asked(), store=store)
+    assert outcomes(answer) == ["MalformedReply"]
+    assert len(server.requests) == 2
+    assert len(store) == 0
+
+
+def test_a_poll_is_repaired_on_its_own(loopback_server: Serve) -> None:
+    server = loopback_server(lambda body: [GOOD, "no", GOOD] if body.get("n") == 3 else GOOD)
+    session = session_of(server)
+    answers = in_loop(lambda: run_of(session).ask(asked(), read, polls=3), session)
+    assert outcomes(answers) == [1, 1, 1]
+    assert (answers.usage.calls, answers.usage.repairs) == (2, 1)
+
+
+# Fit to what the endpoint can do.
+
+FULL = {"schema": {"type": "object"}, "temperature": 1.0, "max_tokens": 9}
+
+
+def test_a_rejection_that_no_feature_explains_costs_few_requests_and_is_remembered(loopback_server: Serve) -> None:
+    server = loopback_server(faults=lambda _: Fault(400, code="invalid_request"))
+    session = session_of(server)
+    counts = []
+
+    async def work() -> None:
+        for text in "aabbcd":
+            answers = await run_of(session).ask(asked(text, **FULL), read, polls=5)
+            assert outcomes(answers) == ["RequestRejected"] * 5
+            counts.append(len(server.requests))
+
+    in_loop(work, session)
+    spent = [after - before for before, after in zip([0, *counts], counts, strict=False)]
+    assert spent == [5, 0, 5, 0, 1, 1]
+
+
+def test_many_requests_at_once_find_out_one_after_the_other(loopback_server: Serve) -> None:
+    server = loopback_server(faults=lambda _: Fault(400, code="invalid_request"))
+    ask_all(session_of(server), *(asked(str(number), **FULL) for number in range(40)))
+    assert len(server.requests) <= 40 + 2 * 4
+
+
+def test_what_a_rejection_names_is_removed_however_often_guesses_failed(loopback_server: Serve) -> None:
+    def fault(number: int) -> Fault | None:
+        return Fault(400, code="invalid_request") if number < 8 else None
+
+    server = loopback_server(lambda _: GOOD, json_schema="reject", faults=fault)
+    session = session_of(server)
+
+    async def work() -> list[Any]:
+        run = run_of(session)
+        return [outcomes(await run.ask(asked(text, **FULL), read)) for text in "abc"]
+
+    assert in_loop(work, session) == [["RequestRejected"], ["RequestRejected"], [1]]
+
+
+# Attempts.
+
+
+def test_a_rate_limited_request_waits_by_itself(loopback_server: Serve) -> None:
+    server = loopback_server(lambda _: GOOD, faults=lambda n: Fault(429, {"Retry-After": "1"}) if n == 3 else None)
+    session, done = session_of(server), []
+
+    async def one(run: Session, number: int) -> None:
+        await run.ask(asked(str(number)), read)
+        done.append(number)
+
+    async def work() -> None:
+        run = run_of(session, concurrency=2)
+        await asyncio.gather(*(one(run, number) for number in range(30)))
+
+    started = time.monotonic()
+    in_loop(work, session)
+    assert time.monotonic() - started > 1
+    assert len(done) == 30
+    assert sorted(done[:-1]) == [number for number in range(30) if number != done[-1]]
+    assert done[-1] < 10  # asked early, answered last
+
+
+def test_refusals_among_answers_are_no_attempts(loopback_server: Serve) -> None:
+    """One request met with 429 again and again, while others are answered, is answered in the end."""
+    session = session_of(server := loopback_server(lambda _: GOOD), attempts=2)
+    refused = 0
+
+    async def work() -> Any:
+        run = run_of(session)
+        await run.ask(asked("first"), read)
+        model = copy.copy(run.model)
+
+        async def complete(request: ChatRequest) -> Any:
+            nonlocal refused
+            if request.messages[0].content == "unlucky" and refused < 5:
+                refused += 1
+                await run.ask(asked(f"other {refused}"), read)
+                raise errors.RateLimited("slow down", retry_after=0.001)
+            return await model.complete(request)
+
+        run.model.complete = complete  # type: ignore[method-assign]
+        return await run.ask(asked("unlucky"), read)
+
+    assert outcomes(in_loop(work, session)) == [1]
+    assert len(server.requests) == 7
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_an_address_without_a_server_is_given_up_after_ten_seconds(listens: bool) -> None:
+    """A refused port, and a queue that is full: it takes no connection and refuses none."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(5)]
+        sockets[0].bind(("127.0.0.1", 0))
+        address = sockets[0].getsockname()
+        if listens:
+            sockets[0].listen(0)
+            for one in sockets[1:]:
+                one.setblocking(False)
+                one.connect_ex(address)
+        session = Session(OpenAICompatibleModel(f"http://127.0.0.1:{address[1]}/v1", "test", api_key="k"))
+        started = time.monotonic()
+        kinds = {type(outcome) for outcome in ask_all(session, *(asked(str(number)) for number in range(20)))}
+        assert time.monotonic() - started < 12
+    assert kinds == {errors.JudgeUnavailable}
+
+
+class Toy(ChatModel):
+    """A model that raises what it is told to, and then replies."""
+
+    name = "toy"
+
+    def __init__(self, *faults: Exception | None, wait: float = 0.0) -> None:
+        self.asked: list[ChatRequest] = []
+        self.waits: list[float] = []
+        self._faults = faults
+        self._wait = wait
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(n=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        number = len(self.asked) - 1
+        await asyncio.sleep(self._wait)
+        fault = self._faults[number] if number < len(self._faults) else None
+        if fault is not None:
+            raise fault
+        return ChatReply((Choice(GOOD),) * request.n)
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+def of_toy(toy: Toy, request: ChatRequest | None = None, polls: int = 1, **settings: Any) -> Answers[int]:
+    run = Session(toy, **settings).during(store=None, concurrency=8, budget=Budget(sleep=toy.sleep))
+    return asyncio.run(run.ask(request or asked(), read, polls=polls))
+
+
+def test_passing_faults_are_retried_with_growing_waits() -> None:
+    toy = Toy(*(errors.JudgeServerError("x"),) * 4)
+    answers = of_toy(toy, attempts=5)
+    assert outcomes(answers) == [1]
+    assert (answers.usage.calls, answers.usage.faults) == (5, 4)
+    assert all(0 <= wait <= 0.5 * 2**attempt for attempt, wait in enumerate(toy.waits))
+    assert len(set(toy.waits)) == 4, "without jitter, calls that failed together come back together"
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "low", "high"), [(7.0, 7.0, 7.5), (61.0, 61.0, 61.5), (0.0, 0.0, 0.5), (3600.0, None, None)]
+)
+def test_retry_after_is_honoured(retry_after: float, low: float | None, high: float | None) -> None:
+    toy = Toy(errors.RateLimited("x", retry_after=retry_after))
+    answers = of_toy(toy)
+    if low is None or high is None:
+        assert (toy.waits, outcomes(answers)) == ([], ["RateLimited"])
+    else:
+        (wait,) = toy.waits
+        assert low <= wait <= high
+        assert outcomes(answers) == [1]
+
+
+def test_to_come_back_at_once_is_no_reason_not_to_back_off() -> None:
+    toy = Toy(*(errors.RateLimited("x", retry_after=0.0),) * 7)
+    of_toy(toy)
+    assert max(toy.waits) > 0.5
+
+
+def test_the_last_fault_is_a_value() -> None:
+    answers = of_toy(Toy(*(errors.JudgeTimeout("x"),) * 9), polls=2, attempts=3)
+    assert outcomes(answers) == ["JudgeTimeout"] * 2
+    assert (answers.usage.calls, answers.usage.faults) == (3, 2)
+
+
+def test_lasting_errors_are_not_retried() -> None:
+    toy = Toy(errors.ContentRefused("x"))
+    assert outcomes(of_toy(toy)) == ["ContentRefused"]
+    assert len(toy.asked) == 1
+    with pytest.raises(errors.AuthenticationFailed):
+        of_toy(Toy(errors.AuthenticationFailed("x")))
+
+
+def test_a_call_times_out_but_queueing_does_not_count() -> None:
+    assert outcomes(of_toy(Toy(wait=60), timeout=0.01, attempts=1)) == ["JudgeTimeout"]
+    assert outcomes(of_toy(Toy(TimeoutError()), timeout=None, attempts=1)) == ["JudgeTimeout"]
+    quick = Toy(wait=0.03)  # all together longer than the timeout, each on its own far shorter
+    run = Session(quick, timeout=1.0, attempts=1).during(store=None, concurrency=1)
+
+    async def work() -> list[Answers[int]]:
+        return await asyncio.gather(*(run.ask(asked(str(number)), read) for number in range(40)))
+
+    assert [outcomes(answers) for answers in asyncio.run(work())] == [[1]] * 40
+
+
+@pytest.mark.parametrize(("refusals", "calls"), [(31, 40), (99, 33)])
+def test_a_judge_that_answers_may_refuse_single_calls(refusals: int, calls: int) -> None:
+    """A firewall may take offence at one text; a key that is revoked refuses all that follow."""
+    toy = Toy(None, *(errors.AuthenticationFailed("blocked"),) * refusals)
+    run = Session(toy).during(store=None, concurrency=1)
+
+    async def work() -> list[Any]:
+        return await asyncio.gather(*(run.ask(asked(str(n)), read) for n in range(40)), return_exceptions=True)
+
+    found = asyncio.run(work())
+    assert len(toy.asked) == calls
+    assert sum(isinstance(outcome, errors.AuthenticationFailed) for outcome in found) == min(refusals, 39)
+
+
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"messages": (Message("user", "other"),)},
+    {"messages": (Message("system", "q"),)},
+    {"schema": {"type": "object"}},
+    {"temperature": 1.0},
+    {"top_logprobs": 5},
+    {"max_tokens": 5},
+)
+
+
+def test_what_changes_a_reply_is_in_the_key() -> None:
+    store = MemoryStore()
+
+    class Placed(Toy):
+        cache_key = ""
+
+    def calls(request: ChatRequest, name: str = "toy", cache_key: str = "", replicate: int = 0) -> int:
+        toy = Placed()
+        toy.name, toy.cache_key = name, cache_key
+        run = Session(toy, replicate=replicate).during(store=store, concurrency=1)
+        return asyncio.run(run.ask(request, read)).usage.calls
+
+    for variant in VARIANTS:
+        request = replace(asked(), **variant)
+        assert [calls(request), calls(request)] == [1, 0]
+    for place in ({"name": "other"}, {"cache_key": "there"}, {"replicate": 1}):
+        assert [calls(asked(), **place), calls(asked(), **place)] == [1, 0]
+
+
+def test_a_model_without_a_key_keeps_its_replies_for_the_process_only() -> None:
+    class Unknown(Toy):
+        cache_key = None
+
+    toy, store = Unknown(), MemoryStore()
+    session = Session(toy)
+
+    async def work() -> list[int]:
+        runs = [session.during(store=store, concurrency=1) for _ in range(2)]
+        return [(await run.ask(asked(), read)).usage.calls for run in runs]
+
+    assert asyncio.run(work()) == [1, 0]
+    assert len(store) == 0
+
+
+def test_replies_known_as_unusable_are_not_asked_again() -> None:
+    store, toy = MemoryStore(), Toy()
+    run = Session(toy).during(store=store, concurrency=1)
+
+    async def work() -> Answers[int]:
+        await run.ask(asked(), read)
+        (key,) = store._choices
+        store.put({key: Choice("no", origin=Origin(unusable=True))}, Usage())
+        return await run.ask(asked(), read)
+
+    answers = asyncio.run(work())
+    assert outcomes(answers) == ["MalformedReply"]
+    assert len(toy.asked) == 1
+
+
+# Slots, and the first call.
+
+
+def test_at_most_concurrency_are_in_flight_over_all_callers(loopback_server: Serve) -> None:
+    server = loopback_server(lambda _: GOOD, latency=0.02)
+    session = session_of(server)
+
+    async def work() -> None:
+        runs = [run_of(session, concurrency=6) for _ in range(8)]
+        await asyncio.gather(
+            *(run.ask(asked(f"{i} {j}"), read) for i, run in enumerate(runs) for j in range(8)),
+        )
+
+    in_loop(work, session)
+    assert len(server.requests) == 64
+    assert 4 <= server.most_in_flight <= 6
+
+
+def test_a_run_keeps_to_its_own_concurrency_beside_a_larger_one(loopback_server: Serve) -> None:
+    server = loopback_server(lambda _: GOOD, latency=0.02)
+    session = session_of(server)
+    small_in_flight = most = 0
+
+    async def small(run: Session, number: int) -> None:
+        await run.ask(asked(f"small {number}"), read)
+
+    async def work() -> None:
+        nonlocal small_in_flight, most
+        model = copy.copy(session.model)
+
+        async def complete(request: ChatRequest) -> Any:
+            nonlocal small_in_flight, most
+            small_in_flight += request.messages[0].content.startswith("small")
+            most = max(most, small_in_flight)
+            try:
+                return await model.complete(request)
+            finally:
+                small_in_flight -= request.messages[0].content.startswith("small")
+
+        session.model.complete = complete  # type: ignore[method-assign]
+        few, many = run_of(session, concurrency=2), run_of(session, concurrency=16)
+        await asyncio.gather(
+            *(small(few, number) for number in range(20)), *(many.ask(asked(str(n)), read) for n in range(60))
+        )
+
+    in_loop(work, session)
+    assert most == 2
+    assert server.most_in_flight <= 16
+
+
+def test_a_wrong_key_costs_one_request_over_all_runs(loopback_server: Serve) -> None:
+    server = loopback_server(faults=lambda _: Fault(401, code="invalid_api_key"))
+    session = session_of(server)
+
+    async def work() -> list[Any]:
+        runs = [run_of(session) for _ in range(200)]
+        first = await asyncio.gather(
+            *(run.ask(asked(str(n)), read) for n, run in enumerate(runs)), return_exceptions=True
+        )
+        return [*first, *await asyncio.gather(run_of(session).ask(asked(), read), return_exceptions=True)]
+
+    assert {type(outcome) for outcome in in_loop(work, session)} == {errors.AuthenticationFailed}
+    assert len(server.requests) == 1
+
+
+def test_after_an_outage_one_call_is_sent_alone(loopback_server: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = loopback_server(lambda _: GOOD, latency=0.01, faults=lambda n: Fault(401) if n in (0, 1) else None)
+    session, offset = session_of(server), 0.0
+    clock = time.monotonic
+    monkeypatch.setattr("ragmetrics_core.endpoints.attempts.time.monotonic", lambda: clock() + offset)
+
+    async def round_of(count: int) -> set[type]:
+        run = run_of(session)
+        asks = (run.ask(asked(f"{offset} {n}"), read) for n in range(count))
+        return {type(outcome) for outcome in await asyncio.gather(*asks, return_exceptions=True)}
+
+    async def work() -> None:
+        nonlocal offset
+        assert await round_of(9) == {errors.AuthenticationFailed}
+        offset += 29
+        assert await round_of(9) == {errors.AuthenticationFailed}
+        assert len(server.requests) == 1
+        offset += 2
+        assert await round_of(9) == {errors.AuthenticationFailed}
+        assert len(server.requests) == 2
+        offset += 31
+        assert await round_of(9) == {Answers}
+        assert len(server.requests) == 11
+
+    in_loop(work, session)
+
+
+# Leaving.
+
+
+def test_who_leaves_leaves_no_call_running(loopback_server: Serve) -> None:
+    server = loopback_server(lambda _: GOOD, latency=0.05)
+    session = session_of(server)
+
+    async def work() -> int:
+        run = run_of(session, concurrency=4)
+        asking = [asyncio.ensure_future(run.ask(asked(str(n)), read, polls=3)) for n in range(40)]
+        await asyncio.sleep(0.2)
+        for task in asking:
+            task.cancel()
+        await asyncio.wait(asking)
+        sent = len(server.requests)
+        await asyncio.sleep(0.2)
+        assert len(server.requests) == sent
+        answers = await asyncio.gather(*(run.ask(asked(f"more {n}"), read) for n in range(8)))
+        return len(answers)
+
+    assert in_loop(work, session) == 8
+    assert server.most_in_flight <= 8  # the four given up may still be on the server
+
+
+def test_a_session_is_pickled_without_what_it_shares(loopback_server: Serve) -> None:
+    server = loopback_server(lambda _: GOOD)
+    session = session_of(server)
+    ask_all(session, asked())
+    other: Session = pickle.loads(pickle.dumps(Session(_Plain(), attempts=3)))
+    assert other._most == 3
+    assert copy.copy(session)._shares is session._shares
+    assert ask_all(session, asked("again"))[0].usage.calls == 1  # on a new loop
+
+
+class _Plain:
+    name = "plain"
