@@ -37,14 +37,5 @@ USEFUL = Weights(intercept=-2.5961, slopes=(3.4653, 2.7285, 2.1585))
 FACT = Weights(intercept=-2.7118, slopes=(2.1541, 1.2423, 1.1331))
 # fitted: end
 
-UNCERTAIN = 0.1
-"""Within this distance of one half a reason says *uncertain*."""
-
 VETO = 0.49
 """A number found nowhere multiplies the probability by this, which leaves it below one half."""
-
-UNSUPPORTED = 0.5
-"""A sentence of the answer with a smaller share of its terms found in the contexts is listed as unsupported."""
-
-COVERAGE = 0.75
-"""Weight of the covered share of the reference in the recall rating; the rest is the F1 of the terms."""

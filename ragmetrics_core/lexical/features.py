@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import log1p
 
-from ragmetrics_core.lexical.constants import COVERAGE, Features
+from ragmetrics_core.lexical.constants import Features
 from ragmetrics_core.lexical.text import Passage, beginning
 
 MOST_SENTENCES = 200
@@ -16,6 +16,7 @@ MOST_SENTENCES = 200
 
 _MOST_PLACES = 500
 _OPENING = 3
+_COVERAGE = 0.75  # weight of the covered share of the reference in the recall rating; the rest is the F1 of the terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,4 +146,4 @@ def likeness(answer: Passage, reference: Passage) -> float:
     if not shared:
         return 0.0
     f1 = 2 * shared / (len(answer.terms) + len(reference.terms))
-    return COVERAGE * shared / len(reference.terms) + (1 - COVERAGE) * f1
+    return _COVERAGE * shared / len(reference.terms) + (1 - _COVERAGE) * f1

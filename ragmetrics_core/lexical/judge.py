@@ -91,18 +91,11 @@ def _adherent(question: Adherent) -> Asked[Poll]:
 
 def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
     """An answer without a content term is adherent if a context holds it word for word."""
-    index = next((place for place, text in enumerate(question["contexts"]) if holds(text, question["answer"])), None)
-    probability = ADHERENT.probability((float(index is not None),) * 3)
-    wording = question["answer"].strip()
-    evidence = "" if index is None else wording
-    reason = f"no content terms; the answer {'stands' if evidence else 'does not stand'} in the contexts word for word"
-    sentence = SentenceSupport(
-        sentence=wording,
-        rank=None if index is None else index + 1,
-        evidence=evidence,
-        coverage=float(index is not None),
-    )
-    return _polled(probability, reason, (sentence,))
+    rank = next((place for place, text in enumerate(question["contexts"], 1) if holds(text, question["answer"])), None)
+    held, wording = float(rank is not None), question["answer"].strip()
+    reason = f"no content terms; the answer {'stands' if held else 'does not stand'} in the contexts word for word"
+    sentence = SentenceSupport(sentence=wording, rank=rank, evidence=wording if held else "", coverage=held)
+    return _polled(ADHERENT.probability((held,) * 3), reason, (sentence,))
 
 
 def _polled(probability: float, reason: str, sentences: tuple[SentenceSupport, ...]) -> Asked[Poll]:

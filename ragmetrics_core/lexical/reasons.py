@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ragmetrics_core.lexical.constants import UNCERTAIN, UNSUPPORTED
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match
 from ragmetrics_core.lexical.numerals import long_numbers
 from ragmetrics_core.lexical.text import Passage, words
 from ragmetrics_core.metrics.polls import SentenceSupport
 
+_UNCERTAIN = 0.1  # within this distance of one half
+_UNSUPPORTED = 0.5  # a sentence with a smaller share of its terms found in the contexts
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
 
@@ -28,7 +29,7 @@ def hedged(probability: float, reason: str) -> str:
         probability: Of a positive verdict.
         reason: What speaks for the verdict.
     """
-    return f"uncertain: {reason}" if abs(probability - 0.5) < UNCERTAIN else reason
+    return f"uncertain: {reason}" if abs(probability - 0.5) < _UNCERTAIN else reason
 
 
 def support(
@@ -63,7 +64,7 @@ def unsupported(sentences: Sequence[SentenceSupport], *, adherent: bool) -> tupl
         sentences: The answer's sentences.
         adherent: The verdict.
     """
-    weak = tuple(item.sentence for item in sentences if item.coverage < UNSUPPORTED or item.numbers)
+    weak = tuple(item.sentence for item in sentences if item.coverage < _UNSUPPORTED or item.numbers)
     if weak or adherent or not sentences:
         return weak
     return (min(sentences, key=lambda item: item.coverage).sentence,)
