@@ -120,7 +120,8 @@ def test_one_document_has_no_intervals() -> None:
 def test_the_same_scores_give_the_same_intervals(continuous: ContinuousSet) -> None:
     first, again = (score_set(continuous, None, RetrievalAccuracy(), LexicalJudge(), draws=50) for _ in range(2))
     assert first.values == again.values
-    assert all(value.interval is not None for value in first.values.values())
+    # where all resamples agree there is none
+    assert all(value.interval is None or value.interval[0] < value.interval[1] for value in first.values.values())
     assert "3 documents are few" in score_table(continuous, None, [first])
 
 

@@ -13,7 +13,7 @@ from ragmetrics_core.cli.options import command
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.metrics.registry import full_name
-from ragmetrics_core.reporting.labels import Label, calibrate, certify_precision, draw, matched, read_labels
+from ragmetrics_core.reporting.labels import Label, calibrate, certify_precision, draw, left_over, matched, read_labels
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled, Measured, measure_all, measures, rival_measures
 from ragmetrics_core.statistics.calibration import curve
@@ -81,6 +81,7 @@ def _agreement(options: argparse.Namespace) -> int:
     lines = [
         f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}: {len(rows)} labelled scores; 95 % "
         f"intervals from {options.draws} resamples; verdicts from {options.threshold:g} on; nothing is pooled.",
+        *(f"! {sentence}" for sentence in left_over(report, metric, labels)),
         *_table(found),
         *_curve(rows),
     ]
@@ -133,7 +134,9 @@ def _table(found: Sequence[Measured]) -> list[str]:
         if one.value is None or (one.source is None and not several):
             continue
         place = "mean over sources" if one.source is None else one.source
-        bounds = f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else ""
+        bounds = (
+            f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else " no interval: all resamples agree"
+        )
         lines.append(f"  {one.measure:18} {place:20} n={one.count:<5} {one.value:.3f}{bounds}")
     return lines
 

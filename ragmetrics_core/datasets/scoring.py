@@ -39,7 +39,7 @@ class Value:
 
     Attributes:
         value: None where it is undefined, e.g. without both classes.
-        interval: None with a single document.
+        interval: None with a single document, or where all resamples agree.
     """
 
     value: float | None
