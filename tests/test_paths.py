@@ -227,6 +227,19 @@ def test_a_judge_that_ends_in_the_middle_leaves_both(
     assert main(["compare", "a.jsonl.partial", "new.jsonl"]) == 0
 
 
+def test_what_earlier_runs_left_is_kept(files: Held, caplog: pytest.LogCaptureFixture) -> None:
+    left = Path("a.jsonl").read_bytes()
+    for number in (1, 2):
+        Path("new.jsonl.partial").write_bytes(left)
+        assert main([*EVALUATE, "--out", "new.jsonl", "--no-store", "--quiet"]) == 0
+        said = f"new.jsonl.partial.{number} keeps what an earlier run left in new.jsonl.partial (judged rows: 1)"
+        assert [record.message for record in caplog.records] == [said]
+        caplog.clear()
+        assert not Path("new.jsonl.partial").exists()
+    assert [data for name, data in files().items() if name.startswith("new.jsonl.")] == [left, left]
+    assert main(["evaluate", "new.jsonl.partial.2", "--no-store", "--quiet"]) == 0
+
+
 def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
     place, link = tmp_path / "a.jsonl", tmp_path / "link"
     place.write_text("old")

@@ -31,6 +31,7 @@ _FIELDS = {
 _KNOWN = frozenset(plain_name(name) for names in USUAL_NAMES.values() for name in names)
 _LONG = 1000  # characters; no pretty-printer begins with so long a line
 _HEAD = 100  # lines looked at to tell whether rows stand on lines
+_LEFT = re.compile(rf"{re.escape(PARTIAL)}(\.\d+)?$")
 _SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
 
 
@@ -72,8 +73,8 @@ def check_readable(path: Path) -> None:
 
 
 def _suffix(path: Path) -> str:
-    """The suffix that tells the kind, also of what an interrupted run left."""
-    return Path(path.name.removesuffix(PARTIAL)).suffix.casefold()
+    """The suffix that tells the kind, also of what interrupted runs left."""
+    return Path(_LEFT.sub("", path.name)).suffix.casefold()
 
 
 def read_rows(path: Path) -> Iterator[Located]:
