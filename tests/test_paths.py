@@ -150,6 +150,31 @@ def test_an_output_that_cannot_be_is_refused(
     assert files() == before
 
 
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        (EVALUATE, "--out"),
+        (EVALUATE, "--report"),
+        (COMPARE, "--report"),
+        (DISCRETE, "--out"),
+        (["facts", "extract", "rows.jsonl"], "--out"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["a file", "a folder", "a pipe", "below a link"])
+def test_a_foreign_file_is_not_written_over_on_the_way(
+    files: Held, capsys: pytest.CaptureFixture[str], given: list[str], option: str, kind: str
+) -> None:
+    make = {"a folder": Path.mkdir, "a pipe": os.mkfifo}.get(kind, lambda path: path.write_text("my thesis\n"))
+    Path("other").mkdir()
+    make(Path("other/x.partial" if kind == "below a link" else "x.partial"))
+    if kind == "below a link":
+        Path("x").symlink_to("other/x")
+    before = files()
+    assert main([*given, option, "x"]) == 2
+    assert "x.partial, which holds something else; name another file" in capsys.readouterr().err
+    assert files() == before
+
+
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "ragmetrics_core.cli.main", *arguments]
 
@@ -190,7 +215,7 @@ def test_a_judge_that_cannot_be_used_leaves_the_old_results_whole(
     files: Held, loopback_server: Callable[..., LoopbackServer], fault: str
 ) -> None:
     server = loopback_server(faults=FAULTS[fault])
-    Path("a.jsonl.partial").write_text("what an earlier interrupted run left")
+    Path("a.jsonl.partial").write_bytes(Path("a.jsonl").read_bytes())
     Path("a.html").write_text("an earlier report")
     before = files()
     judge = ["--judge", "openai-compatible/x", "--api-base", server.base_url, "--no-store"]
