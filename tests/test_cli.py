@@ -358,6 +358,18 @@ def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) 
     assert (demo.returncode, demo.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize(("given", "code"), [([], 3), (["--undecided=fail"], 1), (["--undecided=pass"], 0)])
+def test_a_dry_run_decides_no_gate(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], given: list[str], code: int
+) -> None:
+    gates = ["--fail-under", "adherence=0.9", "--fail-under", "utilization=0.5"]
+    assert main(["evaluate", rows(GOOD), "--dry-run", *gates, *given]) == code
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "undecided: context_adherence=0.9: a dry run judges nothing.",
+        "undecided: context_utilization=0.5: a dry run judges nothing.",
+    ]
+
+
 def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> None:
     narrow = {**environment(), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(script("evaluate", rows(GOOD)), env=narrow, capture_output=True, check=False)

@@ -34,6 +34,7 @@ _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input, or a judge that cannot be used; "
     "3 a gate is undecided; 130 interrupted, what was done is written."
 )
+_UNHELD = "{}: a dry run judges nothing."
 
 
 def add_to(commands: Any) -> None:
@@ -77,8 +78,9 @@ def _run(options: argparse.Namespace) -> int:
     judge = _judge(options)
     if options.dry_run:
         found = estimate(source, metrics, judge)
-        show(found.text())
-        return 0 if found.samples else _say_idle(source)
+        undecided = [Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)) for gate in gates]
+        show("\n".join([found.text(), *_told(undecided)]))
+        return shared.exit_code(undecided, options) if found.samples else _say_idle(source)
     if options.report:
         check_page(options.report)
     this = Run(metrics, judge, options.concurrency, shared.store(options), shared.limits(options))
@@ -158,7 +160,11 @@ def _lines(
         lines.append(f"Report: {options.report}")
     if this.audit is not None:
         lines.append(this.audit.sentence)
-    return lines + [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
+    return lines + _told(decisions)
+
+
+def _told(decisions: Sequence[Decision]) -> list[str]:
+    return [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
 
 
 def _exit_code(
