@@ -370,6 +370,21 @@ def test_a_dry_run_decides_no_gate(
     ]
 
 
+def test_cells_that_say_nothing_are_missing(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    gaps = ["nan", "NaN", "NULL", "null", " <NA> "]
+    for name, comma in (("a.csv", ","), ("a.tsv", "\t")):
+        lines = ["question,contexts,answer,lang", "q,c,None,", "q,c,N/A,x", "q,c", *(f"q,{gap},{gap}," for gap in gaps)]
+        Path(name).write_text("\n".join(lines).replace(",", comma))
+        assert main(["evaluate", name, "--metrics", "adherence,utilization", "--out", "out.jsonl"]) == 0
+        said = f"{name}: cells that read nan or null are taken as missing: 5 in contexts, 5 in answer"
+        assert capsys.readouterr().out.splitlines().count(said) == 1
+        read = [row.sample for row in Report.from_jsonl("out.jsonl").results if row.sample]
+        assert [sample.answer for sample in read] == ["None", "N/A", *[None] * 6]
+        assert [len(sample.contexts) for sample in read] == [1, 1, 1, *[0] * 5]
+    assert main(["evaluate", rows({**GOOD, "lang": None})]) == 0
+    assert "missing" not in capsys.readouterr().out
+
+
 def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> None:
     narrow = {**environment(), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(script("evaluate", rows(GOOD)), env=narrow, capture_output=True, check=False)

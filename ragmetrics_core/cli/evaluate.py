@@ -150,7 +150,7 @@ def _lines(
         if metric.not_judged and not metric.undefined:
             why = "judged on no row before the run ended"
         lines += [f"{metric.metric} left out: {why}"] if metric not in scored else []
-    lines += [f"{sentence}, kept as metadata" for sentence in source.unread]
+    lines += source.remarks
     if scored:
         judges, seconds = ", ".join(this.facts.judges), this.facts.seconds
         lines.append(f"Judge: {judges}; {shared.spent(summary.usage)}; {seconds:.1f} s")
