@@ -197,6 +197,15 @@ def test_results_go_into_a_pipe_that_somebody_reads(files: Held) -> None:
     assert not Path("pipe.partial").exists()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_an_output_that_is_no_file_keeps_nothing(files: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*EVALUATE, "--out", "/dev/full", "--no-store", "--quiet"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "ragmetrics: /dev/full got what was judged as far as it took it; it is no file, and nothing else is kept",
+        "ragmetrics: the report cannot be written to /dev/full: No space left on device",
+    ]
+
+
 def test_a_pipe_is_no_input(files: Held, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo("in.jsonl")
     assert main(["evaluate", "in.jsonl"]) == 2
