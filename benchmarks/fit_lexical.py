@@ -21,8 +21,7 @@ from labelled import rows_by_source, shown
 from perturbations import perturbed
 
 from ragmetrics_core.lexical import constants, features
-from ragmetrics_core.lexical.constants import VETO, Weights
-from ragmetrics_core.lexical.features import Features
+from ragmetrics_core.lexical.constants import VETO, Features, Weights
 from ragmetrics_core.lexical.numerals import long_numbers
 from ragmetrics_core.lexical.text import Passage, read
 from ragmetrics_core.metrics.average_precision import average_precision
@@ -136,7 +135,7 @@ def left_out(items: Sequence[Item], prior: float) -> Iterator[tuple[str, list[tu
         own = [item for item in items if item.source == source]
         yield (
             source,
-            [(item, features.probability(weights, item.features) * (VETO if item.vetoed else 1)) for item in own],
+            [(item, weights.probability(item.features) * (VETO if item.vetoed else 1)) for item in own],
         )
 
 

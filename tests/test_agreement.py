@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from ragmetrics_core.statistics.agreement import (
     accuracy,
     auroc,
     balanced_accuracy,
+    bootstrap,
     brier,
     correlation,
     f1,
@@ -178,11 +180,27 @@ def test_sources_are_never_pooled() -> None:
     )
     found = {(one.measure, one.source): one for one in measure_all(rows, measures(0.5), draws=50)}
     assert [found["AUROC", place].value for place in ("a", "b", None)] == [1.0, 1.0, 1.0]
-    assert found["AUROC", None].interval == (1.0, 1.0)
+    assert found["AUROC", None].interval is None
     assert found["AUROC", None].count == 2
     assert found["prevalence", "a"].value == 0.5
     assert found["human alpha", "a"].value is None
     assert found["calibration error", "a"].value is None
+
+
+def test_resamples_that_agree_give_no_interval() -> None:
+    perfect = rows_of("a", *[(0.1, False), (0.9, True)] * 4)
+    mixed = rows_of("b", *[(0.1, False), (0.9, True), (0.4, True), (0.6, False)] * 4)
+    alone = {one.measure: one.interval for one in measure_all(perfect, measures(0.5), draws=200)}
+    for measure in ("AUROC", "balanced accuracy", "MCC", "kappa", "Gwet's AC1"):
+        assert alone[measure] is None, measure
+    assert alone["prevalence"] is not None
+    both = {
+        (one.measure, one.source): one.interval for one in measure_all([*perfect, *mixed], measures(0.5), draws=200)
+    }
+    assert both["AUROC", "b"] is not None
+    assert both["AUROC", None] is None  # it would take the perfect source for one without any doubt
+    assert bootstrap([0.1, 0.1, 0.1], fmean, draws=50) is None
+    assert bootstrap([0.5], fmean, draws=50) is None
 
 
 def test_the_human_ceiling() -> None:

@@ -50,8 +50,8 @@ def test_by_hand() -> None:
     change = first.compare(second)["m"]
     assert change.outcomes == {"scored/scored": 3, "failed/scored": 1, "undefined/scored": 1, "scored/not judged": 1}
     assert change.difference == pytest.approx(0.2)  # (.2 + 0 + .4) / 3
-    # with the failure: worst for the second 1 → .5, best 0 → .5; (.2 + 0 + .4 ∓ .5) / 4
-    assert change.bounds == pytest.approx((0.025, 0.275))
+    # failed: worst for the second 1 → .5, best 0 → .5; not judged: .5 → 0 and .5 → 1; (.2 + 0 + .4 ∓ .5 ∓ .5) / 5
+    assert change.bounds == pytest.approx((-0.08, 0.32))
     assert (change.p, change.exact, change.pairs) == (0.5, True, 3)  # two changed: half of the four patterns
     assert (change.abstained, change.failed) == (1.0, 1.0)  # one discordant pair each
     assert change.verdict == "undecided"
@@ -148,10 +148,10 @@ def test_matching_by_question_and_by_id() -> None:
     with pytest.raises(InputError, match="1 rows are in one run only, and without ids nothing else tells rows apart"):
         first.compare(second)
     found = first.compare(second, anyway=True)
-    assert (found.matched, found.first_only, found.second_only, found.matched_by) == (2, 1, 0, "question")
-    assert run_of(0.1, 0.2, 0.3).compare(run_of(0.1, 0.2)).matched == 2  # by id
+    assert str(found.matched).startswith("2 samples matched by question; 1 only in the first, 0 only in the second.")
+    assert len(run_of(0.1, 0.2, 0.3).compare(run_of(0.1, 0.2)).matched.pairs) == 2  # by id
     again = Report([*run_of(0.1).results, SampleResult(index=1, sample=Sample(question="q0"), results={})])
-    assert again.compare(run_of(0.1), anyway=True).matched == 1  # one id is missing: by question, in order
+    assert len(again.compare(run_of(0.1), anyway=True).matched.pairs) == 1  # one id is missing: by question, in order
     with pytest.raises(InputError, match="no sample in common"):
         first.compare(Report([SampleResult(index=0, sample=Sample(question="else"), results=first.results[0].results)]))
 

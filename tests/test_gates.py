@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from ragmetrics_core.cli.gates import parse_gate
+from ragmetrics_core.cli.options import parse_gate
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
@@ -116,7 +116,7 @@ def mixed(
         ({SCORE: 90, BAD: 10}, "90 of 100 rows were scored, fewer than 95%: 10 bad rows."),
         (
             {SCORE: 94, FAILED: 2, UNDEFINED: 1, NOT_JUDGED: 2, BAD: 1},
-            "1 undefined (missing), 2 failed (RateLimited), 2 not judged, 1 bad rows.",
+            "1 undefined (missing), 2 failed (RateLimited), 2 not judged, 1 bad row.",
         ),
     ],
 )
@@ -147,6 +147,19 @@ def test_failed_samples_count_as_nothing_and_as_everything(
 ) -> None:  # fmt: skip
     report = mixed(counts, value, clustered=clustered)
     assert decide(Gate(metric="m", at_least=at_least), report, on=on).outcome == outcome
+
+
+@pytest.mark.parametrize("on", ["interval", "point"])
+@pytest.mark.parametrize("kind", [FAILED, NOT_JUDGED, BAD])
+def test_what_was_not_judged_is_no_better_than_failed(kind: str, on: Literal["interval", "point"]) -> None:
+    gate = Gate(metric="m", at_least=0.97 if on == "point" else 0.95)
+    assert decide(gate, mixed({SCORE: 96}), on=on).outcome == "passed"
+    decision = decide(gate, mixed({SCORE: 96, kind: 4}), on=on)
+    assert decision.outcome == "undecided"
+    assert "with the 4 that failed or were not judged at 0 and at 1" in decision.sentence
+    assert "More samples" not in decision.sentence
+    low = Gate(metric="m", at_least=0.03)
+    assert decide(low, mixed({SCORE: 96, kind: 4}, 0.0), on=on).outcome == "undecided"
 
 
 def test_min_scored_is_the_users_to_set() -> None:

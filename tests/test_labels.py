@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from ragmetrics_core import Report, Sample, SampleResult, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.reporting.labels import Label, matched, read_labels
+from ragmetrics_core.reporting.labels import Label, calibrate, certify_precision, matched, read_labels
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score
 
@@ -51,6 +52,14 @@ def test_reading_and_matching(tmp_path: Path) -> None:
         ('{"id": 1, "label": 2}', "line 1: 'label' must be a number from 0 to 1"),
         ('{"id": 1, "label": "Zanzibar"}', "line 1: 'label' must be"),
         ('{"id": 1, "label": []}', "line 1: 'label' must be"),
+        ('{"id": [1], "label": 1}', 'line 1: needs an object with "id"'),
+        ('{"id": true, "label": 1}', 'line 1: needs an object with "id"'),
+        ('{"id": NaN, "label": 1}', 'line 1: needs an object with "id"'),
+        ('{"id": 1, "label": 1, "probability": "0.5"}', "line 1: 'probability' must be a number above 0"),
+        ('{"id": 1, "label": 1, "probability": true}', "line 1: 'probability' must be a number above 0"),
+        ('{"id": 1, "label": 1, "probability": 0}', "line 1: 'probability' must be a number above 0"),
+        ('{"id": 1, "label": 1, "probability": 2}', "line 1: 'probability' must be a number above 0"),
+        ('{"id": 1, "label": 1, "probability": [0.5]}', "line 1: 'probability' must be a number above 0"),
     ],
 )
 def test_broken_labels(tmp_path: Path, text: str, words: str) -> None:
@@ -61,6 +70,45 @@ def test_broken_labels(tmp_path: Path, text: str, words: str) -> None:
     assert "Zanzibar" not in str(caught.value)
     with pytest.raises(InputError, match="cannot be read"):
         read_labels(tmp_path / "none.jsonl")
+
+
+def test_one_id_names_one_sample_and_one_label() -> None:
+    twice = [Label("s0", (True,)), Label("s1", (True,)), Label("s0", (False,))]
+    twins = Report(
+        [row.model_copy(update={"sample": Sample(id="a")}) for row in report_of(0.9, 0.1).results],
+        RunFacts(metrics={"m": "m|v1"}),
+    )
+    for use in (matched, partial(calibrate, assume_random=True), partial(certify_precision, target=0.9)):
+        with pytest.raises(InputError, match=r"labelled more than once: s0$"):
+            use(report_of(0.9, 0.1), "m", labels=twice)
+        with pytest.raises(InputError, match=r"an id of its own.*; more than one has: a$"):
+            use(twins, "m", labels=[Label("a", (True,), "all", 0.5)])
+    # A sample without a score of its own must not lend its label to a namesake.
+    half = [row.model_copy(update={"sample": Sample(id="a")}) for row in report_of(0.9, None).results]
+    with pytest.raises(InputError, match="more than one has: a"):
+        matched(Report(half, RunFacts(metrics={"m": "m|v1"})), "m", [Label("a", (True,))])
+
+
+def test_ids_that_are_numbers_are_those_of_the_samples(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"id": 1.0, "label": 1}\n{"id": 2, "label": 0}\n{"id": 2.5, "label": 0}')
+    assert [label.id for label in read_labels(path)] == ["1", "2", "2.5"]
+
+
+def test_labels_that_match_nothing_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report_of(0.1, 0.9, None).to_jsonl("r.jsonl")
+    found = {"s0": 0, "s1": 1, "s2": 1, "x": 1, **{f"y{number}": 0 for number in range(5)}}
+    Path("labels.jsonl").write_text("\n".join(json.dumps({"id": name, "label": yes}) for name, yes in found.items()))
+    assert main(["agreement", "r.jsonl", "labels.jsonl", "--draws", "5"]) == 0
+    shown = capsys.readouterr().out
+    assert "6 labels match no sample: x, y0, y1, y2, y3 and 1 more" in shown
+    assert "1 labelled sample has no score: s2" in shown
+    Path("labels.jsonl").write_text('{"id": "z", "label": 1}')
+    assert main(["agreement", "r.jsonl", "labels.jsonl"]) == 2
+    assert "labels for: z" in capsys.readouterr().err
 
 
 def test_on_the_command_line(
@@ -77,7 +125,7 @@ def test_on_the_command_line(
     assert "m by lexical: 6 labelled scores" in shown
     assert "AUROC" in shown
     line = next(line for line in shown.splitlines() if "AUROC, difference" in line)
-    assert line.split()[-3:] == ["1.000", "[1.000,", "1.000]"]
+    assert line.endswith("1.000 no interval: all resamples agree")
     assert "Minus contrary, on the same rows:" in shown
     assert "mean over sources" not in shown  # one source
     assert main(["agreement", "r.jsonl", "labels.jsonl", "--metric", "nothing"]) == 2

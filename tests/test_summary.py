@@ -195,14 +195,16 @@ def test_clusters_of_a_conversation() -> None:
         for index in range(48)
     ]
     numbers = summarise(rows, ["m"])["m"]
-    assert numbers.clusters == 12
+    assert numbers.interval is not None
+    assert numbers.interval.clusters == 12
     # Scores are equal within each conversation of four: 12 clusters of size 4 give the variance of 12 scores,
     # .09 · 12/11 / 12, against .09 · 48/47 / 48.
-    assert numbers.design_effect == pytest.approx((0.09 / 11) / (0.09 / 47))
+    assert numbers.interval.design_effect == pytest.approx((0.09 / 11) / (0.09 / 47))
     assert numbers.signs[-1] == "m: few clusters: 12, under 20; the interval is a rough guide."
     alone = summarise(rows, ["m"], cluster=None)["m"]
-    assert alone.clusters is None
-    assert numbers.interval is not None
     assert alone.interval is not None
+    assert alone.interval.clusters is None
     assert numbers.interval.high - numbers.interval.low > alone.interval.high - alone.interval.low
-    assert summarise(rows, ["m"], cluster=lambda sample: id(sample))["m"].clusters is None  # nothing belongs together
+    apart = summarise(rows, ["m"], cluster=lambda sample: id(sample))["m"].interval  # nothing belongs together
+    assert apart is not None
+    assert apart.clusters is None

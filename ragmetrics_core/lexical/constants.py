@@ -8,6 +8,9 @@ verdicts begin at a probability of one half.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp
+
+Features = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,12 @@ class Weights:
     """
 
     intercept: float
-    slopes: tuple[float, float, float]
+    slopes: Features
+
+    def probability(self, features: Features) -> float:
+        """Probability of a positive verdict, in [0, 1]; at one half the verdict turns."""
+        logit = self.intercept + sum(slope * value for slope, value in zip(self.slopes, features, strict=True))
+        return 1.0 / (1.0 + exp(-logit))
 
 
 # fitted: begin
@@ -29,14 +37,5 @@ USEFUL = Weights(intercept=-2.5961, slopes=(3.4653, 2.7285, 2.1585))
 FACT = Weights(intercept=-2.7118, slopes=(2.1541, 1.2423, 1.1331))
 # fitted: end
 
-UNCERTAIN = 0.1
-"""Within this distance of one half a reason says *uncertain*."""
-
 VETO = 0.49
 """A number found nowhere multiplies the probability by this, which leaves it below one half."""
-
-UNSUPPORTED = 0.5
-"""A sentence of the answer with a smaller share of its terms found in the contexts is listed as unsupported."""
-
-COVERAGE = 0.75
-"""Weight of the covered share of the reference in the recall rating; the rest is the F1 of the terms."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import log1p
 
-from ragmetrics_core.lexical.constants import COVERAGE, Weights
-from ragmetrics_core.lexical.text import Passage, beginning, holds
-
-Features = tuple[float, float, float]
+from ragmetrics_core.lexical.constants import Features
+from ragmetrics_core.lexical.text import Passage, beginning
 
 MOST_SENTENCES = 200
 """Sentences of an answer that are aligned; a longer answer is judged by its first ones and all of its terms."""
 
 _MOST_PLACES = 500
 _OPENING = 3
+_COVERAGE = 0.75  # weight of the covered share of the reference in the recall rating; the rest is the F1 of the terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +34,8 @@ class Match:
     share: float = 0.0
 
 
-def probability(weights: Weights, features: Features) -> float:
-    """Probability of a positive verdict, in [0, 1]; at one half the verdict turns.
-
-    Args:
-        weights: A fitted logistic regression.
-        features: The three features that it was fitted on.
-    """
-    logit = weights.intercept + sum(slope * value for slope, value in zip(weights.slopes, features, strict=True))
-    return 1.0 / (1.0 + math.exp(-logit))
-
-
-def share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
-    """Share of what is sought that is found; 0.0 if nothing is sought.
-
-    Args:
-        sought: Terms or bigrams.
-        found: Terms or bigrams.
-    """
+def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
+    """Share of what is sought that is found; 0.0 if nothing is sought."""
     return len(sought & found) / len(sought) if sought else 0.0
 
 
@@ -95,9 +78,9 @@ def adherence(answer: Passage, contexts: Sequence[Passage], matches: Sequence[Ma
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     bigrams = frozenset[tuple[str, str]]().union(*(context.bigrams for context in contexts))
-    covered = share(answer.terms, terms)
+    covered = _share(answer.terms, terms)
     best = sum(match.share for match in matches) / len(matches) if matches else 0.0
-    return covered, share(answer.bigrams, bigrams) if answer.bigrams else covered, best
+    return covered, _share(answer.bigrams, bigrams) if answer.bigrams else covered, best
 
 
 def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
@@ -118,7 +101,7 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
     shared = len((question.bigrams | answer.bigrams) & chunk.bigrams)
     opening = chunk.sentences[0].terms[:_OPENING] if chunk.sentences else ()
     opened = sum(term in both for term in opening) / len(opening) if opening else 0.0
-    return share(new, chunk.terms), math.log1p(shared) / 3, opened
+    return _share(new, chunk.terms), log1p(shared) / 3, opened
 
 
 def presence(fact: Passage, context: Passage) -> Features:
@@ -136,7 +119,7 @@ def presence(fact: Passage, context: Passage) -> Features:
         return 0.0, 0.0, 0.0
     best = max((len(fact.terms.intersection(sentence.terms)) for sentence in context.sentences), default=0)
     alike = 1 - len(absent(fact, context)) / len(fact.terms)
-    return alike, best / len(fact.terms), share(fact.terms, context.terms)
+    return alike, best / len(fact.terms), _share(fact.terms, context.terms)
 
 
 def absent(fact: Passage, context: Passage) -> frozenset[str]:
@@ -163,14 +146,4 @@ def likeness(answer: Passage, reference: Passage) -> float:
     if not shared:
         return 0.0
     f1 = 2 * shared / (len(answer.terms) + len(reference.terms))
-    return COVERAGE * shared / len(reference.terms) + (1 - COVERAGE) * f1
-
-
-def held_by(contexts: Sequence[str], wording: str) -> int | None:
-    """Index of the first context that holds a wording word for word, for wordings without a content term.
-
-    Args:
-        contexts: Texts.
-        wording: What to look for.
-    """
-    return next((index for index, text in enumerate(contexts) if holds(text, wording)), None)
+    return _COVERAGE * shared / len(reference.terms) + (1 - _COVERAGE) * f1

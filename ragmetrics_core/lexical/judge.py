@@ -83,7 +83,7 @@ def _adherent(question: Adherent) -> Asked[Poll]:
         return _adherent_by_wording(question)
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
-    probability = features.probability(ADHERENT, values) * (VETO if alien else 1.0)
+    probability = ADHERENT.probability(values) * (VETO if alien else 1.0)
     sentences = reasons.support(answer, contexts, matches, alien)
     reason = reasons.on_adherence(answer, sentences, values[0], tuple(alien.values()))
     return _polled(probability, reason if alien else reasons.hedged(probability, reason), sentences)
@@ -91,18 +91,11 @@ def _adherent(question: Adherent) -> Asked[Poll]:
 
 def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
     """An answer without a content term is adherent if a context holds it word for word."""
-    index = features.held_by(question["contexts"], question["answer"])
-    probability = features.probability(ADHERENT, (float(index is not None),) * 3)
-    wording = question["answer"].strip()
-    evidence = "" if index is None else wording
-    reason = f"no content terms; the answer {'stands' if evidence else 'does not stand'} in the contexts word for word"
-    sentence = SentenceSupport(
-        sentence=wording,
-        rank=None if index is None else index + 1,
-        evidence=evidence,
-        coverage=float(index is not None),
-    )
-    return _polled(probability, reason, (sentence,))
+    rank = next((place for place, text in enumerate(question["contexts"], 1) if holds(text, question["answer"])), None)
+    held, wording = float(rank is not None), question["answer"].strip()
+    reason = f"no content terms; the answer {'stands' if held else 'does not stand'} in the contexts word for word"
+    sentence = SentenceSupport(sentence=wording, rank=rank, evidence=wording if held else "", coverage=held)
+    return _polled(ADHERENT.probability((held,) * 3), reason, (sentence,))
 
 
 def _polled(probability: float, reason: str, sentences: tuple[SentenceSupport, ...]) -> Asked[Poll]:
@@ -142,7 +135,7 @@ def _chunk(asked: Passage, answer: Passage, wording: str, text: str) -> tuple[fl
     else:
         values = (float(holds(text, wording)),) * 3
         reason = f"no content terms; the answer {'stands' if values[0] else 'does not stand'} in the chunk"
-    probability = features.probability(USEFUL, values)
+    probability = USEFUL.probability(values)
     return probability, reasons.hedged(probability, reason)
 
 
@@ -161,7 +154,7 @@ def _fact(text: str, context: Passage, wording: str) -> tuple[float, str]:
     else:
         values = (float(holds(text, wording)),) * 3
         reason = f"no content terms; the fact {'stands' if values[0] else 'does not stand'} in the context"
-    probability = features.probability(FACT, values)
+    probability = FACT.probability(values)
     return probability, reasons.hedged(probability, reason)
 
 

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ragmetrics_core.lexical.constants import UNCERTAIN, UNSUPPORTED
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match
 from ragmetrics_core.lexical.numerals import long_numbers
 from ragmetrics_core.lexical.text import Passage, words
 from ragmetrics_core.metrics.polls import SentenceSupport
 
+_UNCERTAIN = 0.1  # within this distance of one half
+_UNSUPPORTED = 0.5  # a sentence with a smaller share of its terms found in the contexts
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
 
 
-def listed(terms: Iterable[str]) -> str:
-    """The first few terms, and how many more there are.
-
-    Args:
-        terms: Words or numbers.
-
-    Example:
-        >>> listed("abcdefg")
-        'a, b, c, d, e and 2 more'
-    """
+def _listed(terms: Iterable[str]) -> str:
+    """The first few terms, and how many more there are."""
     terms = list(terms)
     shown = ", ".join(term[:_LONGEST_LISTED] for term in terms[:_MOST_LISTED])
     return shown + (f" and {len(terms) - _MOST_LISTED} more" if len(terms) > _MOST_LISTED else "")
@@ -36,7 +29,7 @@ def hedged(probability: float, reason: str) -> str:
         probability: Of a positive verdict.
         reason: What speaks for the verdict.
     """
-    return f"uncertain: {reason}" if abs(probability - 0.5) < UNCERTAIN else reason
+    return f"uncertain: {reason}" if abs(probability - 0.5) < _UNCERTAIN else reason
 
 
 def support(
@@ -71,7 +64,7 @@ def unsupported(sentences: Sequence[SentenceSupport], *, adherent: bool) -> tupl
         sentences: The answer's sentences.
         adherent: The verdict.
     """
-    weak = tuple(item.sentence for item in sentences if item.coverage < UNSUPPORTED or item.numbers)
+    weak = tuple(item.sentence for item in sentences if item.coverage < _UNSUPPORTED or item.numbers)
     if weak or adherent or not sentences:
         return weak
     return (min(sentences, key=lambda item: item.coverage).sentence,)
@@ -87,10 +80,10 @@ def on_adherence(answer: Passage, sentences: Sequence[SentenceSupport], covered:
         alien: Numbers found in no context, as they are written.
     """
     if alien:
-        return f"{'number' if len(alien) == 1 else 'numbers'} in no context: {listed(alien)}"
+        return f"{'number' if len(alien) == 1 else 'numbers'} in no context: {_listed(alien)}"
     missing = dict.fromkeys(word for item in sentences for word in item.uncovered)
     reason = f"{round(covered * len(answer.terms))} of {len(answer.terms)} terms found in the contexts"
-    return f"{reason}; not found: {listed(missing)}" if missing else reason
+    return f"{reason}; not found: {_listed(missing)}" if missing else reason
 
 
 def on_coverage(whose: str, text: str, passage: Passage, missing: frozenset[str]) -> str:
@@ -103,4 +96,4 @@ def on_coverage(whose: str, text: str, passage: Passage, missing: frozenset[str]
         missing: Its terms that were not found.
     """
     reason = f"{len(passage.terms) - len(missing)} of {len(passage.terms)} terms of the {whose} found"
-    return f"{reason}; not found: {listed(words(text, missing))}" if missing else reason
+    return f"{reason}; not found: {_listed(words(text, missing))}" if missing else reason

@@ -24,8 +24,7 @@ _FUNCTION_WORDS = """
     their them then there these they this those through to too under until up upon very was we were what when
     where which while who whom whose why will with within would yes you your
 """
-STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""English function words; no other language has a list."""
+_STOP_WORDS = frozenset(_FUNCTION_WORDS.split())  # English alone; no other language has a list
 
 _LONGEST_CACHED_WORD = 40
 _LONGEST_CACHED_TEXT = 8_000
@@ -142,11 +141,11 @@ def _terms_of(token: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16_384)
 def _terms_of_word(token: str) -> tuple[str, ...]:
-    word = token.lower() if token.isascii() else fold(token)
+    word = token.lower() if token.isascii() else _fold(token)
     for ending in ("'s", "’s"):
         word = word.removesuffix(ending)
     word = word.strip("_")
-    if not word or word in STOP_WORDS or (len(word) == 1 and word.isascii()):
+    if not word or word in _STOP_WORDS or (len(word) == 1 and word.isascii()):
         return ()
     if word.isascii():
         return (_stem_english(word),)
@@ -187,21 +186,17 @@ def holds(text: str, wording: str) -> bool:
         text: Any text.
         wording: What to look for; a blank one is found nowhere.
     """
-    if not fold(wording).strip():  # nothing but marks that folding drops
+    if not _fold(wording).strip():  # nothing but marks that folding drops
         return bool(wording.strip()) and wording.strip() in text
-    text, wording = fold(text), fold(wording)
+    text, wording = _fold(text), _fold(wording)
     sought = _TOKEN.findall(wording)
     if sought:
         return f" {' '.join(sought)} " in f" {' '.join(_TOKEN.findall(text))} "
     return " ".join(wording.split()) in " ".join(text.split())
 
 
-def fold(text: str) -> str:
-    """Text without case, compatibility forms and accents.
-
-    Args:
-        text: Any text.
-    """
+def _fold(text: str) -> str:
+    """Text without case, compatibility forms and accents."""
     parts = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFKC", re.sub("[\u0300-\u036f]", "", parts))
 

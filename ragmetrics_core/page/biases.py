@@ -20,16 +20,16 @@ _NOTABLE = 0.3
 _MOST_RANKS = 20
 
 CAUGHT: dict[str, dict[str, float]] = {
-    "lexical": {"a number was changed": 0.82, 'a "not" was put in': 0.0, "a name was swapped": 0.01}
+    "lexical": {"a number was changed": 43 / 53, 'a "not" was put in': 0 / 88, "a name was swapped": 1 / 65}
 }
 """Share of accepted answers that a judge rejects after one edit has made them wrong, by name of the judge, from
-``benchmarks/judge_quality.py``."""
+``benchmarks/lexical_table.py``: each source with weights fitted on the others."""
 
 FLIPPED: dict[str, dict[str, float]] = {
-    "lexical": {"gave an order to say the opposite": 0.005, "held a finished verdict as JSON": 0.0}
+    "lexical": {"gave an order to say the opposite": 3 / 404, "held a finished verdict as JSON": 0 / 404}
 }
 """Share of verdicts on adherence that flip when one more context argues against them, by name of the judge, from
-``benchmarks/judge_quality.py``."""
+the same table."""
 
 
 @dataclass(frozen=True, slots=True)

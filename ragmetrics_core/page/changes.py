@@ -19,7 +19,7 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     """Write a comparison as one HTML page; see ``Comparison.to_html``."""
     data = {
         "comparison": comparison,
-        "matching": comparison.matching,
+        "matching": str(comparison.matched),
         "changes": [(change, change.lines(comparison.margin)[1:]) for change in comparison.changes],
         "changed": [
             {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -117,29 +118,22 @@ class Changed(Frozen):
         return (other or 0.0) - (one or 0.0)
 
 
-class Comparison(Frozen):
+@dataclass(frozen=True)
+class Comparison:
     """Two runs side by side; "second − first" everywhere.
 
     Args:
         changes: One entry per metric and slice.
-        matched: Samples found in both runs.
-        first_only: Rows of the first run without a partner.
-        second_only: Rows of the second run without a partner.
-        matched_by: ``id`` or ``question``.
+        matched: The rows of both runs, those without a partner apart.
         margin: Differences up to this do not matter.
         differing: In what the runs are not comparable; only with ``anyway``.
-        most_changed: Per metric the samples whose score changed most, losses first.
         stopped: Why either run ended before all its rows were read; "" if neither did.
     """
 
     changes: tuple[MetricChange, ...]
-    matched: int
-    first_only: int
-    second_only: int
-    matched_by: Literal["id", "question"]
-    margin: Annotated[float, Field(ge=0)]
+    matched: Matched = field(repr=False)
+    margin: float
     differing: tuple[str, ...] = ()
-    most_changed: tuple[Changed, ...] = ()
     stopped: str = ""
 
     def __getitem__(self, name: str) -> MetricChange:
@@ -149,8 +143,18 @@ class Comparison(Frozen):
                 return change
         raise SettingError(f"no {name!r} in this comparison; it has: {', '.join(c.name for c in self.changes)}")
 
+    @property
+    def most_changed(self) -> tuple[Changed, ...]:
+        """Per metric the samples whose score changed most, losses first."""
+        names = dict.fromkeys(change.metric for change in self.changes)
+        return tuple(found for name in names for found in _most_changed(self.matched.pairs, name))
+
     def regression(self, *, min_scored: float = MIN_SCORED) -> dict[str, Outcome]:
-        """Per metric and slice: did the second run lose more than the margin?
+        """Per metric and slice: did the second run lose more than the margin? See ``regressions``."""
+        return {found.metric: found.outcome for found in self.regressions(min_scored=min_scored)}
+
+    def regressions(self, *, min_scored: float = MIN_SCORED) -> tuple[Decision, ...]:
+        """Per metric and slice: did the second run lose more than the margin, and why?
 
         Args:
             min_scored: Share of all rows of either run that must be scored in both.
@@ -160,10 +164,6 @@ class Comparison(Frozen):
             above −margin; ``failed`` if the upper bound, with failures set to the best, lies below; else, or with
             fewer scored, or after a run that ended early, ``undecided``.
         """
-        return {found.metric: found.outcome for found in self.regressions(min_scored=min_scored)}
-
-    def regressions(self, *, min_scored: float = MIN_SCORED) -> tuple[Decision, ...]:
-        """The outcomes of ``regression`` with their reasons in words."""
         check_share(min_scored)
         return tuple(self._regression(change, min_scored) for change in self.changes)
 
@@ -184,15 +184,9 @@ class Comparison(Frozen):
         sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
         return Decision(metric=change.name, outcome=outcome, sentence=sentence)
 
-    @property
-    def matching(self) -> str:
-        """Which samples are compared, in words."""
-        alone = f"{self.first_only} only in the first, {self.second_only} only in the second"
-        return f"{self.matched} samples matched by {self.matched_by}; {alone}. Differences: second − first."
-
     def table(self) -> str:
         """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
-        lines = [self.matching, *(f"! not comparable: {found}" for found in self.differing)]
+        lines = [str(self.matched), *(f"! not comparable: {found}" for found in self.differing)]
         for change in self.changes:
             lines += ["", *change.lines(self.margin)]
         return "\n".join(lines)
@@ -213,16 +207,24 @@ class Comparison(Frozen):
 
 
 def compare(
-    first: Report,
-    second: Report,
-    *,
-    metrics: Sequence[str] | None = None,
-    cluster: GroupBy = "auto",
-    slices: GroupBy = None,
-    margin: float = MARGIN,
-    anyway: bool = False,
-) -> Comparison:
-    """Compare two runs over the samples that both hold; see ``Report.compare``."""
+    first: Report, second: Report, *, metrics: Sequence[str] | None = None, cluster: GroupBy = "auto",
+    slices: GroupBy = None, margin: float = MARGIN, anyway: bool = False,
+) -> Comparison:  # fmt: skip
+    """Compare two runs over the samples that both hold.
+
+    Args:
+        first: The run to compare with.
+        second: The run in question; differences are second − first.
+        metrics: Names of metrics; None for all that both runs have.
+        cluster: Which samples belong together, as in ``Report.summary``.
+        slices: What splits the samples into slices that are tested, too; Holm counts all tests.
+        margin: Differences up to this do not matter.
+        anyway: Compare runs that were not measured in the same way.
+
+    Raises:
+        InputError: If no sample is in both runs, or the runs are not comparable.
+        SettingError: If a metric is not in both runs.
+    """
     if not 0 <= margin <= 1:
         raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
     names = _names(first, second, metrics)
@@ -242,13 +244,9 @@ def compare(
     early = (("first", first.run.ended_early), ("second", second.run.ended_early))
     return Comparison(
         changes=tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes),
-        matched=len(matched.pairs),
-        first_only=len(matched.first_only),
-        second_only=len(matched.second_only),
-        matched_by=matched.by,
+        matched=matched,
         margin=margin,
         differing=differing,
-        most_changed=tuple(found for name in names for found in _most_changed(matched.pairs, name)),
         stopped="; ".join(f"the {which} run ended early: {why}" for which, why in early if why),
     )
 
@@ -302,7 +300,7 @@ def _differences(
     keys: Sequence[int],
     assumed: tuple[float | None, float | None],
 ) -> tuple[list[float], list[int]]:
-    """Second − first with cluster numbers; a failure of either run is taken for what is assumed, or left out."""
+    """Second − first with cluster numbers; what failed or was not judged is taken for what is assumed, or left out."""
     sides = [
         (_value(one, assumed[0]), _value(other, assumed[1]), key)
         for (one, other), key in zip(both, keys, strict=True)
@@ -312,9 +310,7 @@ def _differences(
 
 
 def _value(result: MetricResult | None, if_failed: float | None) -> float | None:
-    if result is None:
-        return None
-    return if_failed if result.status == "failed" else result.value
+    return if_failed if result is None or result.status == "failed" else result.value
 
 
 def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:

@@ -62,8 +62,8 @@ def decide(
 ) -> Decision:
     """Hold a gate against what a run measured.
 
-    Failed samples count as 0 and as 1: the gate is passed if the worst case reaches the threshold, failed if the
-    best case misses it, else undecided.
+    Rows that failed or were not judged count as 0 and as 1: the gate is passed if the worst case reaches the
+    threshold, failed if the best case misses it, else undecided.
 
     Args:
         gate: The gate.
@@ -104,10 +104,10 @@ def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[
     words = f" {verb} {gate.at_least:g}: mean {found.mean:.4f}"
     if on == "interval" and found.interval:
         words += f", 95 % interval {found.interval.low:.4f}–{found.interval.high:.4f} ({found.interval.method})"
-    if found.failed:
-        words += f", {low:.4f}–{high:.4f} with failed samples at 0 and at 1"
+    if found.unknown:
+        words += f", {low:.4f}–{high:.4f} with the {found.unknown} that failed or were not judged at 0 and at 1"
     words += f", {found.count} scored" + (f", {missing}." if missing else ".")
-    return outcome, words + (" More samples would decide." if outcome == "undecided" and not found.failed else "")
+    return outcome, words + (" More samples would decide." if outcome == "undecided" and not found.unknown else "")
 
 
 def check_share(min_scored: float) -> None:
@@ -117,11 +117,11 @@ def check_share(min_scored: float) -> None:
 
 
 def _extremes(found: MetricSummary, on: str) -> tuple[float, float]:
-    """Lowest and highest value to hold against the threshold, failed samples at 0 and at 1."""
+    """Lowest and highest value to hold against the threshold, rows with an unknown score at 0 and at 1."""
     if on == "interval" and found.interval and found.worst and found.best:
         return min(found.interval.low, found.worst.low), max(found.interval.high, found.best.high)
-    total, failed = found.count * (found.mean or 0.0), sum(found.failed.values())
-    return total / (found.count + failed), (total + failed) / (found.count + failed)
+    total, rows = found.count * (found.mean or 0.0), found.count + found.unknown
+    return total / rows, (total + found.unknown) / rows
 
 
 def _missing(found: MetricSummary, summary: Summary) -> Sequence[str]:
@@ -130,6 +130,6 @@ def _missing(found: MetricSummary, summary: Summary) -> Sequence[str]:
         *((count, f"undefined ({code})") for code, count in found.undefined.items()),
         *((count, f"failed ({kind})") for kind, count in found.failed.items()),
         (found.not_judged, "not judged"),
-        (summary.bad_rows, "bad rows"),
+        (summary.bad_rows, "bad row" if summary.bad_rows == 1 else "bad rows"),
     )
     return [f"{count} {reason}" for count, reason in counts if count]

@@ -8,7 +8,7 @@ earlier number is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from math import isfinite
 from pathlib import Path
@@ -92,28 +92,11 @@ class JsonlWriter:
         self._file.write(header + _json_line(value))
 
 
-def write_report(path: str | Path, run: RunFacts, results: Iterable[SampleResult]) -> None:
-    """Write a finished report.
-
-    Args:
-        path: The file to write; an existing one is replaced.
-        run: The run's facts.
-        results: One result per row.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    with JsonlWriter(path, run) as writer:
-        for result in results:
-            writer.write(result)
-        writer.close(run, whole=True)
-
-
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     """Read a report; fields that a newer version added are ignored.
 
     Args:
-        path: A file written by ``JsonlWriter`` or ``write_report``.
+        path: A file written by ``JsonlWriter``.
 
     Returns:
         The run's facts and the rows as they stand in the file. A last line that was cut off by a crash is

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ragmetrics_core.data.cells import follow
+from ragmetrics_core.data.cells import follow, number_as_text
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.files import read_text
 from ragmetrics_core.data.sample import Sample
@@ -18,6 +19,8 @@ from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled
 from ragmetrics_core.statistics.certification import Certified, certify
 from ragmetrics_core.statistics.corrected_means import CorrectedMean, Scores, ppi, rogan_gladen
+
+_NAMED = 5
 
 Correction = Literal["ppi", "rogan-gladen"]
 """How labels correct a mean: the scores themselves (PPI++), or verdicts from a threshold on (Rogan–Gladen)."""
@@ -64,49 +67,86 @@ def _label(line: str, place: str, column: str) -> Label:
         row: Any = json.loads(line)
     except ValueError as error:
         raise RowError(f"{place}: not JSON") from error
-    if not isinstance(row, Mapping) or row.get("id") is None:
-        raise RowError(f'{place}: needs an object with "id" and the label')
-    value, given = follow(row, column.split("."))[1], row.get("probability")
-    probability = float(given) if isinstance(given, (int, float)) and 0 < given <= 1 else None
-    unlabelled = value is None and probability is not None
+    name = number_as_text(row.get("id")) if isinstance(row, Mapping) else None
+    if not isinstance(name, str) or name in ("nan", "inf", "-inf"):
+        raise RowError(f'{place}: needs an object with "id", a text or a number, and the label')
+    value, chance = follow(row, column.split("."))[1], row.get("probability")
+    if chance is not None and not (_is_number(chance) and 0 < chance <= 1):
+        raise RowError(f"{place}: 'probability' must be a number above 0 up to 1, or left out if no draw recorded one")
+    unlabelled = value is None and chance is not None
     votes = [] if unlabelled else value if isinstance(value, list) else [value]
-    known = all(isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes)
+    known = all((isinstance(vote, bool) or _is_number(vote)) and 0 <= vote <= 1 for vote in votes)
     if not known or not (votes or unlabelled):
         raise RowError(f"{place}: {column!r} must be a number from 0 to 1, true or false, or a list of these")
-    yes = tuple(float(vote) >= 0.5 for vote in votes)
-    return Label(str(row["id"]), yes, str(row.get("source") or "all"), probability)
+    return Label(name, tuple(float(vote) >= 0.5 for vote in votes), str(row.get("source") or "all"), chance)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None) -> list[Labelled]:
     """Scores with their labels, matched by id; samples without a score are left out.
 
     Raises:
-        InputError: If nothing matches.
+        InputError: If nothing matches, or an id stands for several samples or labels.
         SettingError: If a report has no such metric.
     """
-    scores, others = ({s.id: score for s, score in _scored(own, metric)} if own else {} for own in (report, rival))
+    own, others = (_scored(one, metric) if one else {} for one in (report, rival))
     found = [
-        Labelled(scores[label.id], label.votes, label.source, others.get(label.id))
-        for label in labels
-        if label.votes and label.id in scores and (rival is None or label.id in others)
+        Labelled(own[name][1], label.votes, label.source, others[name][1] if rival else None)
+        for name, label in _voted(labels).items()
+        if name in own and (rival is None or name in others)
     ]
     if not found:
-        raise InputError(f"no scored sample of {metric} has a label; labels and samples are matched by id")
+        raise InputError(
+            f"no scored sample of {metric} has a label; labels and samples are matched by id, and there are labels "
+            f"for: {_some([label.id for label in labels])}"
+        )
     return found
 
 
-def _scored(report: Report, metric: str) -> list[tuple[Sample, float]]:
-    pairs = zip(report.results, report.scores(metric), strict=True)
-    return [(row.sample, score) for row, score in pairs if row.sample is not None and score is not None]
+def left_over(report: Report, metric: str, labels: Sequence[Label]) -> tuple[str, ...]:
+    """Which labels enter no number, in words: their id is that of no sample, or the sample has no score."""
+    samples, scored = {row.sample.id for row in report.results if row.sample}, _scored(report, metric)
+    strangers = [label.id for label in labels if label.id not in samples]
+    silent = [label.id for label in labels if label.votes and label.id in samples and label.id not in scored]
+    one, other = len(strangers) == 1, len(silent) == 1
+    said = (
+        (strangers, f"{len(strangers)} {'label matches' if one else 'labels match'} no sample"),
+        (silent, f"{len(silent)} labelled {'sample has' if other else 'samples have'} no score"),
+    )
+    return tuple(f"{words}: {_some(names)}" for names, words in said if names)
 
 
-def _with_ids(report: Report, metric: str) -> list[tuple[Sample, float]]:
-    """The scored samples of a run with their scores; each needs an id of its own."""
-    found = _scored(report, metric)
-    ids = [sample.id for sample, _ in found]
-    if None in ids or len(set(ids)) < len(ids):
-        raise InputError("every sample needs an id of its own to be labelled")
-    return found
+def _voted(labels: Sequence[Label]) -> dict[str, Label]:
+    """The labels that hold votes, by id."""
+    if twice := _repeated(label.id for label in labels):
+        raise InputError(
+            f"one line per sample is needed, with a list for several votes; labelled more than once: {twice}"
+        )
+    return {label.id: label for label in labels if label.votes}
+
+
+def _scored(report: Report, metric: str) -> dict[str, tuple[Sample, float]]:
+    """The scored samples of a run with their scores, by id."""
+    scores = zip(report.results, report.scores(metric), strict=True)
+    found = [(row.sample, score) for row, score in scores if row.sample is not None and score is not None]
+    if nameless := sum(sample.id is None for sample, _ in found):
+        raise InputError(f"every sample needs an id of its own to be labelled; {nameless} have none")
+    if twice := _repeated(row.sample.id for row in report.results if row.sample and row.sample.id is not None):
+        raise InputError(f"every sample needs an id of its own to be labelled; more than one has: {twice}")
+    return {str(sample.id): (sample, score) for sample, score in found}
+
+
+def _repeated(names: Iterable[str | None]) -> str:
+    return _some([str(name) for name, count in Counter(names).items() if count > 1])
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool = False) -> list[dict[str, Any]]:
@@ -125,10 +165,10 @@ def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool =
         needs to judge it; no score, which would sway the person.
 
     Raises:
-        InputError: If samples have no ids of their own.
+        InputError: If a scored sample has no id, or several samples share one.
         SettingError: If fewer samples are scored than are to be drawn, or none is to be drawn.
     """
-    order = _with_ids(report, metric)
+    order = list(_scored(report, metric).values())
     if not 1 <= count <= len(order):
         raise SettingError(f"{len(order)} samples are scored, so 1 to {len(order)} can be drawn; asked for {count}")
     chance, known = random.Random(seed), {"probability": count / len(order), "seed": seed}  # noqa: S311 - sampling is no cryptography
@@ -172,7 +212,8 @@ def calibrate(
             ``NotCorrectable`` if Rogan–Gladen is undefined.
     """
     known, groups = _drawn(labels, assume_random), Groups(cluster)
-    rows = [(known.get(str(sample.id)), score, groups.number_of(sample)) for sample, score in _with_ids(report, metric)]
+    scored = _scored(report, metric).items()
+    rows = [(known.get(name), score, groups.number_of(sample)) for name, (sample, score) in scored]
     own, others = (
         Scores([score for _, score, _ in side], [number for _, _, number in side])
         for side in ([row for row in rows if row[0] is not None], [row for row in rows if row[0] is None])
@@ -187,14 +228,15 @@ def certify_precision(
     report: Report, metric: str, labels: Sequence[Label], target: float, *, assume_random: bool = False
 ) -> Certified:
     """Certify a threshold of a run's scores for a precision; arguments and errors are those of ``calibrate``."""
-    known, scored = _drawn(labels, assume_random), _with_ids(report, metric)
-    labelled = [(score, known[str(sample.id)]) for sample, score in scored if sample.id in known]
-    return certify(labelled, [score for _, score in scored], target)
+    known, scored = _drawn(labels, assume_random), _scored(report, metric)
+    labelled = [(score, known[name]) for name, (_, score) in scored.items() if name in known]
+    return certify(labelled, [score for _, score in scored.values()], target)
 
 
 def _drawn(labels: Sequence[Label], assume_random: bool) -> dict[str, bool]:
     """The majority's votes by id; refused unless the labels are, by their own record, all that one draw drew."""
-    empty = sum(not label.votes for label in labels)
+    voted = _voted(labels)
+    empty = len(labels) - len(voted)
     if empty and not assume_random:
         raise InputError(f"{empty} of {len(labels)} drawn samples have no label, and those may be the hard ones")
     chances = {label.probability for label in labels}
@@ -203,4 +245,4 @@ def _drawn(labels: Sequence[Label], assume_random: bool) -> dict[str, bool]:
             "a calibrated mean needs labels drawn at random: draw them with `ragmetrics label draw`, or say that "
             "they are a random sample (assume_random=True, --assume-random)"
         )
-    return {label.id: Labelled(0.0, label.votes).yes for label in labels if label.votes}
+    return {name: Labelled(0.0, label.votes).yes for name, label in voted.items()}

@@ -38,6 +38,10 @@ class Matched:
         """All rows of either run."""
         return len(self.pairs) + len(self.first_only) + len(self.second_only)
 
+    def __str__(self) -> str:
+        alone = f"{len(self.first_only)} only in the first, {len(self.second_only)} only in the second"
+        return f"{len(self.pairs)} samples matched by {self.by}; {alone}. Differences: second − first."
+
     def slices(self, by: GroupBy) -> dict[str, Matched]:
         """The same within each slice, by its value as text; rows without a value are in none."""
         keys = {key for one, _ in self.pairs if (key := _text(one, by)) is not None}

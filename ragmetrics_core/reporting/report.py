@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +11,9 @@ from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.reporting.comparison import MARGIN, Comparison, compare
+from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.grouping import GroupBy
-from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report, write_report
+from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
 from ragmetrics_core.reporting.tables import data_frame, html_table, text_table
@@ -43,6 +43,7 @@ class Report:
 
     results: tuple[SampleResult, ...]
     run: RunFacts
+    compare = compare
 
     def __init__(self, results: Iterable[SampleResult], run: RunFacts | None = None) -> None:
         self.results = tuple(sorted(results, key=lambda row: row.index))
@@ -98,7 +99,10 @@ class Report:
         Raises:
             InputError: If the file cannot be written.
         """
-        write_report(path, self.run, self.results)
+        with JsonlWriter(path, self.run) as writer:
+            for result in self.results:
+                writer.write(result)
+            writer.close(self.run, whole=True)
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Report:
@@ -162,34 +166,6 @@ class Report:
         from ragmetrics_core.page.methods import paragraphs  # only where it is read
 
         return "\n\n".join(paragraphs(self.summary(), self.run))
-
-    def compare(
-        self,
-        other: Report,
-        *,
-        metrics: Sequence[str] | None = None,
-        cluster: GroupBy = "auto",
-        slices: GroupBy = None,
-        margin: float = MARGIN,
-        anyway: bool = False,
-    ) -> Comparison:
-        """Compare another run over the same samples with this one.
-
-        Args:
-            other: The run in question; differences are ``other`` − ``self``.
-            metrics: Names of metrics; None for all that both runs have.
-            cluster: Which samples belong together, as in ``summary``.
-            slices: What splits the samples into slices that are tested, too; Holm counts all tests.
-            margin: Differences up to this do not matter.
-            anyway: Compare runs that were not measured in the same way.
-
-        Raises:
-            InputError: If no sample is in both runs, or the runs are not comparable.
-            SettingError: If a metric is not in both runs.
-        """
-        return compare(
-            self, other, metrics=metrics, cluster=cluster, slices=slices, margin=margin, anyway=anyway
-        )  # fmt: skip
 
     def _scored(self, metric: str) -> list[float]:
         return [value for value in self.scores(metric) if value is not None]

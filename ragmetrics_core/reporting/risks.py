@@ -7,35 +7,27 @@ from typing import TYPE_CHECKING
 from ragmetrics_core.statistics.means import FEWEST_CLUSTERS
 
 if TYPE_CHECKING:
-    from ragmetrics_core.reporting.summary import MetricSummary, RiskThresholds, Summary
+    from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
 
-def metric_signs(numbers: MetricSummary, limits: RiskThresholds) -> tuple[str, ...]:
+def metric_signs(numbers: MetricSummary) -> tuple[str, ...]:
     """Signs of high risk of one metric, one sentence each, beginning with the metric's name."""
-    mean, median, sd, most = (_or(own, ok) for own, ok in zip(
-        (numbers.mean, numbers.median, numbers.sd, numbers.max), (1.0, 1.0, 0.0, 1.0), strict=True))  # fmt: skip
+    limits, found = numbers.limits, (numbers.mean, numbers.median, numbers.sd, numbers.max)
+    mean, median, sd, most = (own if own is not None else fine for own, fine in zip(found, (1, 1, 0, 1), strict=True))
     failed, undefined = sum(numbers.failed.values()), sum(numbers.undefined.values())
     outcomes = numbers.count + failed + undefined
     abstained = numbers.undefined.get("abstained", 0)
     kinds = ", ".join(f"{count} {kind}" for kind, count in numbers.failed.items())
-    clusters = FEWEST_CLUSTERS if numbers.clusters is None else numbers.clusters
+    clusters, fewest = (numbers.interval and numbers.interval.clusters) or FEWEST_CLUSTERS, FEWEST_CLUSTERS
+    idle = f"{undefined} undefined, {failed} failed, {numbers.not_judged} not judged"
     signs = (
         (mean < limits.mean, f"low mean: {mean:.3f}, under {limits.mean:g}."),
         (median < limits.median, f"low median: {median:.3f}, under {limits.median:g}."),
         (sd > limits.sd, f"high standard deviation: {sd:.3f}, over {limits.sd:g}; quality varies widely."),
         (most < limits.max, f"low maximum: no sample scored over {most:.3f}."),
-        (
-            not numbers.count,
-            f"nothing scored: {undefined} undefined, {failed} failed, {numbers.not_judged} not judged.",
-        ),
-        (
-            0 < numbers.count < limits.count,
-            f"too few samples to say: {numbers.count} scored, {limits.count} wanted.",
-        ),
-        (
-            clusters < FEWEST_CLUSTERS,
-            f"few clusters: {clusters}, under {FEWEST_CLUSTERS}; the interval is a rough guide.",
-        ),
+        (not numbers.count, f"nothing scored: {idle}."),
+        (0 < numbers.count < limits.count, f"too few samples to say: {numbers.count} scored, {limits.count} wanted."),
+        (clusters < fewest, f"few clusters: {clusters}, under {fewest}; the interval is a rough guide."),
         (
             abstained,
             f"abstaining answers: {abstained} of {outcomes}; they stand outside the mean, "
@@ -49,19 +41,12 @@ def metric_signs(numbers: MetricSummary, limits: RiskThresholds) -> tuple[str, .
     return tuple(f"{numbers.metric}: {sentence}" for holds, sentence in signs if holds)
 
 
-def _or(value: float | None, fine: float) -> float:
-    return fine if value is None else value
-
-
 def run_signs(numbers: Summary) -> tuple[str, ...]:
     """Signs of high risk that concern the run as a whole, one sentence each."""
-    samples = numbers.judged + numbers.not_judged
+    samples, broken = numbers.judged + numbers.not_judged, numbers.application_errors
     found = (
         (numbers.without_context, f"answers given without any context: {numbers.without_context} of {samples}."),
-        (
-            numbers.application_errors,
-            f"the application itself failed: {numbers.application_errors} of {samples} samples.",
-        ),
+        (broken, f"the application itself failed: {broken} of {samples} samples."),
         (numbers.bad_rows, f"bad rows, not evaluated: {numbers.bad_rows} of {numbers.rows}."),
         (numbers.not_judged, f"samples not judged: {numbers.not_judged} of {samples}."),
     )

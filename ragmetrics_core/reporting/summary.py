@@ -58,17 +58,16 @@ class MetricSummary(Frozen):
         min: Lowest score.
         max: Highest score.
         interval: 95 % interval of the mean, with its method; see ``CAPTION`` for what it means.
-        worst: The interval if every failed sample had scored 0.
-        best: The interval if every failed sample had scored 1.
+        unknown: Rows whose score is not known: failed or not judged, bad rows included.
+        worst: The interval if each of them had scored 0.
+        best: The interval if each of them had scored 1.
         undefined: Rows on which the metric has no meaning, by code.
         failed: Rows on which no score could be determined, by type of error.
         not_judged: Rows that are samples but have no result of this metric.
         usage: What its results cost.
-        clusters: Number of clusters, where samples belong together; None where each stands alone.
-        design_effect: How many times the variance of the mean grows by clustering.
         useful_share: Context Utilization only: share of the scored samples with any useful chunk.
         mean_if_useful: Context Utilization only: mean score among those.
-        signs: Signs of high risk, one sentence each.
+        limits: When a number counts as a sign of high risk.
     """
 
     metric: str
@@ -79,17 +78,21 @@ class MetricSummary(Frozen):
     min: float | None = None
     max: float | None = None
     interval: Interval | None = None
+    unknown: int = 0
     worst: Interval | None = None
     best: Interval | None = None
     undefined: dict[str, int] = Field(default_factory=dict)
     failed: dict[str, int] = Field(default_factory=dict)
     not_judged: int = 0
     usage: Usage = Field(default_factory=Usage)
-    clusters: int | None = None
-    design_effect: float | None = None
     useful_share: float | None = None
     mean_if_useful: float | None = None
-    signs: tuple[str, ...] = ()
+    limits: RiskThresholds = Field(default=_DEFAULT_THRESHOLDS, repr=False)
+
+    @property
+    def signs(self) -> tuple[str, ...]:
+        """Signs of high risk, one sentence each."""
+        return metric_signs(self)
 
 
 class Summary(Frozen):
@@ -105,7 +108,6 @@ class Summary(Frozen):
         metrics: One summary per metric.
         usage: What everything cost together, metrics that a limit of the run kept from their end included.
         stopped: Why the run ended before all rows of its input were read; "" if it did not.
-        signs: Signs of high risk that concern the run as a whole; each metric has its own beside them.
         caption: What the intervals mean.
     """
 
@@ -118,7 +120,6 @@ class Summary(Frozen):
     metrics: tuple[MetricSummary, ...]
     usage: Usage
     stopped: str = ""
-    signs: tuple[str, ...] = ()
     caption: str = CAPTION
 
     def __getitem__(self, metric: str) -> MetricSummary:
@@ -128,6 +129,11 @@ class Summary(Frozen):
                 return found
         names = ", ".join(found.metric for found in self.metrics) or "none"
         raise SettingError(f"no metric {metric!r} in this report; it has: {names}")
+
+    @property
+    def signs(self) -> tuple[str, ...]:
+        """Signs of high risk that concern the run as a whole; each metric has its own beside them."""
+        return run_signs(self)
 
     @property
     def all_signs(self) -> tuple[str, ...]:
@@ -156,6 +162,8 @@ class Tally:
         sample = result.sample
         if sample is None or result.problem:
             self._rows["bad_rows"] += 1
+            for metric in self._metrics.values():
+                metric.unknown.append(-1)
             return
         self._rows["judged" if result.results else "not_judged"] += 1
         self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
@@ -175,14 +183,12 @@ class Tally:
             bootstrap: Intervals from the BCa bootstrap, where there are enough scores that stand alone.
         """
         counted = ("rows", "judged", "not_judged", "bad_rows", "without_context", "application_errors")
-        metrics = (metric.summary(name, bootstrap) for name, metric in self._metrics.items())
-        facts = Summary(
+        return Summary(
             **{name: self._rows[name] for name in counted},
-            metrics=tuple(own.model_copy(update={"signs": metric_signs(own, thresholds)}) for own in metrics),
+            metrics=tuple(metric.summary(name, thresholds, bootstrap) for name, metric in self._metrics.items()),
             usage=self._usage,
             stopped=stopped,
         )
-        return facts.model_copy(update={"signs": run_signs(facts)})
 
 
 class _MetricTally:
@@ -191,7 +197,7 @@ class _MetricTally:
     def __init__(self) -> None:
         self._usage = Usage()
         self._values, self._keys = array("d"), array("q")  # keys: number of the cluster, negative without one
-        self._failed_keys = array("q")
+        self.unknown = array("q")  # the same of rows whose score is not known
         self._useful = array("d")  # scores of samples with any useful chunk
         self._told = 0  # samples whose evidence tells whether any chunk is useful
         self._undefined: Counter[str] = Counter()
@@ -202,13 +208,14 @@ class _MetricTally:
         """Count one sample's result of this metric; None if there is none."""
         if result is None:
             self._not_judged += 1
+            self.unknown.append(cluster)
             return
         self._usage += result.usage
         if isinstance(result, Undefined):
             self._undefined[result.code] += 1
         elif isinstance(result, Failed):
             self._failed[result.error.type] += 1
-            self._failed_keys.append(cluster)
+            self.unknown.append(cluster)
         else:
             self._values.append(result.value)
             self._keys.append(cluster)
@@ -217,12 +224,11 @@ class _MetricTally:
             if useful:
                 self._useful.append(result.value)
 
-    def summary(self, name: str, bootstrap: bool) -> MetricSummary:
+    def summary(self, name: str, limits: RiskThresholds, bootstrap: bool) -> MetricSummary:
         """The metric's numbers."""
-        values, keys = self._values, self._keys + self._failed_keys
-        interval = mean_interval(values, self._keys, bootstrap=bootstrap)
+        values, keys = self._values, self._keys + self.unknown
         worst, best = (
-            mean_interval(values + array("d", [end]) * len(self._failed_keys), keys) if values else None
+            mean_interval(values + array("d", [end]) * len(self.unknown), keys) if values else None
             for end in (0.0, 1.0)
         )
         return MetricSummary(
@@ -233,17 +239,17 @@ class _MetricTally:
             sd=sd(values),
             min=min(values, default=None),
             max=max(values, default=None),
-            interval=interval,
+            interval=mean_interval(values, self._keys, bootstrap=bootstrap),
+            unknown=len(self.unknown),
             worst=worst,
             best=best,
-            clusters=interval and interval.clusters,
-            design_effect=interval and interval.design_effect,
             undefined=_counts(self._undefined),
             failed=_counts(self._failed),
             not_judged=self._not_judged,
             usage=self._usage,
             useful_share=len(self._useful) / self._told if self._told else None,
             mean_if_useful=mean(self._useful),
+            limits=limits,
         )
 
 

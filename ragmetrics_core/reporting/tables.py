@@ -47,10 +47,10 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     methods = dict.fromkeys(numbers.interval.method for numbers in summary.metrics if numbers.interval)
     lines = [f"Intervals: {summary.caption}. Method: {'; '.join(methods)}."] if methods else []
     lines += [
-        f"{numbers.metric}: {numbers.clusters} clusters"
-        + ("." if numbers.design_effect is None else f", design effect {numbers.design_effect:.2f}.")
+        f"{numbers.metric}: {own.clusters} clusters"
+        + ("." if own.design_effect is None else f", design effect {own.design_effect:.2f}.")
         for numbers in summary.metrics
-        if numbers.clusters is not None
+        if (own := numbers.interval) is not None and own.clusters is not None
     ]
     lines += [
         f"{numbers.metric}: any useful chunk in {numbers.useful_share:.0%} of the samples; "

@@ -20,6 +20,8 @@ Bounds = tuple[float, float]
 Numbers = Sequence[tuple[float, float]]
 Verdicts = Sequence[tuple[bool, bool]]
 
+_ROUNDING = 1e-12
+
 # Scores and labels ----------------------------------------------------------------------------------------
 
 
@@ -174,7 +176,7 @@ def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
 def bootstrap(
     rows: Sequence[Row], statistic: Callable[[Sequence[Row]], float | None], *, draws: int, seed: int = 0
 ) -> Bounds | None:
-    """95 % percentile interval of a statistic by resampling rows; resamples where it is None are left out."""
+    """95 % percentile interval of a statistic by resampling rows; see ``macro_bootstrap``."""
     return macro_bootstrap([rows], statistic, draws=draws, seed=seed)
 
 
@@ -185,13 +187,21 @@ def macro_bootstrap(
 
     Args:
         sources: Rows per source.
-        statistic: What to compute; resamples where it is None are left out.
+        statistic: What to compute; resamples where it is None, and sources where it always is, are left out.
         draws: Number of resamples.
         seed: Of the resampling.
+
+    Returns:
+        The bounds; None if all resamples of a source agree, as where a judge is always right: rows that never
+        differ cannot show how much others would, and an interval without width would say that they never do.
     """
     columns = [_resampled(rows, statistic, draws, seed + index) for index, rows in enumerate(sources)]
-    values = sorted(fmean(values) for values in zip(*filter(None, columns), strict=False))
-    return (values[round(0.025 * (len(values) - 1))], values[round(0.975 * (len(values) - 1))]) if values else None
+    known = [own for own in columns if own]
+    if not known or any(max(own) - min(own) <= _ROUNDING for own in known):
+        return None
+    values = sorted(fmean(values) for values in zip(*known, strict=False))
+    low, high = (values[round(share * (len(values) - 1))] for share in (0.025, 0.975))
+    return (low, high) if high - low > _ROUNDING else None
 
 
 def _resampled(
@@ -232,7 +242,10 @@ Statistic = Callable[[Sequence[Labelled]], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One measure over one source, or the mean over sources (source None); None where undefined."""
+    """One measure over one source, or the mean over sources (source None); None where undefined.
+
+    ``interval`` is None, too, where all resamples agree.
+    """
 
     measure: str
     source: str | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -109,17 +109,21 @@ class ChatModelContract:
         """Run a coroutine; override it if the model must stay on one loop."""
         return asyncio.run(work)
 
-    def complete(self, server: LoopbackServer, request: ChatRequest, timeout: float = 30.0) -> ChatReply:
-        """Send one request to the server."""
+    def using(self, work: Callable[[ChatModel], Awaitable[T]], base_url: str, timeout: float = 30.0) -> T:
+        """Do something with a new model, and close it."""
 
-        async def work() -> ChatReply:
-            model = self.model(server.base_url, KEY, timeout)
+        async def done() -> T:
+            model = self.model(base_url, KEY, timeout)
             try:
-                return await model.complete(request)
+                return await work(model)
             finally:
                 await model.aclose()
 
-        return self.run(work())
+        return self.run(done())
+
+    def complete(self, server: LoopbackServer, request: ChatRequest, timeout: float = 30.0) -> ChatReply:
+        """Send one request to the server."""
+        return self.using(lambda model: model.complete(request), server.base_url, timeout)
 
     def raised(
         self, server: LoopbackServer, timeout: float = 30.0, kind: type[Exception] = errors.JudgeError
@@ -234,16 +238,8 @@ class ChatModelContract:
         server = loopback_server()
         address = server.base_url
         server.__exit__()
-
-        async def work() -> None:
-            model = self.model(address, KEY, 30.0)
-            try:
-                await model.complete(PLAIN)
-            finally:
-                await model.aclose()
-
         with pytest.raises(errors.ConnectionFailed):
-            self.run(work())
+            self.using(lambda model: model.complete(PLAIN), address)
 
     def test_the_repr_hides_the_key(self) -> None:
         """And the password that an address may hold."""
@@ -261,15 +257,7 @@ class ChatModelContract:
         template = Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}')
         parts = {"contexts": Part("Context", ("c",)), "answer": Part("Answer", "a")}
         polled = Question(parts=parts, instructions=template, Reply=Poll, polls=5, temperature=1.0)
-
-        async def work() -> Any:
-            model = self.model(server.base_url, KEY, 30.0)
-            try:
-                return await LLMJudge(model).answer(polled)
-            finally:
-                await model.aclose()
-
-        answer = self.run(work())
+        answer = self.using(lambda model: LLMJudge(model).answer(polled), server.base_url)
         assert isinstance(answer.reply, Asked)
         assert len(answer.reply.replies) == 5
         assert answer.usage.calls == len(server.requests)

@@ -46,29 +46,26 @@ def responded(status: int) -> httpx.HTTPStatusError:
     return httpx.HTTPStatusError(TEXT, request=request, response=httpx.Response(status, request=request))
 
 
+STATUSES: dict[type[errors.JudgeError], tuple[int, ...]] = {
+    errors.RequestRejected: (400, 422),
+    errors.AuthenticationFailed: (401, 403),
+    errors.QuotaExhausted: (402,),
+    errors.ModelNotFound: (404,),
+    errors.JudgeTimeout: (408,),
+    errors.RateLimited: (429,),
+    errors.JudgeServerError: (500, 503),
+}
 # What a client raised and ours: a status, or no reply in time, or no connection.
 TOLD: dict[str, tuple[Callable[[], Exception], type[errors.JudgeError]]] = {
-    "400": (partial(StatusError, 400), errors.RequestRejected),
-    "401": (partial(StatusError, 401), errors.AuthenticationFailed),
-    "402": (partial(StatusError, 402), errors.QuotaExhausted),
-    "403": (partial(StatusError, 403), errors.AuthenticationFailed),
-    "404": (partial(StatusError, 404), errors.ModelNotFound),
-    "408": (partial(StatusError, 408), errors.JudgeTimeout),
-    "422": (partial(StatusError, 422), errors.RequestRejected),
-    "429": (partial(StatusError, 429), errors.RateLimited),
-    "500": (partial(StatusError, 500), errors.JudgeServerError),
-    "503": (partial(StatusError, 503), errors.JudgeServerError),
-    "response 400": (partial(responded, 400), errors.RequestRejected),
-    "response 401": (partial(responded, 401), errors.AuthenticationFailed),
-    "response 429": (partial(responded, 429), errors.RateLimited),
-    "response 503": (partial(responded, 503), errors.JudgeServerError),
+    **{f"{make.__name__} {status}": (partial(make, status), kind)
+       for make in (StatusError, responded) for kind, own in STATUSES.items() for status in own},
     "timeout": (partial(TimeoutError, TEXT), errors.JudgeTimeout),
     "connect timeout": (partial(httpx.ConnectTimeout, TEXT), errors.JudgeTimeout),
     "read timeout": (partial(httpx.ReadTimeout, TEXT), errors.JudgeTimeout),
     "pool timeout": (partial(httpx.PoolTimeout, TEXT), errors.JudgeTimeout),
     "refused": (partial(httpx.ConnectError, TEXT), errors.ConnectionFailed),
     "reset": (partial(ConnectionResetError, TEXT), errors.ConnectionFailed),
-}
+}  # fmt: skip
 PASSING = [told for told, (_, kind) in TOLD.items() if issubclass(kind, errors.TransientJudgeError)]
 # What says nothing of an endpoint: bugs, and what frameworks raise by themselves.
 UNTOLD = (RuntimeError, ValueError, TypeError, KeyError, NotImplementedError, ZeroDivisionError, OSError)

@@ -81,13 +81,8 @@ class MetricContract:
     def test_reads_nothing_else(self) -> None:
         """Fields that the metric neither requires nor declares to read do not change its result."""
         required = {field for group in self.metric().needs for field in group}
-        others = {
-            "answer": "other",
-            "reference": ("other",),
-            "generator": "x",
-            "metadata": {"a": 1},
-            "question": "other?",
-        }
+        texts = {"question": "other?", "answer": "other", "generator": "x"}
+        others: dict[str, object] = {**texts, "reference": ("other",), "metadata": {"a": 1}}
         for field, value in others.items():
             if field in required | self.reads:
                 continue
