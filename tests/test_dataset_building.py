@@ -41,8 +41,7 @@ from ragmetrics_core.datasets import (
     write_pairs,
 )
 from ragmetrics_core.datasets.continuous import document_points, point_of
-from ragmetrics_core.datasets.set_files import to_jsonl
-from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, Sentence
+from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, Sentence, to_jsonl
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.testing.replies import quoting_reply
 from ragmetrics_core.testing.server import LoopbackServer
@@ -190,7 +189,7 @@ def test_the_command_gives_the_same_bytes(tmp_path: Path, served: Any) -> None:
         assert header["seed"] == 0
         assert header["source"] == [folder, "5 documents"]
         assert header["parameters"]["chunk_size"] == SIZE
-        assert to_jsonl(read_set(tmp_path / "a")) == (tmp_path / "a").read_bytes()
+        assert to_jsonl(read_set(tmp_path / "a")) == (tmp_path / "a").read_text(encoding="utf-8")
 
 
 def matrix(rows: list[list[bool]]) -> LabelledDocument:
@@ -475,7 +474,7 @@ def test_a_dry_run_counts_what_a_run_asks(tmp_path: Path, served: Any, capsys: p
 def test_a_file_that_was_changed(tmp_path: Path, change: Callable[[list[str]], list[str]], said: str) -> None:
     path = tmp_path / "set.jsonl"
     made = build_discrete(corpus(), pairs(3), DiscreteSettings(chunk_size=SIZE))
-    path.write_text("\n".join(change(to_jsonl(made).decode().splitlines())))
+    path.write_text("\n".join(change(to_jsonl(made).splitlines())))
     with pytest.raises(InputError, match=said):
         read_set(path)
 

@@ -30,9 +30,16 @@ from ragmetrics_core.datasets import (
     build_discrete,
     write_set,
 )
-from ragmetrics_core.datasets.reviews import Review, labelled_combinations, labelled_points, review_items
+from ragmetrics_core.datasets.reviews import (
+    Review,
+    items_to_review,
+    labelled_combinations,
+    labelled_points,
+    review,
+    review_items,
+    review_summary,
+)
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet
-from ragmetrics_core.datasets.walking import items_to_walk, review_summary, walk
 
 SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
 # Makes the pseudo-terminal the controlling one, so that Ctrl-C in it is an interrupt.
@@ -152,7 +159,7 @@ def _check_blind(made: DiscreteSet, shown: list[str]) -> None:
         assert point.id not in items
         assert all(str(context.score) not in items and str(context.id) not in items for context in point.contexts)
     assert not re.search(r"rank|score|positive|negative|judge", items.replace("p/n/a/s/b/q", ""))
-    order = [item.id for item in items_to_walk(made, Reviews("nowhere", made), second=False, share=1)]
+    order = [item.id for item in items_to_review(made, Reviews("nowhere", made), second=False, share=1)]
     assert order != [point.id for point in made.points]
     assert sorted(order) == sorted(point.id for point in made.points)
 
@@ -174,12 +181,12 @@ def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
     """As published: two ambiguous, 16 negative and 12 positive, which the ranks alone cannot give."""
     made = discrete()
     reviews = Reviews(tmp_path / "set.jsonl", made)
-    items = items_to_walk(made, reviews, second=False, share=1)
+    items = items_to_review(made, reviews, second=False, share=1)
     assert len(items) == 30
     positives = [item.id for item in items if item.was == "positive"]
     wanted = dict.fromkeys(positives[:12], "p") | dict.fromkeys(positives[12:14], "a")
     keys = [key for item in items for key in (wanted.get(item.id, "n"), "")]
-    assert walk(items, reviews, reviewer="Ada", second=False, ask=typed(*keys), show=lambda text: None)
+    assert review(items, reviews, reviewer="Ada", second=False, ask=typed(*keys), show=lambda text: None)
     labels = labelled_points(made, reviews)
     assert len(labels) == 28
     assert Counter(label for _, label in labels) == {False: 16, True: 12}
@@ -191,9 +198,9 @@ def test_thirty_points_become_twenty_eight(tmp_path: Path) -> None:
 def test_back_and_skip(tmp_path: Path) -> None:
     made = discrete(2)
     reviews = Reviews(tmp_path / "set.jsonl", made)
-    items = items_to_walk(made, reviews, second=False, share=1)
+    items = items_to_review(made, reviews, second=False, share=1)
     keys = ["p", "", "b", "n", "sure", "s", "a", "", "q"]
-    assert not walk(items, reviews, reviewer="Ada", second=False, ask=typed(*keys), show=lambda text: None)
+    assert not review(items, reviews, reviewer="Ada", second=False, ask=typed(*keys), show=lambda text: None)
     again = Reviews(tmp_path / "set.jsonl", made)
     assert [again.first[item.id].label for item in items if item.id in again.first] == ["negative", "ambiguous"]
     assert again.first[items[0].id].reason == "sure"
@@ -204,16 +211,16 @@ def test_a_second_reviewer_gives_kappa(tmp_path: Path) -> None:
     made, path = discrete(4), tmp_path / "set.jsonl"
     reviews = Reviews(path, made)
     with pytest.raises(SettingError, match="there is nothing yet"):
-        items_to_walk(made, reviews, second=True, share=0.5)
-    items = items_to_walk(made, reviews, second=False, share=1)
+        items_to_review(made, reviews, second=True, share=0.5)
+    items = items_to_review(made, reviews, second=False, share=1)
     for item, key in zip(items, "ppppnnnn", strict=True):
-        walk([item], reviews, reviewer="Ada", second=False, ask=typed(key, ""), show=lambda text: None)
-    part = items_to_walk(made, reviews, second=True, share=0.5)
+        review([item], reviews, reviewer="Ada", second=False, ask=typed(key, ""), show=lambda text: None)
+    part = items_to_review(made, reviews, second=True, share=0.5)
     assert len(part) == 4
-    everything = items_to_walk(made, reviews, second=True, share=1)
+    everything = items_to_review(made, reviews, second=True, share=1)
     for number, item in enumerate(everything):
         own = "p" if (reviews.first[item.id].label == "positive") != (number == 0) else "n"
-        walk([item], reviews, reviewer="Bea", second=True, ask=typed(own, ""), show=lambda text: None)
+        review([item], reviews, reviewer="Bea", second=True, ask=typed(own, ""), show=lambda text: None)
     again = Reviews(path, made)
     value, count = again.agreement
     assert count == 8
@@ -228,8 +235,8 @@ def test_the_second_reviewer_is_someone_else(tmp_path: Path, capsys: pytest.Capt
     made, path = discrete(2), tmp_path / "set.jsonl"
     write_set(path, made)
     reviews = Reviews(path, made)
-    items = items_to_walk(made, reviews, second=False, share=1)
-    walk(items, reviews, reviewer="Ada", second=False, ask=typed("p", ""), show=lambda text: None)
+    items = items_to_review(made, reviews, second=False, share=1)
+    review(items, reviews, reviewer="Ada", second=False, ask=typed("p", ""), show=lambda text: None)
     assert main(["dataset", "review", str(path), "--reviewer", "Ada", "--second-reviewer"]) == 2
     assert "'Ada' is the first reviewer" in capsys.readouterr().err
     assert main(["dataset", "review", str(path), "--reviewer", "Bea", "--second-reviewer", "--share", "2"]) == 2
@@ -269,7 +276,7 @@ def test_a_document_cannot_steer_the_terminal(tmp_path: Path) -> None:
     made = build_discrete([], [pair], retriever=lambda question, count: [f"\x1b]0;{n}" for n in range(5)])
     shown: list[str] = []
     reviews = Reviews(tmp_path / "set.jsonl", made)
-    walk(review_items(made), reviews, reviewer="Ada", second=False, ask=typed(), show=shown.append)
+    review(review_items(made), reviews, reviewer="Ada", second=False, ask=typed(), show=shown.append)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(shown))
 
 

@@ -197,14 +197,25 @@ def test_several_judges_and_prompts(
     server = loopback_server(quoting_reply, probability=None)
     path = tmp_path / "set.jsonl"
     write_set(path, continuous)
-    command = ["dataset", "score", str(path), "--judge", "lexical", "--judge", "openai/m", "--prompts", "io,cot,frozen"]
-    assert main([*command, "--api-base", server.base_url, "--quiet", "--draws", "5"]) == 0
+    command = [
+        "dataset",
+        "score",
+        str(path),
+        "--judge",
+        "lexical",
+        "--judge",
+        "openai-compatible/m",
+        "--prompts",
+        "io,cot,frozen",
+    ]
+    command += ["--prompts", "io,cot,frozen", "--api-base", server.base_url, "--quiet", "--draws", "5"]
+    assert main(command) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "retrieval_accuracy" in line]
     assert [(row[0], row[2]) for row in rows] == [
         ("lexical", "-"),
         ("lexical", "frozen"),
-        ("openai/m", "io"),
-        ("openai/m", "cot"),
-        ("openai/m", "frozen"),
+        ("openai-compatible/m", "io"),
+        ("openai-compatible/m", "cot"),
+        ("openai-compatible/m", "frozen"),
     ]
     assert len(server.requests) == 3 * (28 + 1 + 1)  # cells are asked once, facts once per prompt

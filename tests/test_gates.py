@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from ragmetrics_core.cli.gates import parse_gate
+from ragmetrics_core.cli.options import parse_gate
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Sample

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from ragmetrics_core import InputError, Report, RowError, Sample, SettingError, evaluate
-from ragmetrics_core.cli.reading import read_samples
+from ragmetrics_core.datasets.reading import read_samples
 from ragmetrics_core.engine.tables import each_sample
 
 

@@ -1,60 +1,80 @@
-"""``ragmetrics agreement``: how well a judge's scores agree with labels of people."""
+"""``ragmetrics label draw`` and ``ragmetrics agreement``: labels of people, and how well a judge's scores agree."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.cli import options as shared
+from ragmetrics_core.cli.options import command
 from ragmetrics_core.cli.output import show
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.metrics.registry import full_name
-from ragmetrics_core.reporting.labels import Label, calibrate, certify_precision, left_over, matched, read_labels
+from ragmetrics_core.reporting.labels import Label, calibrate, certify_precision, draw, left_over, matched, read_labels
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled, Measured, measure_all, measures, rival_measures
 from ragmetrics_core.statistics.calibration import curve
 from ragmetrics_core.statistics.corrected_means import NotCorrectable
 
+_RESULTS = "results of a run; samples need ids"
+
 
 def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser = commands.add_parser("agreement", help="measure a judge against labels of people", allow_abbrev=False)
-    parser.add_argument("results", type=Path, metavar="RESULTS.jsonl", help="results of a run; samples need ids")
-    parser.add_argument(
-        *("labels",), type=Path, metavar="LABELS.jsonl",
-        help='lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list, one per annotator',
-    )  # fmt: skip
-    parser.add_argument("--metric", help="name of the metric; by default the run's only one")
+    """Add both commands to the parser."""
+    parser = command(commands, "agreement", _agreement, "measure a judge against labels of people")
+    parser.add_argument("results", type=Path, metavar="RESULTS.jsonl", help=_RESULTS)
+    told = 'lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list, one per annotator'
+    parser.add_argument("labels", type=Path, metavar="LABELS.jsonl", help=told)
+    shared.add_metric(parser)
     parser.add_argument("--label", default="label", metavar="PATH", help="where the label is, e.g. labels.adherent")
-    parser.add_argument(
-        *("--threshold",), type=float, default=0.5, metavar="T",
-        help="scores from T on are a yes (0.5); fix it on other data than these",
-    )  # fmt: skip
+    told = "scores from T on are a yes (0.5); fix it on other data than these"
+    parser.add_argument("--threshold", type=float, default=0.5, metavar="T", help=told)
     parser.add_argument("--against", type=Path, metavar="OTHER.jsonl", help="results of another judge, to compare")
     parser.add_argument(
         *("--calibrate",), nargs="?", const="ppi", choices=("ppi", "rogan-gladen"),
         help="also the mean that people would give, from labels drawn at random: PPI++ on the scores (the default), "
         "or Rogan–Gladen on the verdicts",
     )  # fmt: skip
-    parser.add_argument(
-        *("--cluster",), metavar="KEY", default="auto",
-        help="for --calibrate: samples that belong together; none for none",
-    )  # fmt: skip
-    parser.add_argument(
-        *("--certify-precision",), type=float, metavar="P",
-        help="also the lowest threshold from which on at least this share of scores is right, with 95 %% confidence",
-    )  # fmt: skip
+    shared.add_cluster(parser, "for --calibrate: ")
+    told = "also the lowest threshold from which on at least this share of scores is right, with 95 %% confidence"
+    parser.add_argument("--certify-precision", type=float, metavar="P", help=told)
     parser.add_argument("--assume-random", action="store_true", help="labels that no draw recorded are a random sample")
     parser.add_argument("--draws", type=int, default=500, metavar="N", help="bootstrap resamples (500)")
-    parser.set_defaults(run=run)
+    drawing = command(
+        shared.group(commands, "label", "draw samples for people to label"),
+        *("draw", _draw, "draw samples at random, with known probabilities"),
+    )
+    drawing.add_argument("results", type=Path, metavar="RESULTS.jsonl", help=_RESULTS)
+    drawing.add_argument("--n", type=int, default=100, help="how many (100)")
+    shared.add_metric(drawing)
+    drawing.add_argument("--stratify-by", choices=("score",), help="draw evenly over the range of scores")
+    drawing.add_argument("--seed", type=int, required=True, help="of the draw, so that it can be repeated")
+    drawing.add_argument("--out", type=Path, required=True, metavar="LABELS.jsonl", help="fill in the labels here")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Measure and print."""
+def _draw(options: argparse.Namespace) -> int:
+    report = Report.from_jsonl(options.results)
+    metric = _metric(report, options.metric)
+    rows = draw(report, metric, options.n, seed=options.seed, by_score=options.stratify_by is not None)
+    try:
+        with options.out.open("x", encoding="utf-8", newline="\n") as file:
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    except FileExistsError:
+        raise InputError(f"{options.out} exists, and may hold labels; name another file") from None
+    except OSError as error:
+        raise InputError(f"the labels cannot be written to {options.out}: {error.strerror}") from error
+    show(f"{len(rows)} samples drawn: {options.out}. Put 1 or 0 in the place of each null, then: "
+         f"ragmetrics agreement {options.results} {options.out} --metric {metric} --calibrate")  # fmt: skip
+    return 0
+
+
+def _agreement(options: argparse.Namespace) -> int:
     report = Report.from_jsonl(options.results)
     rival = Report.from_jsonl(options.against) if options.against else None
-    metric = metric_of(report, options.metric)
+    metric = _metric(report, options.metric)
     labels = read_labels(options.labels, column=options.label)
     rows = matched(report, metric, labels, rival)
     found = measure_all(rows, measures(options.threshold), draws=options.draws)
@@ -82,7 +102,7 @@ def _calibrated(report: Report, metric: str, labels: Sequence[Label], options: a
     try:
         found = calibrate(
             *(report, metric, labels),
-            cluster=None if options.cluster == "none" else options.cluster,
+            cluster=shared.cluster(options),
             assume_random=options.assume_random,
             method=options.calibrate,
             threshold=options.threshold,
@@ -97,7 +117,7 @@ def _calibrated(report: Report, metric: str, labels: Sequence[Label], options: a
     )
 
 
-def metric_of(report: Report, name: str | None) -> str:
+def _metric(report: Report, name: str | None) -> str:
     """The metric that is meant: by its name or short name, or the run's only one."""
     if name is not None:
         return name if name in report.metrics else full_name(name)

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.gates import add_undecided, exit_code
+from ragmetrics_core.cli import options as shared
+from ragmetrics_core.cli.options import command
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.reporting.comparison import MARGIN
 from ragmetrics_core.reporting.report import Report
@@ -19,31 +20,26 @@ _EXIT_CODES = (
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
-        "compare", help="compare two runs over the same samples", epilog=_EXIT_CODES, allow_abbrev=False
-    )
+    parser = command(commands, "compare", _compare, "compare two runs over the same samples", epilog=_EXIT_CODES)
     parser.add_argument("first", type=Path, metavar="A.jsonl", help="results of the run to compare with")
     parser.add_argument("second", type=Path, metavar="B.jsonl", help="results of the run in question")
     parser.add_argument("--metrics", metavar="NAMES", help="separated by commas; by default all that both runs have")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page")
-    parser.add_argument(
-        *("--margin",), type=float, default=MARGIN, metavar="D", help=f"differences that do not matter ({MARGIN})"
-    )  # fmt: skip
+    told = f"differences that do not matter ({MARGIN})"
+    parser.add_argument("--margin", type=float, default=MARGIN, metavar="D", help=told)
     parser.add_argument("--fail-on-regression", action="store_true", help="hold a gate against the margin")
-    add_undecided(parser)
-    parser.add_argument("--cluster", metavar="KEY", default="auto", help="samples that belong together; none for none")
+    shared.add_undecided(parser)
+    shared.add_cluster(parser)
     parser.add_argument("--slice", metavar="KEY", help="compare within each value of this key of the metadata, too")
     parser.add_argument("--anyway", action="store_true", help="compare runs that were not measured in the same way")
-    parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Compare, print, and return the exit code."""
+def _compare(options: argparse.Namespace) -> int:
     first, second = (Report.from_jsonl(path) for path in (options.first, options.second))
     found = first.compare(
         second,
         metrics=options.metrics.split(",") if options.metrics else None,
-        cluster=None if options.cluster == "none" else options.cluster,
+        cluster=shared.cluster(options),
         slices=options.slice,
         margin=options.margin,
         anyway=options.anyway,
@@ -54,4 +50,4 @@ def run(options: argparse.Namespace) -> int:
         lines.append(f"Report: {options.report}")
     decisions = found.regressions(min_scored=options.min_scored) if options.fail_on_regression else ()
     show("\n".join([*lines, *(f"{decision.outcome}: {decision.sentence}" for decision in decisions)]))
-    return exit_code(decisions, options.undecided)
+    return shared.exit_code(decisions, options)

@@ -3,62 +3,57 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import os
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli import dataset_review, dataset_score, spending
-from ragmetrics_core.cli.options import judge_from, positive
+from ragmetrics_core.cli import options as shared
+from ragmetrics_core.cli.options import command, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
 from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, write_pairs
 from ragmetrics_core.datasets.loading import load_documents, load_pairs
-from ragmetrics_core.datasets.making import Maker, Show
+from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.datasets.retrieving import named_retriever
-from ragmetrics_core.datasets.score_table import composition, heading
-from ragmetrics_core.datasets.set_files import write_set
-from ragmetrics_core.datasets.sets import AnySet, ContinuousSet
-from ragmetrics_core.engine.dry_run import Estimate, counting_judges
+from ragmetrics_core.datasets.reviews import Reviews, items_to_review, review, review_summary
+from ragmetrics_core.datasets.scoring import DRAWS, PROMPTS, samples_of, score_set, variants
+from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, read_set, write_set
+from ragmetrics_core.datasets.table import composition, heading, score_table
+from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.statistics.agreement import mean_error, spearman
-
-_LINE_SECONDS = 10.0
 
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser("dataset", help="build annotated sets, review them, score judges on them")
-    kinds = parser.add_subparsers(required=True, metavar="COMMAND")
+    kinds = shared.group(commands, "dataset", "build annotated sets, review them, score judges on them")
     _add_discrete(kinds)
     _add_continuous(kinds)
-    dataset_review.add_to(kinds)
-    dataset_score.add_to(kinds)
+    _add_review(kinds)
+    _add_score(kinds)
 
 
 def _add_discrete(kinds: Any) -> None:
-    parser = kinds.add_parser(
-        "discrete", help="golden answers with the first and the last retrieved documents", allow_abbrev=False
-    )
+    parser = command(kinds, "discrete", _discrete, "golden answers with the first and the last retrieved documents")
     _add_building(parser)
     parser.add_argument("--pairs", nargs="+", metavar="FILE", help="questions with golden answers; else a model writes")
     parser.add_argument("--questions", type=positive, default=15, metavar="N", help="how many it writes (default 15)")
     parser.add_argument("--top", type=positive, default=5, metavar="K", help="documents retrieved (default 5)")
     parser.add_argument("--take", type=positive, default=2, metavar="N", help="first and last of them (default 2)")
     parser.add_argument("--retriever", metavar="MODULE:NAME", help="your callable(question, k); by default BM25")
-    parser.set_defaults(run=_discrete)
 
 
 def _add_continuous(kinds: Any) -> None:
-    parser = kinds.add_parser(
-        "continuous", help="combinations of golden and noise contexts, labelled by their facts", allow_abbrev=False
-    )
+    text = "combinations of golden and noise contexts, labelled by their facts"
+    parser = command(kinds, "continuous", _continuous, text)
     _add_building(parser)
     parser.add_argument("--documents", type=positive, default=20, metavar="N", help="repeat over N (default 20)")
     parser.add_argument("--golden", type=positive, default=4, metavar="N", help="consecutive chunks (default 4)")
@@ -68,74 +63,86 @@ def _add_continuous(kinds: Any) -> None:
     parser.add_argument("--singles", action="store_true", help="combinations of one context too")
     parser.add_argument("--stratify", action="store_true", help="as many points for each number of golden chunks")
     parser.add_argument("--extraction", choices=("io", "cot"), default="io", help="prompt that extracts facts")
-    parser.set_defaults(run=_continuous)
 
 
 def _add_building(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("corpus", nargs="+", metavar="PATH", help="text, Markdown, JSONL, JSON files, or folders")
-    parser.add_argument(
-        *("--where",),
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="only rows that have it; may be repeated",
-    )
+    told = "only rows that have it; may be repeated"
+    parser.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE", help=told)
     parser.add_argument("--out", type=Path, metavar="FILE", help="the set, as JSONL; needed but for --dry-run")
     parser.add_argument("--model", help="name of the model that writes and labels; by default RAGMETRICS_JUDGE")
-    parser.add_argument("--api-base", metavar="URL", help="its endpoint, e.g. http://127.0.0.1:8000/v1")
     parser.add_argument("--language", help="language of what it writes")
     parser.add_argument("--chunk-size", type=positive, default=CHUNK_SIZE, metavar="N", help="characters (2000)")
     parser.add_argument("--overlap", type=int, default=0, metavar="N", help="characters that chunks share (0)")
     parser.add_argument("--seed", type=int, default=0, help="of every random choice (0)")
-    spending.add_store(parser)
-    parser.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")
-    parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    shared.add_calls(parser)
+
+
+def _add_review(kinds: Any) -> None:
+    parser = command(kinds, "review", _review, "decide about a set's labels: positive, negative, ambiguous")
+    parser.add_argument("set", type=Path, metavar="SET", help="a set; decisions are kept beside it, SET.reviews.jsonl")
+    parser.add_argument("--reviewer", metavar="NAME", help="who decides; by default your login")
+    told = "decide independently on a part, for the agreement (kappa)"
+    parser.add_argument("--second-reviewer", action="store_true", help=told)
+    parser.add_argument("--share", type=float, default=0.5, help="that part of what was decided (default 0.5)")
+    parser.add_argument("--summary", action="store_true", help="only say what was decided so far")
+
+
+def _add_score(kinds: Any) -> None:
+    parser = command(kinds, "score", _score, "score judges and metrics on sets")
+    parser.add_argument("sets", nargs="+", type=Path, metavar="SET", help="files of ragmetrics dataset")
+    shared.add_judge(parser, "; may be repeated", action="append", default=[])
+    told = "separated by commas (retrieval_accuracy)"
+    parser.add_argument("--metrics", default="retrieval_accuracy", metavar="NAMES", help=told)
+    told = "for retrieval accuracy: io, cot, frozen (the continuous set's own facts); default io,cot"
+    parser.add_argument("--prompts", default="io,cot", metavar="NAMES", help=told)
+    parser.add_argument("--threshold", type=float, default=0.5, help="a point is positive from this score on (0.5)")
+    parser.add_argument("--draws", type=positive, default=DRAWS, metavar="N", help=f"resamples of intervals ({DRAWS})")
+    parser.add_argument("--without-reviews", action="store_true", help="score on the labels as they were made")
+    shared.add_calls(parser)
 
 
 def _discrete(options: argparse.Namespace) -> int:
-    _check(options)
-    documents = load_documents(options.corpus, where=_where(options.where))
-    settings = DiscreteSettings(
-        **{name: getattr(options, name) for name in ("chunk_size", "overlap", "top", "take", "questions", "seed")},
-        retriever=options.retriever or "bm25",
-    )
-    given = load_pairs(options.pairs, where=_where(options.where)) if options.pairs else None
-    judge = None if given is not None else _model(options, "give --pairs")
+    shared.needs_out(options)
+    where = _where(options.where)
+    documents = load_documents(options.corpus, where=where)
+    settings = DiscreteSettings(**_given(DiscreteSettings, options), retriever=options.retriever or "bm25")
+    pairs = load_pairs(options.pairs, where=where) if options.pairs else None
+    judge = _model(options, "give --pairs") if pairs is None else None
     if options.dry_run:
         if judge is None:
             show("no calls: questions, answers and documents are there")
             return 0
-        return _dry_run(judge, options.questions, "questions", lambda maker: write_pairs(documents, settings, maker))
+        return shared.dry_run(
+            judge, options.questions, "questions", lambda it: write_pairs(documents, settings, Maker(it))
+        )
     if options.retriever:
         sys.path.insert(0, os.getcwd())
     retriever = named_retriever(options.retriever) if options.retriever else None
-    maker = None if judge is None else _maker(judge, options, "questions")
-    pairs = given if given is not None or maker is None else write_pairs(documents, settings, maker)
-    made = build_discrete(
-        documents, pairs or (), settings, retriever=retriever, source=_source(options, documents), maker=maker
-    )
+    maker = _maker(judge, options, "questions") if judge is not None else None
+    if pairs is None and maker is not None:
+        pairs = write_pairs(documents, settings, maker)
+    source = _source(options, documents)
+    made = build_discrete(documents, pairs or (), settings, retriever=retriever, source=source, maker=maker)
     return _finish(made, maker, options)
 
 
 def _continuous(options: argparse.Namespace) -> int:
-    _check(options)
+    shared.needs_out(options)
     documents = load_documents(options.corpus, where=_where(options.where))
-    names = ("chunk_size", "overlap", "documents", "golden", "noise", "largest", "stratify", "extraction", "seed")
-    smallest = 1 if options.singles else options.smallest
-    settings = ContinuousSettings(**{name: getattr(options, name) for name in names}, smallest=smallest).checked()
+    given = _given(ContinuousSettings, options) | ({"smallest": 1} if options.singles else {})
+    settings = ContinuousSettings(**given).checked()
     judge = _model(options, "there is no other way to label")
     if options.dry_run:
-        return _dry_run(
-            judge, options.documents, "documents", lambda maker: build_continuous(documents, settings, maker)
-        )
+        work = options.documents, "documents"
+        return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, Maker(it)))
     maker = _maker(judge, options, "documents")
     return _finish(build_continuous(documents, settings, maker, source=_source(options, documents)), maker, options)
 
 
-def _check(options: argparse.Namespace) -> None:
-    if options.out is None and not options.dry_run:
-        raise SettingError("--out names the file for the set; without it only --dry-run makes sense")
+def _given(kind: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that options of the same name give."""
+    return {name: getattr(options, name) for name in kind.model_fields if name in options and name != "retriever"}
 
 
 def _where(texts: Sequence[str]) -> Mapping[str, str]:
@@ -150,7 +157,7 @@ def _where(texts: Sequence[str]) -> Mapping[str, str]:
 
 def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
     named = options.model or os.environ.get("RAGMETRICS_JUDGE")
-    judge = judge_from(named, options.api_base) if named else None
+    judge = shared.judge_from(named, options.api_base) if named else None
     if not isinstance(judge, LLMJudge):
         raise SettingError(
             f"questions and answers are written by a language model: --model gpt-4o-mini; or {otherwise}"
@@ -159,39 +166,12 @@ def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
 
 
 def _maker(judge: Judge, options: argparse.Namespace, unit: str) -> Maker:
-    shown = None if options.quiet else progress(unit)
-    kept = spending.store(options)
+    shown, kept = shared.progress(options, unit), shared.store(options)
     return Maker(judge, concurrency=options.concurrency, language=options.language, store=kept, show=shown)
 
 
 def _source(options: argparse.Namespace, documents: Sequence[Document]) -> tuple[str, ...]:
     return (*map(str, options.corpus), *options.where, f"{len(documents)} documents")
-
-
-def progress(unit: str) -> Show:
-    """Progress as one changing line on a terminal, as a line every ten seconds elsewhere."""
-    last = time.monotonic()
-
-    def shown(done: int, total: int, usage: Usage) -> None:
-        nonlocal last
-        price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
-        line = f"{done}/{total} {unit}, {usage.calls} calls, {usage.stored} from the store, {price}"
-        if sys.stderr.isatty():
-            print(f"\r\x1b[K{line}", end="" if done < total else "\n", file=sys.stderr, flush=True)
-        elif time.monotonic() - last >= _LINE_SECONDS:
-            last = time.monotonic()
-            print(line, file=sys.stderr)
-
-    return shown
-
-
-def _dry_run(judge: Judge, count: int, unit: str, build: Callable[[Maker], object]) -> int:
-    """Build with judges that count, so that the numbers are those of the very same code."""
-    low, high = counting_judges(judge)
-    for counter in (low, high):
-        build(Maker(counter))
-    show(Estimate.of(count, low.total, high.total).text(unit))
-    return 0
 
 
 def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
@@ -211,7 +191,71 @@ def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> i
     if made.header.left_out:
         lines.append("Left out: " + ", ".join(f"{count} {reason}" for reason, count in made.header.left_out.items()))
     if maker is not None:
-        price = "price unknown" if maker.usage.cost is None else f"${maker.usage.cost:.4f}"
-        lines.append(f"Model: {maker.name}; {maker.usage.calls} calls, {maker.usage.stored} from the store, {price}")
+        lines.append(f"Model: {maker.name}; {shared.spent(maker.usage)}")
     show("\n".join([*lines, f"Next: ragmetrics dataset review {options.out}"]))
     return 0
+
+
+def _review(options: argparse.Namespace) -> int:
+    """Ask about what is not decided yet; the same command goes on where it was stopped."""
+    given = read_set(options.set)
+    reviews = Reviews(options.set, given)
+    done = True
+    if not options.summary:
+        reviewer, second = options.reviewer or _login(), options.second_reviewer
+        if second and any(one.reviewer == reviewer for one in reviews.first.values()):
+            raise SettingError(f"{reviewer!r} is the first reviewer; the second one needs another --reviewer")
+        items = items_to_review(given, reviews, second=second, share=options.share)
+        try:
+            done = review(items, reviews, reviewer=reviewer, second=second, ask=input, show=show)
+        except KeyboardInterrupt:
+            show("")
+            done = False
+    lines = review_summary(given, reviews)
+    show("\n".join(lines if done else [*lines, "Not all is decided; the same command goes on here."]))
+    return 0
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        raise SettingError("your login is unknown; name yourself with --reviewer") from None
+
+
+def _score(options: argparse.Namespace) -> int:
+    """Print one table per set."""
+    metrics = chosen(options.metrics.split(","))
+    judges = [
+        shared.judge_from(name, None if name == "lexical" else options.api_base) for name in options.judge or [None]
+    ]
+    names = [name.strip() for name in options.prompts.split(",")]
+    if set(names) - set(PROMPTS):
+        raise SettingError(f"--prompts are {', '.join(PROMPTS)}; got {options.prompts!r}")
+    prompts = [prompt for prompt in PROMPTS if prompt in names]
+    tables = []
+    for path, given in [(path, read_set(path)) for path in options.sets]:
+        rows = [(judge, *it) for judge in judges for it in variants(given, metrics, judge, prompts)]
+        tables.append(_estimates(path, given, rows) if options.dry_run else _table(path, given, rows, options))
+    show("\n\n".join(tables))
+    return 0
+
+
+def _table(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]], options: argparse.Namespace) -> str:
+    reviews, kept = None if options.without_reviews else Reviews(path, given), shared.store(options)
+    scores = [
+        score_set(
+            *(given, reviews, metric, judge), prompt=prompt, threshold=options.threshold, draws=options.draws,
+            concurrency=options.concurrency, store=kept, progress=False if options.quiet else None,
+        )
+        for judge, metric, prompt in rows
+    ]  # fmt: skip
+    return score_table(given, reviews, scores, name=str(path))
+
+
+def _estimates(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]]) -> str:
+    return "\n\n".join(
+        f"{path}, {judge.name}, {metric.name} {prompt}\n"
+        + estimate(samples_of(given, metric, prompt), [metric], judge).text("points or documents")
+        for judge, metric, prompt in rows
+    )

@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from ragmetrics_core.cli.options import command
 from ragmetrics_core.demo.own_docs import demo
 from ragmetrics_core.reporting.report import Report
 
@@ -19,13 +20,12 @@ _NO_TELEMETRY = {"HAYSTACK_TELEMETRY_ENABLED": "False", "LANGSMITH_TRACING": "fa
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser("demo", help="evaluate a small RAG application on this machine, keyless")
+    parser = command(commands, "demo", _run, "evaluate a small RAG application on this machine, keyless")
     parser.add_argument("name", nargs="?", help="which demo; by default the first that an installed adapter offers")
     parser.add_argument("--out", help="write samples and results to this JSONL file")
-    parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     """Run a demo of an adapter, else the core's own, and print its report."""
     offered = {point.name: point for point in entry_points(group=GROUP)}
     known = [name for name in _ORDER if name in offered]

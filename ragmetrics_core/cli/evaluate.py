@@ -11,9 +11,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli import spending
-from ragmetrics_core.cli.gates import add_undecided, exit_code, parse_gate
-from ragmetrics_core.cli.options import positive
+from ragmetrics_core.cli import options as shared
+from ragmetrics_core.cli.options import command, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
@@ -21,16 +20,14 @@ from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.evaluation import report_of
-from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, named
 from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import Decision, decide
 from ragmetrics_core.reporting.report import JsonlWriter
-from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
+from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import text_table
 
 _EXIT_CODES = (
@@ -41,63 +38,41 @@ _EXIT_CODES = (
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
-        "evaluate", help="score the rows of JSONL, JSON, CSV or Parquet files", epilog=_EXIT_CODES, allow_abbrev=False
-    )
+    text = "score the rows of JSONL, JSON, CSV or Parquet files"
+    parser = command(commands, "evaluate", _run, text, epilog=_EXIT_CODES)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=".jsonl, .json, .csv, .tsv or .parquet")
     parser.add_argument("--metrics", metavar="NAMES", help="separated by commas; by default all that apply")
-    parser.add_argument("--judge", help="lexical (embedded, the default), or a model's name, e.g. gpt-4o-mini")
-    parser.add_argument("--api-base", metavar="URL", help="the judge's endpoint, e.g. http://127.0.0.1:8000/v1")
+    shared.add_judge(parser)
+    told = "a setting of a metric, e.g. adherence.polls=3; may be repeated"
     parser.add_argument(
-        *("--set",), action="append", default=[], metavar="METRIC.SETTING=VALUE", dest="settings",
-        help="a setting of a metric, e.g. adherence.polls=3; may be repeated",
-    )  # fmt: skip
-    _add_outputs(parser)
+        "--set", action="append", default=[], metavar="METRIC.SETTING=VALUE", dest="settings", help=told
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write samples and results to this JSONL file")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page; keeps all results in memory")
+    told = "judge the chunks of 50 samples again in shuffled order, for the report"
+    parser.add_argument("--audit", action="store_true", help=told)
+    shared.add_cluster(parser)
     parser.add_argument("--limit", type=positive, metavar="N", help="read at most N rows of each file")
-    parser.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")
-    spending.add_to(parser)
     parser.add_argument("--strict", action="store_true", help="stop at the first row that is no sample")
-    parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    _add_gates(parser)
+    shared.add_calls(parser)
+    shared.add_limits(parser)
+    gates = parser.add_argument_group("gates")
+    told = "e.g. adherence=0.8; may be repeated"
+    gates.add_argument("--fail-under", action="append", default=[], metavar="METRIC=MEAN", help=told)
+    told = "what the threshold is held against: the 95 %% interval of the mean (the default), or the mean alone"
+    gates.add_argument("--gate", choices=("interval", "point"), default="interval", help=told)
+    shared.add_undecided(gates)
     columns = parser.add_argument_group("columns", "found by themselves; a name or a dotted path where not")
     for name in COLUMNS:
         names = ("--reference-column", "--ground-truth-column") if name == "reference" else (f"--{name}-column",)
         columns.add_argument(*names, dest=f"{name}_column", metavar="NAME")
-    parser.set_defaults(run=run)
 
 
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write samples and results to this JSONL file")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page; keeps all results in memory")
-    parser.add_argument(
-        "--audit", action="store_true", help="judge the chunks of 50 samples again in shuffled order, for the report"
-    )
-    parser.add_argument(
-        *("--cluster",), metavar="KEY", default="auto",
-        help="samples that belong together, e.g. user.id in their metadata; none if each stands alone; by default "
-        "the conversation or source document, where there is one",
-    )  # fmt: skip
-
-
-def _add_gates(parser: argparse.ArgumentParser) -> None:
-    gates = parser.add_argument_group("gates")
-    gates.add_argument(
-        "--fail-under", action="append", default=[], metavar="METRIC=MEAN", help="e.g. adherence=0.8; may be repeated"
-    )
-    gates.add_argument(
-        *("--gate",), choices=("interval", "point"), default="interval",
-        help="what the threshold is held against: the 95 %% interval of the mean (the default), or the mean alone",
-    )  # fmt: skip
-    add_undecided(gates)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Evaluate, print the summary, and return the exit code."""
+def _run(options: argparse.Namespace) -> int:
     if options.quiet:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     metrics = _metrics(options)
-    gates = [parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
+    gates = [shared.parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
     source = Source(options)
     judge = _judge(options)
     if options.dry_run:
@@ -106,9 +81,9 @@ def run(options: argparse.Namespace) -> int:
         return 0 if found.samples else _say_idle(source)
     if options.report:
         check_page(options.report)
-    this = Run(metrics, judge, options.concurrency, spending.store(options), spending.limits(options))
+    this = Run(metrics, judge, options.concurrency, shared.store(options), shared.limits(options))
     this.check_prices()
-    cluster = None if options.cluster == "none" else options.cluster
+    cluster = shared.cluster(options)
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
     writer = JsonlWriter(options.out, source.described(this.facts)) if options.out else None
@@ -128,16 +103,13 @@ def run(options: argparse.Namespace) -> int:
     decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]
     if lines := _lines(this, summary, source, options, decisions):
         show("\n".join(lines))
-    return _exit_code(this, summary, source, decisions, options.undecided)
+    return _exit_code(this, summary, source, decisions, options)
 
 
 def _judge(options: argparse.Namespace) -> Judge | None:
-    if not options.judge and not options.api_base:
-        return None
-    judge = resolve_judge(options.judge, api_base=options.api_base)
-    if options.api_base and not isinstance(judge, LLMJudge):
-        raise SettingError("--api-base needs a model: --judge openai/MODEL; the embedded judge has no endpoint")
-    return judge
+    """The judge that is named; None leaves each metric its own, and then the usual one."""
+    named = options.judge or options.api_base
+    return shared.judge_from(options.judge, options.api_base) if named else None
 
 
 def _evaluate(
@@ -166,22 +138,20 @@ def _lines(
     this: Run, summary: Summary, source: Source, options: argparse.Namespace, decisions: Sequence[Decision]
 ) -> list[str]:
     """What is printed at the end, line by line."""
-    shown = summary if options.metrics is not None else _applicable(summary)
-    lines = [text_table(shown, this.facts)] if shown.metrics else []
+    scored = tuple(m for m in summary.metrics if m.count or m.failed or options.metrics is not None)
+    shown = summary.model_copy(update={"metrics": scored})  # without metrics that applied to no row
+    lines = [text_table(shown, this.facts)] if scored else []
     lines += [f"! {sign}" for sign in shown.all_signs]
     lines += [f"{name} failed, e.g.: {reason}" for name, reason in source.failed.items()]
-    lines += [
-        f"{metric.metric} left out: {_why_nothing(metric, source)}"
-        for metric in summary.metrics
-        if metric not in shown.metrics and shown.metrics
-    ]
+    for metric in summary.metrics if scored else ():
+        why = f"undefined on every row ({source.undefined.get(metric.metric, 'no samples')})"
+        if metric.not_judged and not metric.undefined:
+            why = "judged on no row before the run ended"
+        lines += [f"{metric.metric} left out: {why}"] if metric not in scored else []
     lines += [f"{sentence}, kept as metadata" for sentence in source.unread]
-    usage = summary.usage
-    price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
-    if shown.metrics:
-        lines.append(
-            f"Judge: {', '.join(this.facts.judges)}; {spending.calls(usage)}, {price}; {this.facts.seconds:.1f} s"
-        )
+    if scored:
+        judges, seconds = ", ".join(this.facts.judges), this.facts.seconds
+        lines.append(f"Judge: {judges}; {shared.spent(summary.usage)}; {seconds:.1f} s")
     if options.out and not this.interrupted:
         lines.append(f"Samples and results: {options.out}")
     if options.report:
@@ -191,20 +161,9 @@ def _lines(
     return lines + [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
 
 
-def _why_nothing(metric: MetricSummary, source: Source) -> str:
-    """Why a metric has no result of any row."""
-    if metric.not_judged and not metric.undefined:
-        return "judged on no row before the run ended"
-    return f"undefined on every row ({source.undefined.get(metric.metric, 'no samples')})"
-
-
-def _applicable(summary: Summary) -> Summary:
-    """Without metrics that applied to no row."""
-    kept = tuple(m for m in summary.metrics if m.count or m.failed)
-    return summary.model_copy(update={"metrics": kept})
-
-
-def _exit_code(this: Run, summary: Summary, source: Source, decisions: Sequence[Decision], undecided: str) -> int:
+def _exit_code(
+    this: Run, summary: Summary, source: Source, decisions: Sequence[Decision], options: argparse.Namespace
+) -> int:
     if this.interrupted:
         print("ragmetrics: interrupted; what was done is counted above", file=sys.stderr)
         return 130
@@ -213,7 +172,7 @@ def _exit_code(this: Run, summary: Summary, source: Source, decisions: Sequence[
     if not any(metric.count for metric in summary.metrics):
         print("ragmetrics: nothing was scored", file=sys.stderr)
         return 1
-    return exit_code(decisions, undecided)
+    return shared.exit_code(decisions, options)
 
 
 def _say_idle(source: Source) -> int:

@@ -12,21 +12,14 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from ragmetrics_core.cli import agreement, compare, dataset, demo, evaluate, facts, label, metrics, store
+from ragmetrics_core.cli import agreement, compare, dataset, demo, evaluate, facts, metrics, store
 from ragmetrics_core.cli.output import Lines, discard, tolerant
 from ragmetrics_core.cli.paths import check_paths
 from ragmetrics_core.data.errors import RagMetricsError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: Arguments without the program's name; None takes those of the process.
-
-    Returns:
-        The exit code.
-    """
+    """Run the command line, by default with the arguments of the process, and return the exit code."""
     tolerant()
     logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[Lines()])
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
@@ -61,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (evaluate, compare, agreement, label, dataset, facts, store, demo, metrics):
+    for command in (evaluate, compare, agreement, dataset, facts, store, demo, metrics):
         command.add_to(commands)
     return parser
 

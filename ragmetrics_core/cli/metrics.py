@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ragmetrics_core.cli.options import command
 from ragmetrics_core.metrics.registry import METRICS
 
 _CALLS = {
@@ -17,13 +18,10 @@ _CALLS = {
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser("metrics", help="list the metrics, what they need and what they cost in calls")
-    parser.set_defaults(run=run)
+    command(commands, "metrics", _run, "list the metrics, what they need and what they cost in calls")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print one block per metric."""
-    del options
+def _run(_: argparse.Namespace) -> int:
     for name, kind in METRICS.items():
         metric = kind()
         needs = ", ".join(" or ".join(group) for group in metric.needs)

@@ -1,37 +1,218 @@
-"""Options that several commands share."""
+"""Options that several commands share, each declared once, and what they lead to."""
 
 from __future__ import annotations
 
 import argparse
+import atexit
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
+from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.datasets.making import Show
+from ragmetrics_core.endpoints.limits import Limits
+from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
+from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.reporting.gates import MIN_SCORED, Decision, Gate, check_share
+
+_LINE_SECONDS = 10.0
+_LIMITS: tuple[tuple[str, type, str, str], ...] = (
+    ("max_calls", int, "N", "most calls to models; then the run ends with what is done"),
+    ("max_cost", float, "USD", "most US dollars; then the run ends with what is done"),
+    ("deadline", float, "SECONDS", "most seconds; then the run ends with what is done"),
+    ("requests_per_minute", float, "N", "most calls to each model in any minute"),
+    ("tokens_per_minute", float, "N", "most tokens to and from each model in any minute"),
+    ("rate_file", Path, "FILE", "keep the limits per minute together with all processes that name this file"),
+)
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1.
-
-    Raises:
-        argparse.ArgumentTypeError: If it is none.
-    """
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
+    """A whole number of at least 1, for ``type=`` of an option."""
+    if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return number
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+        check_share(share)
+    except (ValueError, SettingError):
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {text!r}") from None
+    return share
+
+
+def command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str, **more: str
+) -> argparse.ArgumentParser:
+    """Add a command to a parser's commands, and what it runs."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, allow_abbrev=False, **more)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def group(commands: Any, name: str, text: str) -> Any:
+    """Add a command that has commands of its own, and return the place for these."""
+    return commands.add_parser(name, help=text).add_subparsers(required=True, metavar="COMMAND")
+
+
+def add_calls(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that calls models."""
+    parser.add_argument("--api-base", metavar="URL", help="the models' endpoint, e.g. http://127.0.0.1:8000/v1")
+    parser.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")
+    parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    kept = parser.add_argument_group("stored replies", "nothing is paid twice: replies of models are kept in a file")
+    where = kept.add_mutually_exclusive_group()
+    add_store(where)
+    where.add_argument("--no-store", action="store_true", help="keep no replies after the run")
+    kept.add_argument(
+        "--fresh", action="store_true",
+        help="ask everything anew, and keep the new replies in place of the old ones; after an interruption go on "
+        "without --fresh, which takes what was paid for, and for the rest the old replies that there are",
+    )  # fmt: skip
+
+
+def add_store(parser: Any) -> None:
+    """Add the option that names the file of stored replies."""
+    told = "by default RAGMETRICS_STORE, else in the user's cache folder"
+    parser.add_argument("--store", type=Path, metavar="FILE", help=told)
+
+
+def add_judge(parser: argparse.ArgumentParser, more: str = "", **changed: Any) -> None:
+    """Add the option that names a judge."""
+    told = f"lexical (embedded, the default), or a model's name, e.g. gpt-4o-mini{more}"
+    parser.add_argument("--judge", metavar="NAME", help=told, **changed)
+
+
+def add_metric(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the one metric of a run that is meant."""
+    parser.add_argument("--metric", help="name of the metric; by default the run's only one")
+
+
+def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
+    """Add the option that says which samples belong together; see ``cluster``."""
+    parser.add_argument(
+        *("--cluster",), metavar="KEY", default="auto",
+        help=f"{only}samples that belong together, e.g. user.id in their metadata; none if each stands alone; by "
+        "default the conversation or source document, where there is one",
+    )  # fmt: skip
+
+
+def cluster(options: argparse.Namespace) -> str | None:
+    """The key of the metadata that ``--cluster`` names; None if each sample stands alone."""
+    return None if options.cluster == "none" else options.cluster
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what a run may spend; see ``limits``."""
+    caps = parser.add_argument_group("limits")
+    for name, kind, unit, text in _LIMITS:
+        caps.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=unit, help=text)
+
+
+def limits(options: argparse.Namespace) -> Limits:
+    """What the run may spend; refused if a limit is not positive, or the file of rates not ours."""
+    given: dict[str, Any] = {name: getattr(options, name) for name, *_ in _LIMITS}
+    return Limits(**given)
+
+
+def store(options: argparse.Namespace) -> ReplyStore:
+    """By default the file in the user's cache folder; it is made at the first call of a model, if there is one."""
+    if options.no_store:
+        return MemoryStore()
+    found = SqliteStore(options.store or default_path(), fresh=options.fresh)
+    atexit.register(found.flush)  # what came last is on disk, too, when the command ends
+    return found
 
 
 def judge_from(name: str | None, api_base: str | None) -> Judge:
-    """The judge that is named, else ``RAGMETRICS_JUDGE``, else the embedded one.
-
-    Raises:
-        SettingError: If an endpoint is given without a model.
-    """
+    """The judge that is named, else ``RAGMETRICS_JUDGE``, else the embedded one, which has no endpoint."""
     judge = resolve_judge(name, api_base=api_base)
     if api_base and not isinstance(judge, LLMJudge):
-        raise SettingError("--api-base needs a model, e.g. openai/MODEL; the embedded judge has no endpoint")
+        raise SettingError("--api-base needs a model: --judge openai/MODEL; the embedded judge has no endpoint")
     return judge
+
+
+def needs_out(options: argparse.Namespace) -> None:
+    """Refuse a command that makes a file and has no name for it, unless it only estimates."""
+    if options.out is None and not options.dry_run:
+        raise SettingError("--out names the file to write; without it only --dry-run makes sense")
+
+
+def spent(usage: Usage) -> str:
+    """The number of calls, what made them fewer or more, and what they cost."""
+    more = [f"{usage.stored} replies from the store"] if usage.stored else []
+    more += [f"{usage.faults} faults survived"] if usage.faults else []
+    price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
+    return ", ".join([f"{usage.calls} calls", *more, price])
+
+
+def progress(options: argparse.Namespace, unit: str) -> Show | None:
+    """One changing line on a terminal, a line every ten seconds elsewhere; nothing with ``--quiet``."""
+    last = time.monotonic()
+
+    def shown(done: int, total: int, usage: Usage) -> None:
+        nonlocal last
+        line = f"{done}/{total} {unit}, {spent(usage)}"
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{line}", end="" if done < total else "\n", file=sys.stderr, flush=True)
+        elif time.monotonic() - last >= _LINE_SECONDS:
+            last = time.monotonic()
+            print(line, file=sys.stderr)
+
+    return None if options.quiet else shown
+
+
+def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Judge], object]) -> int:
+    """Work with judges that count, so that the numbers are those of the very same code, and print them."""
+    low, high = counting_judges(judge)
+    for counter in (low, high):
+        work(counter)
+    show(Estimate.of(count, low.total, high.total).text(unit))
+    return 0
+
+
+def add_undecided(parser: Any) -> None:
+    """Add when a gate is undecided and what that means."""
+    parser.add_argument(
+        *("--min-scored",), type=_share, default=MIN_SCORED, metavar="SHARE",
+        help=f"share of all rows that must be scored; with fewer a gate is undecided ({MIN_SCORED})",
+    )  # fmt: skip
+    parser.add_argument(
+        *("--undecided",), choices=("exit3", "pass", "fail"), default="exit3",
+        help="what an undecided gate means: exit code 3 (the default), 0 or 1",
+    )  # fmt: skip
+
+
+def parse_gate(text: str, names: Sequence[str]) -> Gate:
+    """A gate as it is written, ``metric=threshold``, on one of the named metrics or the last word of its name."""
+    name, equals, threshold = (part.strip() for part in text.partition("="))
+    if not equals or not name:
+        raise SettingError(f"a gate is written metric=threshold, e.g. adherence=0.8; got {text!r}")
+    short = {own.rpartition("_")[2]: own for own in names}
+    full = name if name in names else short.get(name.lower())
+    if full is None:
+        raise SettingError(f"no metric {name!r} for a gate; there are: {', '.join(dict.fromkeys([*short, *names]))}")
+    try:
+        at_least = float(threshold)
+        check_share(at_least)
+    except (ValueError, SettingError):
+        told = f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got {threshold!r}"
+        raise SettingError(told) from None
+    return Gate(metric=full, at_least=at_least)
+
+
+def exit_code(decisions: Iterable[Decision], options: argparse.Namespace) -> int:
+    """The exit code that decisions lead to."""
+    outcomes = {decision.outcome for decision in decisions}
+    if "failed" in outcomes:
+        return 1
+    return {"exit3": 3, "pass": 0, "fail": 1}[options.undecided] if "undecided" in outcomes else 0

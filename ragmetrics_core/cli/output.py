@@ -19,9 +19,6 @@ def tolerant() -> None:
 class Lines(logging.StreamHandler[TextIO]):
     """Log lines on the standard error of the moment, each on a line of its own above a bar that goes on."""
 
-    def __init__(self) -> None:
-        super().__init__(sys.stderr)
-
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line; a bar replaces standard error for its time, and a counter leaves its line unfinished."""
         self.stream = sys.stderr

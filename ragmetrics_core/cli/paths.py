@@ -25,15 +25,7 @@ _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
 def check_paths(options: argparse.Namespace) -> None:
-    """Refuse outputs that would destroy something, or that cannot be written, before anything runs.
-
-    Args:
-        options: The options of any command.
-
-    Raises:
-        InputError: If an output is an input, another output or a link to one, stands in a folder that is read, is
-            where the command prints, or has no folder.
-    """
+    """Refuse outputs that would destroy something, or that cannot be written, before anything runs."""
     outputs = list(_outputs(options))
     taken = {key: f"the input {path}" for path in _inputs(options) for key in _keys(path)} if outputs else {}
     for key in _printed():

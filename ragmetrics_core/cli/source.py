@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from ragmetrics_core.cli.reading import check_readable, read_samples
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.datasets.reading import check_readable, read_samples
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
@@ -22,32 +22,40 @@ _LARGE = 100_000_000  # bytes that are not read twice
 _SHOWN_COLUMNS = 12
 
 
-class Source:
-    """The samples of all files.
+@dataclass
+class _File:
+    """What is known of a file so far."""
 
-    Args:
-        options: The command's options.
+    path: Path
+    rows: int = 0
+    bad: int = 0
+    whole: bool = False  # read to its end
+    applied: bool = False  # whether any metric applied to a row
+    unread: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> str:
+        """The columns that no field of a sample was made of, in words; "" without any."""
+        more = ", …" if len(self.unread) > _SHOWN_COLUMNS else ""
+        shown = ", ".join(islice(self.unread, _SHOWN_COLUMNS)) + more
+        return f"columns that were not recognised: {shown}" if self.unread else ""
+
+
+class Source:
+    """The samples of all files; bad rows are reported on standard error, or with ``--strict`` raised.
 
     Attributes:
-        files: The files.
         undefined: Per metric why it was undefined, the first time that it was.
         failed: Per metric why it failed, the first time that it did.
-
-    Raises:
-        InputError: If a file is none that can be read; while iterating, if a file cannot be read, or with
-            ``--strict`` a row is no sample.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.files: list[Path] = options.files
-        for path in self.files:
+        for path in options.files:
             check_readable(path)
+        self._files = [_File(path) for path in options.files]
         self._limit, self._strict = options.limit, options.strict
-        self._columns = _columns(options)
-        self._ends: list[int] = []
-        self._applied: set[int] = set()
-        self._spare: dict[int, dict[str, None]] = {}
-        self._bad: dict[int, int] = {}
+        named = {name: getattr(options, f"{name}_column") for name in COLUMNS}
+        self._columns = {name: column for name, column in named.items() if column is not None}
         self.undefined: dict[str, str] = {}
         self.failed: dict[str, str] = {}
 
@@ -56,102 +64,86 @@ class Source:
 
         What makes a file unreadable, and with ``--strict`` a row that is no sample, is found before a call is paid.
         """
-        if sum(path.stat().st_size for path in self.files) > _LARGE:
+        if sum(file.path.stat().st_size for file in self._files) > _LARGE:
             return self
         count = 0
-        for path in self.files:
-            for item in read_samples(path, self._columns, self._limit):
+        for file in self._files:
+            for item in read_samples(file.path, self._columns, self._limit):
                 if self._strict and isinstance(item, RowError):
                     raise item
                 count += 1
         return Counted(self, count)
 
     def __iter__(self) -> Iterator[Sample | RowError]:
-        self._ends, self._bad, self._spare = [], {}, {}
-        count = 0
-        for number, path in enumerate(self.files):
-            unread: dict[str, None] = {}
-            for item in read_samples(path, self._columns, self._limit, unread):
+        self._files = [_File(file.path) for file in self._files]
+        for file in self._files:
+            for item in read_samples(file.path, self._columns, self._limit, file.unread):
+                file.rows += 1
                 if isinstance(item, RowError):
-                    self._report(item, number)
-                else:
-                    self._spare[number] = unread
-                count += 1
+                    self._report(item, file)
                 yield item
-            self._ends.append(count)
+            file.whole = True
 
-    def _report(self, error: RowError, number: int) -> None:
+    def _report(self, error: RowError, file: _File) -> None:
         if self._strict:
             raise error
-        self._bad[number] = self._bad.get(number, 0) + 1
-        if self._bad[number] <= _SHOWN_PROBLEMS:
+        file.bad += 1
+        if file.bad <= _SHOWN_PROBLEMS:
             print(f"ragmetrics: {error}", file=sys.stderr)
-        elif self._bad[number] == _SHOWN_PROBLEMS + 1:
-            print(f"ragmetrics: {self.files[number]}: further bad rows are only counted", file=sys.stderr)
+        elif file.bad == _SHOWN_PROBLEMS + 1:
+            print(f"ragmetrics: {file.path}: further bad rows are only counted", file=sys.stderr)
 
     def described(self, facts: RunFacts) -> RunFacts:
         """The facts of a run with the files that it reads, and their rows as far as they are read."""
-        starts = [0, *self._ends]
-        rows = [end - start for start, end in pairwise(starts)] + [None] * (len(self.files) - len(self._ends))
+        rows = [file.rows if file.whole else None for file in self._files]
         inputs = tuple(one.model_copy(update={"rows": n}) for one, n in zip(self._digests, rows, strict=True))
         return facts.model_copy(update={"inputs": inputs})
 
     @cached_property
     def _digests(self) -> list[Input]:
-        return [Input.of_file(path) for path in self.files]
+        return [Input.of_file(file.path) for file in self._files]
 
     def saw(self, result: SampleResult) -> None:
         """Note whether any metric applied to the result's file, and why others did not."""
-        number = sum(end <= result.index for end in self._ends)
+        left = result.index
+        for file in self._files:
+            if left < file.rows or not file.whole:
+                break
+            left -= file.rows
         for name, outcome in result.results.items():
             if outcome.status == "undefined":
                 self.undefined.setdefault(name, outcome.reason)
             else:
-                self._applied.add(number)
+                file.applied = True
             if outcome.status == "failed":
                 self.failed.setdefault(name, outcome.reason)
 
     def idle(self) -> list[str]:
         """For each file to no row of which any metric applied, why; call it at the end."""
-        return [self._why(number) for number in range(len(self.files)) if number not in self._applied]
+        return [self._why(file) for file in self._files if not file.applied]
 
-    def _why(self, number: int) -> str:
-        path, bad, spare = self.files[number], self._bad.get(number, 0), self._spare.get(number)
-        if spare is None:
-            return f"{path} has no rows" if not bad else f"{path}: none of its {bad} rows is a sample"
+    def _why(self, file: _File) -> str:
+        if file.bad == file.rows:
+            return f"{file.path}: none of its {file.bad} rows is a sample" if file.rows else f"{file.path} has no rows"
         reasons = "; ".join(f"{name}: {reason}" for name, reason in self.undefined.items())
-        unused = f"; {_unread(spare)}; name them with --question-column etc." if spare else ""
-        return f"no metric applies to {path} ({reasons}){unused}"
+        unused = f"; {file.columns}; name them with --question-column etc." if file.unread else ""
+        return f"no metric applies to {file.path} ({reasons}){unused}"
 
     @property
     def unread(self) -> list[str]:
         """For each file, the columns that no field of a sample was made of; call it at the end."""
-        return [f"{self.files[number]}: {_unread(spare)}" for number, spare in sorted(self._spare.items()) if spare]
+        return [f"{file.path}: {file.columns}" for file in self._files if file.unread]
 
 
-def _unread(names: Mapping[str, None]) -> str:
-    found = ", ".join(islice(names, _SHOWN_COLUMNS)) + (", …" if len(names) > _SHOWN_COLUMNS else "")
-    return f"columns that were not recognised: {found}"
-
-
+@dataclass(frozen=True)
 class Counted:
-    """Samples whose number is known, for a progress that knows how much is left.
+    """Samples whose number is known, for a progress that knows how much is left."""
 
-    Args:
-        source: The samples.
-        count: Their number.
-    """
-
-    def __init__(self, source: Source, count: int) -> None:
-        self._source, self._count = source, count
+    source: Source
+    count: int
 
     def __iter__(self) -> Iterator[Sample | RowError]:
-        return iter(self._source)
+        return iter(self.source)
 
     def __len__(self) -> int:
-        return self._count
-
-
-def _columns(options: argparse.Namespace) -> Mapping[str, Any]:
-    named = {name: getattr(options, f"{name}_column") for name in COLUMNS}
-    return {name: column for name, column in named.items() if column is not None}
+        return self.count

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.cli.options import add_store, command
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.endpoints import own_file
@@ -25,26 +26,17 @@ _SAVED = "SELECT model, replies, tokens, cost, unpriced FROM saved"
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
-        "store", help="show, prune or clear the stored replies of models", allow_abbrev=False,
+    parser = command(
+        *(commands, "store", _run, "show, prune or clear the stored replies of models"),
         description="Replies of models are kept so that nothing is paid twice.",
-    )  # fmt: skip
-    parser.add_argument(
-        *("action",), nargs="?", choices=("show", "prune", "clear"), default="show",
-        help="show entries, size and money saved (the default); prune old replies; clear all",
-    )  # fmt: skip
-    parser.add_argument("--store", type=Path, metavar="FILE", help="by default RAGMETRICS_STORE, else in the cache")
+    )
+    told = "show entries, size and money saved (the default); prune old replies; clear all"
+    parser.add_argument("action", nargs="?", choices=("show", "prune", "clear"), default="show", help=told)
+    add_store(parser)
     parser.add_argument("--older-than", metavar="AGE", help="for prune: hours, days or weeks, e.g. 12h, 30d or 8w")
-    parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Show, prune or clear the store.
-
-    Raises:
-        ForeignFile: If the file is not ours.
-        InputError: If it cannot be used.
-    """
+def _run(options: argparse.Namespace) -> int:
     if (options.action == "prune") != (options.older_than is not None):
         raise SettingError("prune needs --older-than, e.g. ragmetrics store prune --older-than 30d; nothing else does")
     path = options.store or default_path()

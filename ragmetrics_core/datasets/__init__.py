@@ -13,7 +13,7 @@ from ragmetrics_core.datasets.loading import load_documents as load_documents
 from ragmetrics_core.datasets.loading import load_pairs as load_pairs
 from ragmetrics_core.datasets.making import Maker as Maker
 from ragmetrics_core.datasets.reviews import Reviews as Reviews
-from ragmetrics_core.datasets.score_table import score_table as score_table
 from ragmetrics_core.datasets.scoring import score_set as score_set
-from ragmetrics_core.datasets.set_files import read_set as read_set
-from ragmetrics_core.datasets.set_files import write_set as write_set
+from ragmetrics_core.datasets.sets import read_set as read_set
+from ragmetrics_core.datasets.sets import write_set as write_set
+from ragmetrics_core.datasets.table import score_table as score_table

@@ -13,11 +13,7 @@ from ragmetrics_core.data.frozen import Frozen, Text
 CHUNK_SIZE = 2000
 
 # From the best border to the worst; each match ends where the next chunk may begin.
-_BORDERS = (
-    re.compile(r"\n[ \t]*\n\s*"),
-    re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]"),
-    re.compile(r"\s+"),
-)
+_BORDERS = (re.compile(r"\n[ \t]*\n\s*"), re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]"), re.compile(r"\s+"))
 
 
 class Document(Frozen):

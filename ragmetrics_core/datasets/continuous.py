@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import chain, combinations, zip_longest
 from typing import Literal
 
 from ragmetrics_core.data.errors import InputError, SettingError
@@ -15,20 +15,12 @@ from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Part
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, chunked
-from ragmetrics_core.datasets.making import LeftOut, Maker, plain
-from ragmetrics_core.datasets.sets import (
-    CombinationPoint,
-    ContinuousSet,
-    Header,
-    LabelledDocument,
-    Sentence,
-    corpus_digest,
-)
+from ragmetrics_core.datasets.making import LeftOut, Maker, header, plain
+from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument, Sentence
 from ragmetrics_core.datasets.writing import template
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.metrics.templates import digest
 
 
 class ContinuousSettings(Frozen):
@@ -102,17 +94,9 @@ def build_continuous(
 
     made = run(maker.until(settings.documents, candidates, make, lambda document: plain(document.question)))
     points = tuple(point for document in made for point in document_points(document, settings))
-    header = Header(
-        kind="continuous",
-        source=tuple(source),
-        corpus=corpus_digest(documents),
-        seed=settings.seed,
-        parameters=settings.model_dump(exclude={"seed"}),
-        model=maker.name,
-        prompts=digest(template(), *metric.prompts(), maker.language or ""),
-        left_out=dict(sorted(maker.left_out.items())),
-    )
-    return ContinuousSet(header=header, documents=tuple(made), points=points)
+    prompts = (template(), *metric.prompts())
+    told = header("continuous", documents, settings, source, maker, *prompts)
+    return ContinuousSet(header=told, documents=tuple(made), points=points)
 
 
 def _random(*parts: object) -> random.Random:
@@ -144,19 +128,12 @@ def _chosen(name: str, pool: dict[str, tuple[Chunk, ...]], settings: ContinuousS
     chosen = list(pool[name][start : start + settings.golden])
     others = [draw.sample(chunks, len(chunks)) for other, chunks in pool.items() if other != name and chunks]
     draw.shuffle(others)
-    seen = {chunk.text for chunk in pool[name]}
-    depth = 0
-    while len(chosen) < settings.golden + settings.noise and depth < max(map(len, others), default=0):
-        for chunks in others:
-            if (
-                len(chosen) < settings.golden + settings.noise
-                and depth < len(chunks)
-                and chunks[depth].text not in seen
-            ):
-                chosen.append(chunks[depth])
-                seen.add(chunks[depth].text)
-        depth += 1
-    if len(chosen) < settings.golden + settings.noise:
+    seen, wanted = {chunk.text for chunk in pool[name]}, settings.golden + settings.noise
+    for chunk in chain.from_iterable(zip_longest(*others)):  # a chunk of each document, then the next of each
+        if chunk is not None and chunk.text not in seen and len(chosen) < wanted:
+            chosen.append(chunk)
+            seen.add(chunk.text)
+    if len(chosen) < wanted:
         raise InputError(f"the other documents have too few chunks for {settings.noise} contexts of noise")
     return tuple(chosen)
 
@@ -198,15 +175,7 @@ def document_points(document: LabelledDocument, settings: ContinuousSettings) ->
 
 
 def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPoint:
-    """Label a combination of a document's contexts, without a call.
-
-    Args:
-        document: The document with its matrix.
-        subset: Indices of contexts.
-
-    Returns:
-        The point; its label is the mean over the facts of the logical OR over the contexts.
-    """
+    """A combination of contexts, labelled without a call: the mean over facts of the logical OR over contexts."""
     chosen = tuple(sorted(subset))
     facts = [any(row[column].covered for column in chosen) for row in document.cells]
     tagged = [sentence.context in chosen for sentence in document.sentences]

@@ -6,6 +6,7 @@ Source: the published retrieval accuracy evaluation for use without labelled dat
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 from ragmetrics_core.data.errors import InputError, SettingError
@@ -13,12 +14,11 @@ from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, all_chunks
 from ragmetrics_core.datasets.loading import Pair, check_pairs
-from ragmetrics_core.datasets.making import Maker, plain
+from ragmetrics_core.datasets.making import Maker, header, plain
 from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
-from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Header, Label, corpus_digest, digest_of
+from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Label, digest_of
 from ragmetrics_core.datasets.writing import template
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.metrics.templates import digest
 
 
 class DiscreteSettings(Frozen):
@@ -68,12 +68,12 @@ def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, maker
 def _turns(chunks: Sequence[Chunk], seed: int) -> list[Chunk]:
     """Chunks in random order, but none of a document before every other document had as many."""
     shuffled = random.Random(f"{seed}|questions").sample(chunks, len(chunks))  # noqa: S311 - no cryptography
-    turns: dict[str, int] = {}
-    placed = []
+    earlier: Counter[str] = Counter()
+    turns = []
     for chunk in shuffled:
-        turns[chunk.document] = turns.get(chunk.document, 0) + 1
-        placed.append((turns[chunk.document], chunk))
-    return [chunk for _, chunk in sorted(placed, key=lambda pair: pair[0])]
+        turns.append((earlier[chunk.document], chunk))
+        earlier[chunk.document] += 1
+    return [chunk for _, chunk in sorted(turns, key=lambda turn: turn[0])]
 
 
 def build_discrete(
@@ -117,22 +117,8 @@ def build_discrete(
                 f"{2 * settings.take} are needed, better {settings.top}"
             )
         points += _points(pair, contexts, settings.take)
-    return DiscreteSet(header=_header(documents, settings, source, maker), points=tuple(points))
-
-
-def _header(
-    documents: Sequence[Document], settings: DiscreteSettings, source: Sequence[str], maker: Maker | None
-) -> Header:
-    return Header(
-        kind="discrete",
-        source=tuple(source),
-        corpus=corpus_digest(documents),
-        seed=settings.seed,
-        parameters={**settings.model_dump(exclude={"seed"}), "pairs": "written" if maker else "given"},
-        model=maker.name if maker else "",
-        prompts=digest(template(), maker.language or "") if maker else "",
-        left_out=dict(sorted(maker.left_out.items())) if maker else {},
-    )
+    told = header("discrete", documents, settings, source, maker, template(), pairs="written" if maker else "given")
+    return DiscreteSet(header=told, points=tuple(points))
 
 
 def _bm25(documents: Sequence[Document], settings: DiscreteSettings) -> BM25:

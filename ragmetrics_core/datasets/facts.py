@@ -59,6 +59,11 @@ class FactsFile(Frozen):
         """Digest of references and facts, in order."""
         return digest_of(json.dumps([_reference(row), row["facts"]], sort_keys=True) for row in self.rows)
 
+    @property
+    def count(self) -> int:
+        """How many facts there are."""
+        return sum(len(row["facts"]) for row in self.rows)
+
     def changed(self, facts: Sequence[Sequence[str]]) -> FactsFile:
         """The file with other facts; a fact that stays keeps its weight.
 
@@ -71,11 +76,10 @@ class FactsFile(Frozen):
             raise InputError(
                 f"there are {len(facts)} blocks of facts for {len(self.rows)} references; keep every block"
             )
-        empty = [number for number, own in enumerate(facts, start=1) if not own]
-        if empty:
-            raise InputError(f"reference {empty[0]} has no fact left; leave at least one")
         rows = []
-        for row, own in zip(self.rows, facts, strict=True):
+        for number, (row, own) in enumerate(zip(self.rows, facts, strict=True), start=1):
+            if not own:
+                raise InputError(f"reference {number} has no fact left; leave at least one")
             known = {" ".join(fact["text"].split()): fact for fact in row["facts"]}
             rows.append({**row, "facts": [known.get(text, {"text": text}) for text in dict.fromkeys(own)]})
         return self.model_copy(update={"rows": tuple(rows)})
@@ -149,12 +153,7 @@ def extract_facts(
 
 
 def _facts(answer: Answer[Any], number: int) -> list[Row]:
-    """The facts of a reply.
-
-    Raises:
-        InputError: If there are none.
-        JudgeUnavailable: If the judge will answer nothing.
-    """
+    """The facts of a reply; raises if there are none, or the judge will answer nothing."""
     if isinstance(answer.reply, NotAnswered):
         if isinstance(answer.reply.error, JudgeUnavailable):
             raise answer.reply.error

@@ -5,7 +5,7 @@ Everything else is read with the loaders of a framework and given as ``Document`
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,10 @@ from ragmetrics_core.data.frozen import Frozen, Text
 from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.shapes import context
 from ragmetrics_core.datasets.chunking import Document
+from ragmetrics_core.datasets.reading import read_objects
 
 _TEXTS = (".txt", ".text", ".md", ".markdown")
 _ROWS = (".jsonl", ".ndjson", ".json")
-_LISTS = ("examples", "data", "rows", "documents")
-Located = tuple[str, Mapping[str, Any]]
 
 
 class Pair(Frozen):
@@ -54,12 +53,11 @@ def load_documents(paths: Iterable[str | Path], *, where: Mapping[str, str] | No
         InputError: If a file cannot be read, or there is no document at all.
     """
     found: dict[str, Document] = {}
-    names: dict[str, int] = {}
-    for path in _files(paths):
-        for name, text in _texts(path, where or {}):
-            if text.strip() and text not in found:
-                names[name] = names.get(name, 0) + 1
-                found[text] = Document(id=name if names[name] == 1 else f"{name}~{names[name]}", text=text)
+    names: Counter[str] = Counter()
+    for name, text in (document for path in _files(paths) for document in _texts(path, where or {})):
+        if text.strip() and text not in found:
+            names[name] += 1
+            found[text] = Document(id=name if names[name] == 1 else f"{name}~{names[name]}", text=text)
     if not found:
         raise InputError("there is no document with a text; give files of text, Markdown, JSONL or JSON")
     return tuple(found.values())
@@ -75,24 +73,16 @@ def load_pairs(paths: Iterable[str | Path], *, where: Mapping[str, str] | None =
     Raises:
         InputError: If a file cannot be read, a golden answer is empty, or a question stands there twice.
     """
-    pairs: list[Pair] = []
-    places: list[str] = []
-    for path in _files(paths):
-        for place, row in _rows(path, where or {}, asked=True):
-            pairs.append(_pair(place, row))
-            places.append(place)
-    if not pairs:
+    rows = [row for path in _files(paths) for row in _rows(path, where or {}, asked=True)]
+    if not rows:
         raise InputError("there is no question with a golden answer; give JSONL or JSON rows with both")
-    check_pairs(pairs, places)
+    pairs = [_pair(place, row) for place, row in rows]
+    check_pairs(pairs, [place for place, _ in rows])
     return tuple(pairs)
 
 
 def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> None:
-    """Refuse empty golden answers and questions that stand there twice.
-
-    Raises:
-        InputError: With the places, or the numbers of the pairs.
-    """
+    """Raise ``InputError`` for an empty golden answer, or a question that stands there twice."""
     places = places or [f"pair {number}" for number in range(1, len(pairs) + 1)]
     seen: dict[str, str] = {}
     for pair, place in zip(pairs, places, strict=True):
@@ -151,55 +141,27 @@ def _text(row: Mapping[str, Any]) -> str:
     return str(context(row, "document", 1)["text"])
 
 
-def _rows(path: Path, where: Mapping[str, str], *, asked: bool = False) -> Iterator[Located]:
+def _rows(path: Path, where: Mapping[str, str], *, asked: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Rows of a file with their places; of SQuAD one per question that is asked, or else one per paragraph."""
     if path.suffix.casefold() in _TEXTS:
         raise InputError(f"{path}: rows come from JSONL or JSON, not from {path.suffix}")
-    lines = path.suffix.casefold() != ".json"
-    items = _lines(path) if lines else _items(path, _parsed(read_text(path), str(path)), asked)
-    for place, row in items:
-        if not isinstance(row, Mapping):
-            raise InputError(f"{place}: needs an object, found {type(row).__name__}")
-        if all(str(row.get(name)) == value for name, value in where.items()):
-            yield place, row
+    for place, whole in read_objects(path):
+        for number, row in enumerate(_parts(whole, asked), start=1):
+            if all(str(row.get(name)) == value for name, value in where.items()):
+                yield place if row is whole else f"{place}, part {number}", row
 
 
-def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip():
-            yield f"{path}, line {number}", _parsed(line, f"{path}, line {number}")
-
-
-def _items(path: Path, data: Any, asked: bool) -> Iterator[tuple[str, Any]]:
-    listed = next((data[name] for name in _LISTS if isinstance(data.get(name), list)), [data]) if (
-        isinstance(data, Mapping)
-    ) else data  # fmt: skip
-    if not isinstance(listed, list):
-        raise InputError(f"{path}: needs a list of objects, found {type(data).__name__}")
-    for number, item in enumerate(_flattened(listed, asked), start=1):
-        yield f"{path}, item {number}", item
-
-
-def _flattened(listed: Iterable[Any], asked: bool) -> Iterator[Any]:
-    for item in listed:
-        if not isinstance(item, Mapping) or not isinstance(item.get("paragraphs"), list):
-            yield item
-            continue
-        for paragraph in item["paragraphs"]:
-            about = {"title": item.get("title"), "context": paragraph.get("context")}
-            if not asked:
-                yield about
-            for one in paragraph.get("qas", ()) if asked else ():
-                if not one.get("is_impossible"):
-                    yield {**about, "question": one.get("question"), "answers": _answers(one)}
-
-
-def _answers(asked: Mapping[str, Any]) -> dict[str, list[Any]]:
-    return {"text": [answer.get("text") for answer in asked.get("answers", ())]}
-
-
-def _parsed(text: str, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: not JSON ({getattr(error, 'msg', 'nested too deeply')})") from None
+def _parts(row: Mapping[str, Any], asked: bool) -> Iterator[Mapping[str, Any]]:
+    """A row itself, the rows that it frames, or those of SQuAD."""
+    if not isinstance(row.get("paragraphs"), list):
+        framed = isinstance(row.get("documents"), list) and all(isinstance(it, Mapping) for it in row["documents"])
+        yield from row["documents"] if framed else [row]
+        return
+    for paragraph in row["paragraphs"]:
+        about = {"title": row.get("title"), "context": paragraph.get("context")}
+        if not asked:
+            yield about
+        for one in paragraph.get("qas", ()) if asked else ():
+            if not one.get("is_impossible"):
+                texts = [answer.get("text") for answer in one.get("answers", ())]
+                yield {**about, "question": one.get("question"), "answers": {"text": texts}}

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from ragmetrics_core.data.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
+from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import NotAnswered
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.datasets.chunking import Document
+from ragmetrics_core.datasets.sets import Header, corpus_digest
 from ragmetrics_core.datasets.writing import WriteQuestion, Written
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
@@ -18,6 +21,7 @@ from ragmetrics_core.engine.carrying import RunJudge, carry_out
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
 from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.metrics.templates import digest
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -99,11 +103,7 @@ class Maker:
         return error if isinstance(error, (JudgeUnavailable, QuestionNotSupported)) else LeftOut(type(error).__name__)
 
     async def until(
-        self,
-        wanted: int,
-        candidates: Iterable[K],
-        make: Callable[[K], Awaitable[T]],
-        key: Callable[[T], str],
+        self, wanted: int, candidates: Iterable[K], make: Callable[[K], Awaitable[T]], key: Callable[[T], str]
     ) -> list[T]:
         """Make so many items of candidates in their order; where one gives nothing, the next one is tried.
 
@@ -141,6 +141,20 @@ class Maker:
         if self._show is not None:
             self._show(min(done["items"], wanted), wanted, self.usage)
         return item
+
+
+def header(
+    kind: Literal["discrete", "continuous"], documents: Iterable[Document], settings: Frozen, source: Iterable[str],
+    maker: Maker | None, *prompts: str, **more: str,
+) -> Header:  # fmt: skip
+    """How a set was made; ``maker`` is None where no model was asked, ``more`` are further parameters."""
+    parameters = settings.model_dump()
+    made = Header(kind=kind, source=tuple(source), corpus=corpus_digest(documents), seed=parameters.pop("seed"))
+    asked: dict[str, object] = {"parameters": parameters | more}
+    if maker is not None:
+        left_out = dict(sorted(maker.left_out.items()))
+        asked |= {"model": maker.name, "prompts": digest(*prompts, maker.language or ""), "left_out": left_out}
+    return made.model_copy(update=asked)
 
 
 def plain(question: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
-from ragmetrics_core.data.errors import InputError, MissingDependency, RowError, SettingError
+from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.data.shapes import context
 from ragmetrics_core.datasets.chunking import Chunk
@@ -22,16 +23,14 @@ document objects of LangChain, LlamaIndex and Haystack."""
 class _Dumps(Protocol):
     """A pydantic model, as the documents of LangChain and LlamaIndex are."""
 
-    def model_dump(self) -> dict[str, Any]:
-        """Its fields."""
+    def model_dump(self) -> dict[str, Any]: ...
 
 
 @runtime_checkable
 class _Converts(Protocol):
     """A document of Haystack."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Its fields."""
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 class BM25:
@@ -48,12 +47,8 @@ class BM25:
     """
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
-        try:
-            import bm25s  # an extra; only where documents are retrieved
-
-            logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports each index otherwise
-        except ImportError:
-            raise MissingDependency('BM25 needs: pip install "ragmetrics-core[datasets]"') from None
+        bm25s = extra("bm25s", "datasets", "BM25")
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports each index otherwise
         self._chunks = chunks
         self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
         tokens = [list(content(chunk.text)) for chunk in chunks]
@@ -66,35 +61,19 @@ class BM25:
         asked = [token for token in content(question) if token in self._known]
         scores = self._index.get_scores(asked).tolist() if asked else [0.0] * len(self._chunks)
         order = sorted(range(len(scores)), key=lambda index: -scores[index])[:count]
-        return [
-            Context(text=self._chunks[index].text, id=self._chunks[index].id, score=round(scores[index], 6))
-            for index in order
-        ]
+        ranked = [(self._chunks[index], round(scores[index], 6)) for index in order]
+        return [Context(text=chunk.text, id=chunk.id, score=score) for chunk, score in ranked]
 
 
 def retrieved(retriever: Retriever, question: str, count: int, number: int) -> list[Context]:
-    """Ask a retriever, and take what it returns for contexts.
-
-    Args:
-        retriever: The retriever.
-        question: The question.
-        count: How many documents are wanted.
-        number: Number of the question, for messages.
-
-    Raises:
-        InputError: If a document has no text.
-    """
+    """The contexts that a retriever returns for the question of this number; ``InputError`` if one has no text."""
     found = []
     for rank, item in enumerate(retriever(question, count), start=1):
         data = item
-        if not isinstance(item, (str, Context, Mapping)):
-            data = (
-                item.model_dump()
-                if isinstance(item, _Dumps)
-                else item.to_dict()
-                if isinstance(item, _Converts)
-                else item
-            )
+        if isinstance(item, _Dumps) and not isinstance(item, Context):
+            data = item.model_dump()
+        elif isinstance(item, _Converts) and not isinstance(item, Mapping):
+            data = item.to_dict()
         try:
             made = context(data, f"what the retriever returned for question {number}", rank)
         except RowError as error:
@@ -104,14 +83,7 @@ def retrieved(retriever: Retriever, question: str, count: int, number: int) -> l
 
 
 def named_retriever(place: str) -> Retriever:
-    """Import a retriever.
-
-    Args:
-        place: ``module:name`` of a callable that gets a question and a number.
-
-    Raises:
-        SettingError: If there is no such callable.
-    """
+    """Import ``module:name``, a callable that gets a question and a number; ``SettingError`` if it is none."""
     module, colon, name = place.partition(":")
     try:
         found = getattr(import_module(module), name) if colon and module and name else None

@@ -1,18 +1,21 @@
-"""What people say about a set's labels: kept beside the set, one line per decision, so that no work is lost."""
+"""Reviews of a set's labels: asked blind and in random order, kept beside the set, one line per decision."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.datasets.set_files import to_jsonl
 from ragmetrics_core.datasets.sets import (
     AnySet,
     CombinationPoint,
@@ -22,11 +25,16 @@ from ragmetrics_core.datasets.sets import (
     Label,
     LabelledDocument,
     digest_of,
+    json_object,
+    to_jsonl,
 )
 from ragmetrics_core.statistics.agreement import kappa
 
 _MAGIC = "ragmetrics_reviews"
 Verdict = Literal["positive", "negative", "ambiguous"]
+_KEYS: dict[str, Verdict] = {"p": "positive", "n": "negative", "a": "ambiguous"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a document must not steer the terminal
+_HELP = "p positive, n negative, a ambiguous (left out), s skip for now, b back to the one before, q stop; then Enter"
 
 
 class Review(Frozen):
@@ -71,7 +79,7 @@ class Reviews:
         self.path = Path(path).with_suffix(".reviews.jsonl")
         self.first: dict[str, Review] = {}
         self.second: dict[str, Review] = {}
-        self._set = digest_of([to_jsonl(given).decode("utf-8")])
+        self._set = digest_of([to_jsonl(given)])
         self._load()
 
     def _load(self) -> None:
@@ -81,7 +89,7 @@ class Reviews:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
-            row = _object(line)
+            row = json_object(line)
             if number == 1:
                 if len(lines) == 1:
                     return  # cut off before the first decision
@@ -90,7 +98,10 @@ class Reviews:
                         f"{self.path} holds reviews of another version of the set; move it away, or restore the set"
                     )
             elif row or number < len(lines):  # a last line that was cut off is asked again
-                self._keep(_review(row, f"{self.path}, line {number}"))
+                try:
+                    self._keep(Review.model_validate(row))
+                except ValidationError:
+                    raise InputError(f"{self.path}, line {number}: this is no review; the file was changed") from None
 
     def _keep(self, review: Review) -> None:
         (self.second if review.second else self.first)[review.item] = review
@@ -121,21 +132,6 @@ class Reviews:
         return kappa(both), len(both)
 
 
-def _object(line: bytes) -> Mapping[str, Any]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _review(row: Mapping[str, Any], place: str) -> Review:
-    try:
-        return Review.model_validate(row)
-    except ValidationError:
-        raise InputError(f"{place}: this is no review; the file was changed") from None
-
-
 class Item(Frozen):
     """One thing to review, without anything that tells its label.
 
@@ -158,30 +154,21 @@ def review_items(given: AnySet) -> list[Item]:
     """Everything of a set that a person can decide, in the order of the set."""
     if isinstance(given, DiscreteSet):
         # Equal points, e.g. where fewer documents differ than are retrieved, are decided once.
-        points = {point.id: point for point in given.points}.values()
-        return [
-            Item(
-                id=point.id,
-                was=point.by_rank,
-                question=point.question,
-                claim=point.answer,
-                texts=tuple(sorted(context.text for context in point.contexts)),
-            )
-            for point in points
-        ]
+        return [_item(point) for point in {point.id: point for point in given.points}.values()]
     return [item for document in given.documents for item in _cells(document)]
+
+
+def _item(point: DiscretePoint) -> Item:
+    texts = tuple(sorted(context.text for context in point.contexts))
+    return Item(id=point.id, was=point.by_rank, question=point.question, claim=point.answer, texts=texts)
 
 
 def _cells(document: LabelledDocument) -> Iterable[Item]:
     for row, (fact, cells) in enumerate(zip(document.facts, document.cells, strict=True)):
         for column, (context, cell) in enumerate(zip(document.contexts, cells, strict=True)):
-            yield Item(
-                id=f"{document.id}#{row}#{column}",
-                was="positive" if cell.covered else "negative",
-                question=document.question,
-                claim=fact.text,
-                texts=(context.text,),
-            )
+            was: Label = "positive" if cell.covered else "negative"
+            name, texts = f"{document.id}#{row}#{column}", (context.text,)
+            yield Item(id=name, was=was, question=document.question, claim=fact.text, texts=texts)
 
 
 def labelled_points(given: DiscreteSet, reviews: Reviews | None) -> list[tuple[DiscretePoint, bool]]:
@@ -220,3 +207,106 @@ def _label(marks: Sequence[Sequence[Verdict]], chosen: Sequence[int]) -> float |
         elif "ambiguous" in verdicts:
             return None
     return covered / len(marks)
+
+
+def items_to_review(given: AnySet, reviews: Reviews, *, second: bool, share: float) -> list[Item]:
+    """The items that one reviewer decides about, in an order that tells nothing.
+
+    The second reviewer gets a share, in (0, 1], of what the first one decided; ``SettingError`` if that is nothing.
+    """
+    if not 0 < share <= 1:
+        raise SettingError(f"the share for the second reviewer lies above 0 and at most 1, got {share}")
+    items = review_items(given)
+    if second:
+        items = [item for item in items if item.id in reviews.first]
+        if not items:
+            raise SettingError("a second reviewer looks at what the first one decided, and there is nothing yet")
+    draw = random.Random(f"{given.header.seed}|{given.header.corpus}|{second}")  # noqa: S311 - an order, no secret
+    draw.shuffle(items)
+    return items[: max(1, round(share * len(items)))] if second else items
+
+
+def review(
+    items: Sequence[Item],
+    reviews: Reviews,
+    *,
+    reviewer: str,
+    second: bool,
+    ask: Callable[[str], str],
+    show: Callable[[str], None],
+) -> bool:
+    """Ask a person about every item that has no decision yet; each decision is kept at once.
+
+    Args:
+        items: In the order in which they are asked.
+        reviews: Where decisions are kept.
+        reviewer: Who decides.
+        second: Whether it is the second reviewer.
+        ask: Shows a prompt and returns what was typed; ``EOFError`` stops the review.
+        show: Shows a text.
+
+    Returns:
+        True if nothing is left to decide.
+    """
+    decided, skipped = reviews.second if second else reviews.first, set[str]()
+    show(_HELP)
+    at, back = 0, False
+    while at < len(items):
+        item = items[at]
+        if not back and (item.id in decided or item.id in skipped):
+            at += 1
+            continue
+        show(_shown(item, len(decided.keys() & {it.id for it in items}), len(items)))
+        try:
+            key = _key(ask, show)
+            if label := _KEYS.get(key):
+                why, date = ask("why (Enter for no reason)> ").strip(), datetime.now(UTC).isoformat(timespec="seconds")
+                made = Review(item=item.id, was=item.was, label=label, reviewer=reviewer, reason=why, date=date)
+                reviews.add(made.model_copy(update={"second": second}))
+        except EOFError:
+            break
+        if key == "q":
+            break
+        if key == "s":
+            skipped.add(item.id)
+        back = key == "b"
+        at = max(at - 1, 0) if back else at + 1
+    return all(item.id in decided for item in items)
+
+
+def _key(ask: Callable[[str], str], show: Callable[[str], None]) -> str:
+    while True:
+        key = ask("p/n/a/s/b/q> ").strip().casefold()[:1]
+        if key in _KEYS or key in ("s", "b", "q"):
+            return key
+        show(_HELP)
+
+
+def _shown(item: Item, done: int, total: int) -> str:
+    texts = "\n\n".join(f"--- text {number}\n{text}" for number, text in enumerate(item.texts, start=1))
+    shown = (
+        f"\n=== {done} of {total} decided\n\n{texts}\n\n--- question\n{item.question}\n\n--- expected\n{item.claim}\n\n"
+        "Do the texts hold what is expected?"
+    )
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", shown)
+
+
+def review_summary(given: AnySet, reviews: Reviews) -> list[str]:
+    """What the reviews came to, in sentences."""
+    items = {item.id: item for item in review_items(given)}
+    labels = Counter(review.label for item, review in reviews.first.items() if item in items)
+    changed = sum(review.label != review.was for review in reviews.first.values())
+    unit, source = ("points", "rank") if isinstance(given, DiscreteSet) else ("cells", "the model")
+    lines = [
+        f"{sum(labels.values())} of {len(items)} {unit} reviewed: {labels['positive']} positive, "
+        f"{labels['negative']} negative, {labels['ambiguous']} ambiguous (left out); "
+        f"{changed} differ from the label by {source}."
+    ]
+    value, count = reviews.agreement
+    if count:
+        shown = "undefined, both chose one label throughout" if value is None else f"{value:.3f}"
+        same = sum(
+            item in reviews.first and reviews.first[item].label == it.label for item, it in reviews.second.items()
+        )
+        lines.append(f"Second reviewer: {count} {unit}, the same label on {same}; kappa {shown}.")
+    return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ragmetrics_core.data.results import SampleResult
@@ -20,17 +20,10 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.statistics.agreement import (
-    accuracy,
-    auroc,
-    bootstrap,
-    f1,
-    line,
-    mean_error,
-    spearman,
-)
+from ragmetrics_core.statistics.agreement import accuracy, auroc, bootstrap, f1, line, mean_error, spearman
 
 Prompt = Literal["io", "cot", "frozen"]
+PROMPTS: tuple[Prompt, ...] = ("io", "cot", "frozen")
 Scored = tuple[float, float, float]
 """Score, label, and the second label of a continuous set (share of the tagged sentences)."""
 Rows = Sequence[Scored]
@@ -53,7 +46,7 @@ class Value:
     interval: tuple[float, float] | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Score:
     """One judge with one metric and prompt on one set.
 
@@ -71,11 +64,11 @@ class Score:
     judge: str
     prompt: str
     metric: str
-    points: int = 0
-    missing: int = 0
-    documents: int = 0
-    usage: Usage = field(default_factory=Usage)
-    values: dict[str, Value] = field(default_factory=dict)
+    points: int
+    missing: int
+    documents: int
+    usage: Usage
+    values: dict[str, Value]
 
 
 def variants(given: AnySet, metrics: Sequence[Metric], judge: Judge, prompts: Sequence[Prompt]) -> list[Variant]:
@@ -96,13 +89,7 @@ def variants(given: AnySet, metrics: Sequence[Metric], judge: Judge, prompts: Se
 
 
 def samples_of(given: AnySet, metric: Metric, prompt: str) -> list[Sample]:
-    """The samples to judge: a continuous set's documents where the metric has a matrix, else the points.
-
-    Args:
-        given: The set.
-        metric: The metric.
-        prompt: ``frozen`` for the set's own facts.
-    """
+    """The samples to judge: a continuous set's documents where the metric has a matrix, else the points."""
     if isinstance(given, DiscreteSet):
         return [point.sample for point in given.points]
     if isinstance(metric, RetrievalAccuracy):
@@ -152,31 +139,24 @@ def score_set(
     )
     if len(results) < len(samples):
         raise KeyboardInterrupt  # the run ended early and gave what it had, which is no score
-    found = Score(judge.name, prompt, metric.name)
-    for result in results:
-        found.usage += result.results[metric.name].usage
     if isinstance(given, DiscreteSet):
-        clusters = _clusters(found, _discrete(given, reviews, results))
-        statistics = _verdict_statistics(threshold)
+        pairs, statistics = list(_discrete(given, reviews, results)), _verdict_statistics(threshold)
     else:
-        clusters, statistics = _clusters(found, _continuous(given, reviews, results)), _SHARE_STATISTICS
-    found.values = {name: _value(clusters, compute, draws) for name, compute in statistics.items()}
-    return found
+        pairs, statistics = list(_continuous(given, reviews, results)), _SHARE_STATISTICS
+    clusters: dict[str, list[Scored]] = {}
+    for document, score, label, other in pairs:
+        if score is not None:
+            clusters.setdefault(document, []).append((score, label, other))
+    points = sum(map(len, clusters.values()))
+    return Score(
+        *(judge.name, prompt, metric.name, points, len(pairs) - points, len(clusters)),
+        usage=sum((_outcome(result).usage for result in results), Usage()),
+        values={name: _value(list(clusters.values()), compute, draws) for name, compute in statistics.items()},
+    )
 
 
 Pair = tuple[str, float | None, float, float]
-
-
-def _clusters(found: Score, pairs: Iterable[Pair]) -> list[list[Scored]]:
-    """The scored points by document, which are counted too."""
-    clusters: dict[str, list[Scored]] = {}
-    for document, score, label, other in pairs:
-        if score is None:
-            found.missing += 1
-        else:
-            clusters.setdefault(document, []).append((score, label, other))
-    found.points, found.documents = sum(map(len, clusters.values())), len(clusters)
-    return list(clusters.values())
+"""Document, score (None without one), label and second label of a point."""
 
 
 def _outcome(result: SampleResult) -> Any:

@@ -152,7 +152,7 @@ class _NotJsonError(ValueError):
 
 
 def _strictly(text: str) -> object:
-    return json.loads(text, strict=False, object_pairs_hook=_distinct, parse_constant=_no_number, parse_float=_finite)
+    return _DECODER.decode(text)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -168,6 +168,9 @@ def _no_number(name: str) -> NoReturn:
 def _finite(number: str) -> float:
     value = float(number)
     return value if math.isfinite(value) else _no_number(number)
+
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_distinct, parse_constant=_no_number, parse_float=_finite)
 
 
 def _corrected(text: str) -> str:

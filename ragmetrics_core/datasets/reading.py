@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.data.columns import USUAL_NAMES, plain_name
-from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
+from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.files import PARTIAL, open_text, read_text
 from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.sample import Sample
@@ -58,11 +59,7 @@ def read_samples(
 
 
 def check_readable(path: Path) -> None:
-    """Refuse what is no file of a known kind, before anything is judged.
-
-    Raises:
-        InputError: If there is no such file, it is a folder, a pipe or a device, or its name has an unknown suffix.
-    """
+    """Raise ``InputError`` for what is no file, or whose name has no known suffix, before anything is judged."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the files in it")
     if not path.exists():
@@ -80,16 +77,21 @@ def _suffix(path: Path) -> str:
 
 
 def read_rows(path: Path) -> Iterator[Located]:
-    """Rows of a file as they are, each with its place.
-
-    Raises:
-        InputError: If the file cannot be read as what its name says.
-    """
+    """Rows of a file as they are, each with its place; ``InputError`` if it cannot be read as what its name says."""
     check_readable(path)
     try:
         yield from _READERS[_suffix(path)](path)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or 'cannot be read'}") from None
+
+
+def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows as ``read_rows`` gives them; ``InputError`` if one is no object."""
+    for place, row in read_rows(path):
+        if not isinstance(row, dict):
+            found = row if isinstance(row, RowError) else f"needs an object, found {type(row).__name__}"
+            raise InputError(f"{place}: {found}")
+        yield place, row
 
 
 def _jsonl(path: Path) -> Iterator[Located]:
@@ -185,17 +187,15 @@ def _csv(path: Path) -> Iterator[Located]:
             if doubled:
                 raise InputError(f"{path}: several columns are named {', '.join(doubled)}; rename all but one")
             for number, row in enumerate(reader, start=1):
-                if None in row:
-                    yield f"{path}, row {number}", RowError("more cells than the header has columns")
-                else:
-                    yield f"{path}, row {number}", row
+                bad = RowError("more cells than the header has columns")
+                yield f"{path}, row {number}", bad if None in row else row
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
 
 
 def _separator(path: Path, header: str) -> str:
     """The separator that makes most known columns of the header, then most columns."""
-    if path.name.casefold().removesuffix(PARTIAL).endswith(".tsv"):
+    if _suffix(path) == ".tsv":
         return "\t"
 
     def columns(separator: str) -> tuple[int, int]:
@@ -206,18 +206,12 @@ def _separator(path: Path, header: str) -> str:
 
 
 def _parquet(path: Path) -> Iterator[Located]:
-    try:
-        import pyarrow as pa  # an extra; only for Parquet files
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingDependency('Parquet files need: pip install "ragmetrics-core[parquet]"') from None
-    number = 0
+    pa, parquet = (extra(name, "parquet", "Reading Parquet") for name in ("pyarrow", "pyarrow.parquet"))
     try:
         with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=256):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{path}, row {number}", row
+            rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
+            for number, row in enumerate(rows, start=1):
+                yield f"{path}, row {number}", row
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: not Parquet ({str(error).splitlines()[0]})") from None
 
