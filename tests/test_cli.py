@@ -22,6 +22,7 @@ from ragmetrics_core.cli.output import Lines
 from ragmetrics_core.testing.server import LoopbackServer
 
 GOOD = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
+OTHER = {**GOOD, "answer": "Anna."}
 SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
 
 
@@ -275,7 +276,7 @@ def test_a_judge_that_cannot_be_used(
 
 def test_a_model_as_judge(rows: Callable[..., str], loopback_server: Callable[..., LoopbackServer]) -> None:
     server = loopback_server()
-    command = script("evaluate", rows(GOOD, GOOD), "--quiet", "--out", "out.jsonl", judge_url=server.base_url)
+    command = script("evaluate", rows(GOOD, OTHER), "--quiet", "--out", "out.jsonl", judge_url=server.base_url)
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"Judge: openai/x; {len(server.requests)} calls, " in done.stdout
@@ -286,7 +287,7 @@ def test_a_model_as_judge(rows: Callable[..., str], loopback_server: Callable[..
 def test_progress_goes_to_standard_error(rows: Callable[..., str]) -> None:
     often = "import sys; from ragmetrics_core.engine import progress; progress._LOG_SECONDS = 0.0; "
     often += "from ragmetrics_core.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", often, "evaluate", rows(GOOD, GOOD), "--judge", "lexical"]
+    command = [sys.executable, "-c", often, "evaluate", rows(GOOD, OTHER), "--judge", "lexical"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     first, last = done.stderr.splitlines()
     assert re.fullmatch(r"1/2 samples, 0 failed, 0 calls, \$0\.0000, \d+ s left", first)
@@ -345,7 +346,7 @@ def wait_for_lines(path: Path, count: int, process: subprocess.Popen[bytes]) -> 
 
 
 def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) -> None:
-    name = rows(*[{**GOOD, "answer": "Nobody knows kayaks."}] * 3)
+    name = rows(*[{**GOOD, "id": one, "answer": "Nobody knows kayaks."} for one in "abc"])
     command = script("evaluate", name, "--quiet", "--fail-under", "adherence=0.9", "--gate", "point")
     reading, writing = os.pipe()
     os.close(reading)
@@ -404,7 +405,8 @@ def test_columns_that_nobody_read_are_named(rows: Callable[..., str], capsys: py
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
-        (["a", "b", None, None], None),
+        (["a", "b", None], None),
+        (["a", "b", None, None], "1 sample has the question, contexts and answer of an earlier one"),
         (["a", "b", "a"], "1 sample has the id of an earlier one"),
         (["a", "a", "b", "a", "b"], "3 samples have the id of an earlier one"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -116,6 +117,16 @@ def test_an_output_that_is_something_else_is_refused(
     assert main([*command, option, other.format(here=Path.cwd().name)]) == 2
     assert "would overwrite" in capsys.readouterr().err
     assert files() == before
+
+
+@pytest.mark.parametrize("other", ["rows.jsonl", "./rows.jsonl", "symlink.jsonl", "hardlink.jsonl"])
+def test_an_input_is_named_once(files: Held, capsys: pytest.CaptureFixture[str], other: str) -> None:
+    Path("symlink.jsonl").symlink_to("rows.jsonl")
+    Path("hardlink.jsonl").hardlink_to("rows.jsonl")
+    assert main([*EVALUATE, other]) == 2
+    assert re.search("rows.jsonl is named twice|link.jsonl and rows.jsonl are one file", capsys.readouterr().err)
+    assert main(["dataset", "score", "rows.jsonl", other]) == 2
+    assert re.search("rows.jsonl is named twice|link.jsonl and rows.jsonl are one file", capsys.readouterr().err)
 
 
 def test_the_usual_store_is_an_output_too(
@@ -248,8 +259,9 @@ def test_a_judge_that_ends_in_the_middle_leaves_both(
         raise JudgeUnavailable("the endpoint is gone")
 
     monkeypatch.setattr(evaluate, "stream", stream)
+    Path("more.jsonl").write_bytes(Path("rows.jsonl").read_bytes())
     before = files()
-    assert main([*EVALUATE, *EVALUATE[1:], "--out", "a.jsonl", "--no-store"]) == 2
+    assert main([*EVALUATE, "more.jsonl", "--out", "a.jsonl", "--no-store"]) == 2
     first, last = capsys.readouterr().err.splitlines()
     assert first == "ragmetrics: a.jsonl is as it was; what was judged stands in a.jsonl.partial"
     assert last == "ragmetrics: the judge cannot be used: the endpoint is gone"

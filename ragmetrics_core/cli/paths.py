@@ -27,7 +27,8 @@ _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
 def check_paths(options: argparse.Namespace) -> None:
-    """Refuse outputs that would destroy something, or that cannot be written, before anything runs."""
+    """Refuse inputs named twice, and outputs that destroy something or cannot be written, before anything runs."""
+    _check_doubles(options)
     outputs = list(_outputs(options))
     taken = {key: f"the input {path}" for path in _inputs(options) for key in _keys(path)} if outputs else {}
     for key in _printed():
@@ -60,6 +61,16 @@ def _inputs(options: argparse.Namespace) -> Iterator[Path]:
                 yield from path.rglob("*")
             if name in _REVIEWED:
                 yield path.with_suffix(".reviews.jsonl")
+
+
+def _check_doubles(options: argparse.Namespace) -> None:
+    """Refuse a file that is named twice: its copies would pass for more evidence."""
+    for given in (getattr(options, name, None) for name in READ):
+        seen: dict[Hashable, Path] = {}
+        for path in map(Path, given if isinstance(given, list) else []):
+            if first := next((seen[key] for key in _keys(path) if key in seen), None):
+                raise InputError(f"{path} is named twice" if path == first else f"{path} and {first} are one file")
+            seen.update(dict.fromkeys(_keys(path), path))
 
 
 def _outputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
