@@ -363,6 +363,19 @@ def test_a_hanging_judge_blocks_nobody_and_overflow_is_counted(caplog):
     assert background.aggregates["context_adherence"].scored == 50 - background.dropped
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_stop_gave_up_stands_in_problems(watched):
+    judge = Hanging()
+    background = DOOR.watch(["adherence"], judge, concurrency=1) if watched else evaluator(judge, concurrency=1)
+    for number in range(7):
+        background.record(run_of(number))
+    assert not background.stop(timeout=0.05)
+    assert background.problems.counts == {"7 runs were not judged when stop() gave up after 0.05 seconds": 1}
+    judge.released.set()
+    assert background.flush(timeout=30)
+    assert background.aggregates["context_adherence"].scored == 7
+
+
 class HangingOnce(Judge):
     """The first question is never answered until released."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import math
 import random
 import threading
@@ -26,8 +25,6 @@ from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
 from ragmetrics_core.reporting.report import Report
-
-logger = logging.getLogger("ragmetrics_core")
 
 Run = TypeVar("Run")
 
@@ -191,18 +188,23 @@ class BackgroundEvaluator(Generic[Run]):
             return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Accept no further runs, and wait as ``flush`` does."""
+        """Accept no further runs, and wait as ``flush`` does; how many are unjudged at the timeout is a problem."""
         with self._changed:
             if self._rest is not None and not self._stopped:
                 self._take(self._rest)
             self._stopped = True
             self._changed.notify_all()
-            return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
+            done = self._changed.wait_for(lambda: self._unjudged == 0, timeout)
+            left = self.pending
+        if not done:
+            self.problems.note(f"{left} runs were not judged when stop() gave up after {timeout:g} seconds")
+        return done
 
     @property
     def pending(self) -> int:
         """Runs recorded but not yet judged."""
-        return self._unjudged
+        with self._changed:
+            return self._unjudged - self._queue.count(self._rest)  # the question for the rest is no run
 
     def report(self, timeout: float | None = None) -> Report:
         """Wait for the judge and report on everything judged so far.
@@ -298,9 +300,7 @@ class BackgroundEvaluator(Generic[Run]):
 
 
 def _at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
-    """Best effort for two seconds, then one line that says what is missing."""
+    """Best effort for two seconds, then ``stop`` says what is missing."""
     evaluator = reference()
-    if evaluator is None or not evaluator.pending:
-        return
-    if not evaluator.stop(timeout=_EXIT_SECONDS):
-        logger.warning("ragmetrics: %d runs were not judged before the process ended; call flush()", evaluator.pending)
+    if evaluator is not None and evaluator.pending:
+        evaluator.stop(timeout=_EXIT_SECONDS)
