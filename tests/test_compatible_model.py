@@ -248,7 +248,7 @@ from ragmetrics_core.testing.server import LoopbackServer
 with LoopbackServer() as server:
     import os
     os.environ["RAGMETRICS_API_BASE"] = server.base_url
-    rows = [{"question": "q", "contexts": ["c"], "answer": "a"}] * 3
+    rows = [{"question": "q", "contexts": ["c"], "answer": a} for a in "abc"]
     report = evaluate(rows, ["utilization"], judge="openai-compatible/test", progress=False)
     assert report.summary().judged == 3
 import sys

@@ -212,7 +212,7 @@ def test_results_go_into_a_pipe_that_somebody_reads(files: Held) -> None:
 def test_an_output_that_is_no_file_keeps_nothing(files: Held, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*EVALUATE, "--out", "/dev/full", "--no-store", "--quiet"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "ragmetrics: /dev/full got what was judged as far as it took it; it is no file, and nothing else is kept",
+        "ragmetrics: /dev/full is no regular file: what it took of the results is kept nowhere else",
         "ragmetrics: the report cannot be written to /dev/full: No space left on device",
     ]
 

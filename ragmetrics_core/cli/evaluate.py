@@ -100,9 +100,7 @@ def _run(options: argparse.Namespace) -> int:
         if writer is not None and writer.left is not None:
             told = f"{options.out} is as it was; what was judged stands in {writer.left}"
             if not writer.left.is_file():
-                told = (
-                    f"{options.out} got what was judged as far as it took it; it is no file, and nothing else is kept"
-                )
+                told = f"{options.out} is no regular file: what it took of the results is kept nowhere else"
             print(f"ragmetrics: {told}", file=sys.stderr)
     summary = tally.summary(stopped=this.facts.ended_early)
     if options.report:

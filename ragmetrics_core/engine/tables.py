@@ -12,10 +12,11 @@ from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import Sample
 
-_ID = "id of an earlier one; labels and comparisons need an id of its own for each, or none at all"
-_CONTENT = (
-    "question, contexts and answer of an earlier one; copies are no more evidence, but intervals count them as such"
+_ID = (
+    "id of an earlier one; labels and comparisons need an id of its own for each, or none at all, and intervals "
+    "count copies as evidence"
 )
+_CONTENT = "question, contexts and answer of an earlier one; intervals count copies as evidence"
 
 logger = logging.getLogger("ragmetrics_core")
 
