@@ -20,6 +20,7 @@ T = TypeVar("T")
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
+_in_flight: set[Future[Any]] = set()
 
 
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -32,7 +33,10 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     if threading.current_thread().name == _THREAD:
         work.close()
         raise SettingError("a judge or metric cannot call the sync API; await ascore() or aevaluate() instead")
-    return asyncio.run_coroutine_threadsafe(work, loop)
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    _in_flight.add(future)  # a loop holds its tasks weakly: one that only waits would be collected
+    future.add_done_callback(_in_flight.discard)
+    return future
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -63,8 +67,8 @@ def _running() -> asyncio.AbstractEventLoop:
 
 def _forget() -> None:
     """In a forked child the thread is gone: the next call makes a new loop."""
-    global _loop, _thread, _lock  # as above
-    _loop, _thread, _lock = None, None, threading.Lock()
+    global _loop, _thread, _lock, _in_flight  # as above
+    _loop, _thread, _lock, _in_flight = None, None, threading.Lock(), set()
 
 
 if hasattr(os, "register_at_fork"):

@@ -84,7 +84,9 @@ def test_names(kit: ModuleType) -> None:
 
     assert LlamaIndexModel(Full()).name == "full"
     assert LlamaIndexModel(MockLLM()).name == "MockLLM"
-    assert LlamaIndexModel(kit.ScriptedLLM()).cache_key
+    assert LlamaIndexModel(MockLLM()).cache_key
+    assert LlamaIndexModel(kit.ScriptedLLM()).cache_key is None  # a class of these tests
+    assert LlamaIndexModel(kit.ScriptedLLM(), cache_key="mine").cache_key == "mine"
     assert repr(LlamaIndexModel(Full())) == "LlamaIndexModel('full')"
 
 
@@ -125,7 +127,7 @@ def test_what_is_asked(judge_async: bool) -> None:
         ("system", "Judge {braces}."),
         ("user", "This."),
     ]
-    assert (thread == "ragmetrics-llm") is not judge_async
+    assert (thread == "ragmetrics-model") is not judge_async
     assert paused
     assert (llm.temperature, llm.max_tokens) == (0.7, 10), "the user's object is untouched"
     assert (reply.usage.calls, reply.usage.prompt_tokens, reply.usage.completion_tokens) == (1, 3, 4)
