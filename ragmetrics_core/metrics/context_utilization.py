@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from ragmetrics_core.data.errors import JudgeError, MalformedReply, SettingError
 from ragmetrics_core.data.evidence import JudgedChunk, JudgedChunks
@@ -66,23 +66,19 @@ class _LabelledGrade(Silent, extra="ignore"):
     reason: Comment = ""
 
 
-class _EachOnce(Silent, extra="ignore"):
-    @field_validator("chunks", check_fields=False)
-    @classmethod
-    def _labelled(cls, items: Any, info: ValidationInfo) -> Any:
-        return in_order(items, info, "chunks")
+_EACH_ONCE = AfterValidator(lambda items, info: in_order(items, info, "chunks"))
 
 
-class UsefulnessList(_EachOnce):
+class UsefulnessList(Silent, extra="ignore"):
     """A verdict on each of several chunks."""
 
-    chunks: tuple[_LabelledUsefulness, ...]
+    chunks: Annotated[tuple[_LabelledUsefulness, ...], _EACH_ONCE]
 
 
-class GradeList(_EachOnce):
+class GradeList(Silent, extra="ignore"):
     """A grade of each of several chunks."""
 
-    chunks: tuple[_LabelledGrade, ...]
+    chunks: Annotated[tuple[_LabelledGrade, ...], _EACH_ONCE]
 
 
 class Useful(Question[Any]):
@@ -295,12 +291,12 @@ class ContextUtilization(Metric):
 
 def _by_text(replies: Sequence[Asked[Any] | NotAnswered], shown: list[list[str]], orders: int) -> list[Verdicts]:
     """Verdicts by text: one mapping, or one per order in which the list was shown."""
-    answered = [
+    answered: list[Verdicts] = [
         {} if isinstance(reply, NotAnswered) else dict(zip(texts, _verdicts(reply), strict=True))
         for reply, texts in zip(replies, shown, strict=True)
     ]
     if orders == 2:
-        return list(answered)
+        return answered
     return [{text: verdict for verdicts in answered for text, verdict in verdicts.items()}]
 
 

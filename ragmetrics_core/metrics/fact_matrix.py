@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import fsum, prod
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationInfo, field_validator
+from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
@@ -31,12 +31,7 @@ class _LabelledCovered(Silent, extra="ignore"):
 class CoveredList(Silent, extra="ignore"):
     """A verdict on each of several facts."""
 
-    facts: tuple[_LabelledCovered, ...]
-
-    @field_validator("facts")
-    @classmethod
-    def _each_once(cls, items: Any, info: ValidationInfo) -> Any:
-        return in_order(items, info, "facts")
+    facts: Annotated[tuple[_LabelledCovered, ...], AfterValidator(lambda items, info: in_order(items, info, "facts"))]
 
 
 class FactInContext(Question[Any]):
