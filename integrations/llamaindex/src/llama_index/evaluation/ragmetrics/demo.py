@@ -51,10 +51,7 @@ class QuotingLLM(CustomLLM):
 
 def demo() -> Report:
     """Ask a query engine with a cut-off each question, and score what it did with all four metrics."""
-    paragraphs = len(corpus())
-    print(
-        f"LlamaIndex: {len(QUESTIONS)} questions to a query engine over {paragraphs} paragraphs of our documentation."
-    )
+    print(f"LlamaIndex: {len(QUESTIONS)} questions to a query engine over {len(corpus())} paragraphs of our own pages.")
     engine = RetrieverQueryEngine(
         PagesRetriever(),
         response_synthesizer=get_response_synthesizer(llm=QuotingLLM()),
