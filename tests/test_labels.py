@@ -104,8 +104,8 @@ def test_labels_that_match_nothing_are_named(
     Path("labels.jsonl").write_text("\n".join(json.dumps({"id": name, "label": yes}) for name, yes in found.items()))
     assert main(["agreement", "r.jsonl", "labels.jsonl", "--draws", "5"]) == 0
     shown = capsys.readouterr().out
-    assert "6 labels match no sample: x, y0, y1, y2, y3 and 1 more" in shown
-    assert "1 labelled sample has no score: s2" in shown
+    assert "labels that match no sample (6): x, y0, y1, y2, y3 and 1 more" in shown
+    assert "labelled samples without a score (1): s2" in shown
     Path("labels.jsonl").write_text('{"id": "z", "label": 1}')
     assert main(["agreement", "r.jsonl", "labels.jsonl"]) == 2
     assert "labels for: z" in capsys.readouterr().err

@@ -301,12 +301,13 @@ def _differences(
     assumed: tuple[float | None, float | None],
 ) -> tuple[list[float], list[int]]:
     """Second − first with cluster numbers; what failed or was not judged is taken for what is assumed, or left out."""
-    sides = [
-        (_value(one, assumed[0]), _value(other, assumed[1]), key)
-        for (one, other), key in zip(both, keys, strict=True)
-    ]  # fmt: skip
-    known = [(other - one, key) for one, other, key in sides if one is not None and other is not None]
-    return [value for value, _ in known], [key for _, key in known]
+    found: tuple[list[float], list[int]] = ([], [])
+    for (first, second), key in zip(both, keys, strict=True):
+        one, other = _value(first, assumed[0]), _value(second, assumed[1])
+        if one is not None and other is not None:
+            found[0].append(other - one)
+            found[1].append(key)
+    return found
 
 
 def _value(result: MetricResult | None, if_failed: float | None) -> float | None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from math import isfinite
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -82,9 +81,7 @@ class JsonlWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _line(self, value: object) -> None:

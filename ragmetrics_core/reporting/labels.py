@@ -111,12 +111,8 @@ def left_over(report: Report, metric: str, labels: Sequence[Label]) -> tuple[str
     samples, scored = {row.sample.id for row in report.results if row.sample}, _scored(report, metric)
     strangers = [label.id for label in labels if label.id not in samples]
     silent = [label.id for label in labels if label.votes and label.id in samples and label.id not in scored]
-    one, other = len(strangers) == 1, len(silent) == 1
-    said = (
-        (strangers, f"{len(strangers)} {'label matches' if one else 'labels match'} no sample"),
-        (silent, f"{len(silent)} labelled {'sample has' if other else 'samples have'} no score"),
-    )
-    return tuple(f"{words}: {_some(names)}" for names, words in said if names)
+    found = (("labels that match no sample", strangers), ("labelled samples without a score", silent))
+    return tuple(f"{words} ({len(names)}): {_some(names)}" for words, names in found if names)
 
 
 def _voted(labels: Sequence[Label]) -> dict[str, Label]:
