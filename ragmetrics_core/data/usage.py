@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +33,19 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Sum of both; an unknown cost stays unknown."""
-        return Usage(*(_sum(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)))
+        known = self.cost is not None and other.cost is not None
+        return Usage(
+            calls=self.calls + other.calls,
+            stored=self.stored + other.stored,
+            repairs=self.repairs + other.repairs,
+            faults=self.faults + other.faults,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            fallbacks=_merged(self.fallbacks, other.fallbacks),
+            models=_merged(self.models, other.models),
+        )
 
 
-def _sum(one: Any, other: Any) -> Any:
-    if isinstance(one, tuple):
-        return one if one == other or not other else tuple(sorted({*one, *other}))
-    return None if one is None or other is None else one + other
+def _merged(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return one if one == other or not other else tuple(sorted({*one, *other}))
