@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.engine.dry_run import Estimate, estimate
 from ragmetrics_core.testing.server import LoopbackServer
 
@@ -92,51 +92,52 @@ CALLS: list[tuple[Metric, Capabilities, tuple[int, int]]] = [
 
 @pytest.mark.parametrize(("metric", "can", "calls"), CALLS)
 def test_calls(metric: Metric, can: Capabilities, calls: tuple[int, int]) -> None:
-    assert count(can, metric).calls == calls
+    found = count(can, metric)
+    assert (found.low.calls, found.high.calls) == calls
 
 
 def test_facts_of_the_sample_are_exact() -> None:
     sample = SAMPLE.model_copy(update={"reference": (), "facts": Sample(facts=["a", "b", "c"]).facts})
-    assert count(ALL, RetrievalAccuracy(), samples=[sample]).calls == (6, 6)
+    found = count(ALL, RetrievalAccuracy(), samples=[sample])
+    assert (found.low.calls, found.high.calls) == (6, 6)
 
 
 def test_what_is_asked_twice_is_counted_once() -> None:
-    assert count(ALL, ContextUtilization(), ContextRecall(), samples=[SAMPLE] * 5).calls == (3, 3)
+    found = count(ALL, ContextUtilization(), ContextRecall(), samples=[SAMPLE] * 5)
+    assert (found.low.calls, found.high.calls) == (3, 3)
 
 
 def test_controls_are_counted() -> None:
     samples = [SAMPLE, Sample(contexts=("Elsewhere.",), facts=["a"])]
     metric = RetrievalAccuracy(controls=1)
-    assert count(ALL, metric, samples=samples).calls[0] == 1 + 2 * 3 + 1 * 2
+    assert count(ALL, metric, samples=samples).low.calls == 1 + 2 * 3 + 1 * 2
 
 
 def test_what_is_undefined_costs_nothing() -> None:
     found = count(ALL, ContextUtilization(), samples=[Sample(question="q"), RowError("no row")])
-    assert (found.samples, found.bad_rows, found.calls, found.cost) == (1, 1, (0, 0), (0.0, 0.0))
+    assert found == Estimate(1, Usage(), Usage(), bad_rows=1)
 
 
 def test_tokens_and_price() -> None:
     found = count(ALL, ContextRecall())
-    assert 20 <= found.completion_tokens[0] <= 40 < 90 <= found.completion_tokens[1] <= 150
-    assert found.prompt_tokens[0] < found.prompt_tokens[1] < 1.5 * found.prompt_tokens[0]
-    expected = [p * 0.001 + c * 0.01 for p, c in zip(found.prompt_tokens, found.completion_tokens, strict=True)]
-    assert found.cost is not None
-    assert all(math.isclose(cost, want) for cost, want in zip(found.cost, expected, strict=True))
+    assert 20 <= found.low.completion_tokens <= 40 < 90 <= found.high.completion_tokens <= 150
+    assert found.low.prompt_tokens < found.high.prompt_tokens < 1.5 * found.low.prompt_tokens
+    expected = [usage.prompt_tokens * 0.001 + usage.completion_tokens * 0.01 for usage in (found.low, found.high)]
+    assert [found.low.cost, found.high.cost] == pytest.approx(expected)
     assert f"price:             ${expected[0]:.4f} to ${expected[1]:.4f}" in found.text()
     assert "Tokens: 3 to 4 characters each" in found.text()
 
 
 def test_an_unknown_price_is_said() -> None:
     found = estimate([SAMPLE], [ContextRecall()], LLMJudge(Priced(ALL, None)))
-    assert found.cost is None
+    assert found.low.cost is None
     assert "price:             unknown" in found.text()
 
 
 def test_lists_of_verdicts_are_longer_replies() -> None:
-    listwise = count(ALL, ContextUtilization(judging="listwise")).completion_tokens
-    single = count(ALL, ContextUtilization()).completion_tokens
-    assert single[0] <= listwise[0] <= 2 * single[0]
-    assert single[1] <= listwise[1] <= 2 * single[1]
+    listwise, single = count(ALL, ContextUtilization(judging="listwise")), count(ALL, ContextUtilization())
+    for more, less in ((listwise.low, single.low), (listwise.high, single.high)):
+        assert less.completion_tokens <= more.completion_tokens <= 2 * less.completion_tokens
 
 
 def test_the_embedded_judge_costs_nothing(
@@ -159,5 +160,5 @@ def test_a_run_costs_what_was_estimated(metric: Metric, loopback_server: Callabl
     found = estimate([SAMPLE], [metric], judge)
     assert not server.requests
     calls = evaluate([SAMPLE], metrics=metric, judge=judge).summary().usage.calls
-    assert found.calls[0] <= calls <= found.calls[1]
+    assert found.low.calls <= calls <= found.high.calls
     assert calls == len(server.requests)

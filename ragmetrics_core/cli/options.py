@@ -176,7 +176,7 @@ def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Judge], object]
     low, high = counting_judges(judge)
     for counter in (low, high):
         work(counter)
-    show(Estimate.of(count, low.total, high.total).text(unit))
+    show(Estimate(count, low.total, high.total).text(unit))
     return 0
 
 

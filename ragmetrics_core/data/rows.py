@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,19 +33,12 @@ _NEEDED = {
 
 @dataclass
 class _Found:
-    """Values of the sample's fields, with the columns that they came from.
-
-    Args:
-        values: Per field.
-        places: Per field the column or path.
-        used: Columns that hold a field's value, or part of them does.
-        whole: Those of them that are a field's value, and serve no other field.
-    """
+    """Values of the sample's fields, and the columns or paths that they came from."""
 
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
-    whole: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)  # columns that hold a field's value, or part of them does
+    whole: set[str] = field(default_factory=set)  # those that are a field's value, and serve no other field
 
 
 def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list[Sample]:
@@ -181,21 +174,7 @@ def _inside(value: Any, name: str, column: str) -> tuple[bool, Any]:
 
 def _sample(row: Mapping[str, Any], found_values: Mapping[str, Any], found: _Found) -> Sample:
     values = {name: plain_data(value) for name, value in found_values.items() if present(value)}
-    for name in ("contexts", "retrieved"):
-        if name in values:
-            values[name] = documents(values[name], name)
-    if "facts" in values:
-        values["facts"] = [fact(item) for item in items(values["facts"])] or None
-    if "history" in values:
-        values["history"] = turns(values["history"])
-    if "reference" in values:
-        values["reference"] = [number_as_text(item) for item in _texts(values["reference"]) if present(item)]
-    if "answer" in values:
-        values["answer"] = number_as_text(values["answer"])
-    if "id" in values:
-        values["id"] = str(number_as_text(values["id"]))
-    if "error" in values:
-        values["error"] = _problem(values["error"])
+    values = {name: _READERS[name](value) if name in _READERS else value for name, value in values.items()}
     own = structured(values.pop("metadata", {}))
     rest = {str(name): value for name, value in row.items() if name not in found.used and present(value)}
     own = {str(key): value for key, value in own.items()} if isinstance(own, Mapping) else {"metadata": own}
@@ -205,12 +184,13 @@ def _sample(row: Mapping[str, Any], found_values: Mapping[str, Any], found: _Fou
         raise RowError(_explain(error, found)) from None
 
 
-def _texts(value: Any) -> Sequence[Any]:
+def _texts(value: Any) -> list[Any]:
     """Reference texts; a text that holds a list of texts is that list."""
     data = structured(value)
     if isinstance(data, (list, tuple)) and (not isinstance(value, str) or all(isinstance(one, str) for one in data)):
-        return data
-    return [value]
+        value = data
+    texts = value if isinstance(value, (list, tuple)) else [value]
+    return [number_as_text(item) for item in texts if present(item)]
 
 
 def _problem(value: Any) -> str | None:
@@ -218,6 +198,19 @@ def _problem(value: Any) -> str | None:
     if isinstance(value, str):
         return None if value.strip().casefold() in _NO_ERROR else value
     return json.dumps(value, default=str, ensure_ascii=False) if value else None
+
+
+# How fields are read from what a column holds; the others are taken as they are.
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "contexts": lambda value: documents(value, "contexts"),
+    "retrieved": lambda value: documents(value, "retrieved"),
+    "facts": lambda value: [fact(item) for item in items(value)] or None,
+    "history": turns,
+    "reference": _texts,
+    "answer": number_as_text,
+    "id": lambda value: str(number_as_text(value)),
+    "error": _problem,
+}
 
 
 def _explain(error: ValidationError, found: _Found) -> str:

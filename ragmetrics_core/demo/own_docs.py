@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -102,11 +102,11 @@ def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
     return tuple(chunks[index].model_copy(update={"score": weights[index]}) for index in best if weights[index] > 0)
 
 
-def answer(question: str, contexts: Sequence[Context]) -> str | None:
-    """The sentence that shares most with the question, quoted; None without contexts."""
+def answer(question: str, texts: Iterable[str]) -> str:
+    """The sentence that shares most with the question, quoted."""
     wanted = set(content(question))
-    sentences = [sentence for context in contexts for sentence in split_sentences(context.text)]
-    return max(sentences, key=lambda sentence: len(wanted & set(content(sentence))), default=None)
+    sentences = [sentence for text in texts for sentence in split_sentences(text)]
+    return max(sentences, key=lambda sentence: len(wanted & set(content(sentence))), default="I don't know.")
 
 
 def _answered(question: str, reference: str, chunks: Sequence[Context]) -> Sample:
@@ -114,7 +114,7 @@ def _answered(question: str, reference: str, chunks: Sequence[Context]) -> Sampl
     return Sample(
         question=question,
         contexts=contexts,
-        answer=answer(question, contexts),
+        answer=answer(question, (context.text for context in contexts)),
         reference=reference,
         generator="extractive",
     )

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from ragmetrics_core.data.evidence import JudgedChunk
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.run import JudgeLike, Run, stream
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
@@ -47,14 +46,13 @@ def audit(
     fit = [(row.sample, found) for row in results if row.sample and len(found := _chunks(row, metric.name)) > 1]
     chosen = draw.sample(fit, min(count, len(fit)))
     orders = [draw.sample(range(len(found)), len(found)) for _, found in chosen]
-    shuffled = [_in_order(sample, order) for (sample, _), order in zip(chosen, orders, strict=True)]
+    shuffled = [
+        sample.model_copy(update={"contexts": tuple(sample.contexts[place] for place in order)})
+        for (sample, _), order in zip(chosen, orders, strict=True)
+    ]
     run = Run([metric], judge, concurrency, MemoryStore())
     again = [_chunks(row, metric.name) for row in stream(run, shuffled, progress=False, columns={})]
     return _compared([chunks for _, chunks in chosen], orders, again, seed)
-
-
-def _in_order(sample: Sample, order: Sequence[int]) -> Sample:
-    return sample.model_copy(update={"contexts": tuple(sample.contexts[place] for place in order)})
 
 
 def _chunks(row: SampleResult, name: str) -> tuple[JudgedChunk, ...]:
@@ -70,7 +68,6 @@ def _compared(
     seed: int,
 ) -> Audit:
     """Compare the verdicts of each chunk, found again by the order in which it was shown."""
-    pairs = 0
     changed = 0
     places: list[list[bool]] = []
     for first, order, second in zip(before, orders, after, strict=True):
@@ -78,13 +75,12 @@ def _compared(
             old = first[order[place]].useful
             if old is None or chunk.useful is None:
                 continue
-            pairs += 1
             changed += old != chunk.useful
             places.extend([] for _ in range(place + 1 - len(places)))
             places[place].append(chunk.useful)
     return Audit(
         samples=sum(bool(own) for own in after),
-        chunks=pairs,
+        chunks=sum(map(len, places)),
         changed=changed,
         failed=sum(not own for own in after),
         seed=seed,

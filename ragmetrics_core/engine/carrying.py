@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -61,23 +60,8 @@ class QuestionSlots:
                 raise
         return await gathered(running)
 
-    @contextmanager
-    def asking(self, count: int) -> Iterator[Callable[[], None]]:
-        """Count open questions; gives what is called as each of them is answered."""
-        still_open = count
-
-        def answered() -> None:
-            nonlocal still_open
-            still_open -= 1
-            self._change(-1)
-
-        self._change(count)
-        try:
-            yield answered
-        finally:
-            self._change(-still_open)
-
-    def _change(self, count: int) -> None:
+    def change(self, count: int) -> None:
+        """Count questions that were opened, or answered where negative."""
         self._open += count
         if self._open < self.most:
             self._free.set()
@@ -177,19 +161,23 @@ async def _answers(judge: RunJudge, batch: Batch, usage: list[Usage]) -> list[An
     """Ask all questions of a batch, as many at the same time as there are slots for; note what each answer cost."""
     answers: dict[int, Answer[Any]] = {}
     waiting = enumerate(batch)
-    with judge.slots.asking(len(batch)) as answered:
 
-        async def work() -> None:
-            for number, question in waiting:
-                answers[number] = await _answer(judge, question)
-                usage.append(answers[number].usage)
-                answered()
+    async def work() -> None:
+        for number, question in waiting:
+            answer = await _answer(judge, question)
+            usage.append(answer.usage)
+            answers[number] = answer
+            judge.slots.change(-1)
 
+    judge.slots.change(len(batch))
+    try:
         if len(batch) == 1:  # the usual case needs no task of its own
             await work()
         else:
             workers = (work() for _ in range(min(len(batch), judge.slots.most)))
             await gathered(workers)
+    finally:
+        judge.slots.change(len(answers) - len(batch))
     return [answers[number] for number in range(len(batch))]
 
 

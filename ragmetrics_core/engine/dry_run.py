@@ -32,43 +32,32 @@ _UNKNOWN = (20, 200)  # tokens of a reply of which the question gives no example
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run would cost, as lower and upper values; equal where the number is exact.
+    """What a run would cost.
 
     Attributes:
         samples: Samples read.
+        low: The least that is usual; its cost is None where a price is unknown.
+        high: The most that is usual; the same where the number is exact.
         bad_rows: Rows that are no sample.
-        calls: Requests to models.
-        prompt_tokens: Tokens sent.
-        completion_tokens: Tokens received.
-        cost: US dollars; None where a price is unknown.
     """
 
     samples: int
-    bad_rows: int
-    calls: tuple[int, int]
-    prompt_tokens: tuple[int, int]
-    completion_tokens: tuple[int, int]
-    cost: tuple[float, float] | None
-
-    @classmethod
-    def of(cls, samples: int, low: Usage, high: Usage, *, bad_rows: int = 0) -> Estimate:
-        """From what counting judges counted."""
-        calls, cost = (low.calls, high.calls), (low.cost, high.cost)
-        prompt, completion = (low.prompt_tokens, high.prompt_tokens), (low.completion_tokens, high.completion_tokens)
-        known = None if cost[0] is None or cost[1] is None else (cost[0], cost[1])
-        return cls(samples, bad_rows, calls, prompt, completion, known)
+    low: Usage
+    high: Usage
+    bad_rows: int = 0
 
     def text(self, unit: str = "samples") -> str:
         """The estimate for people, with its assumptions; ``unit`` says what ``samples`` counts."""
-        price = "unknown" if self.cost is None else _range(*(f"${value:.4f}" for value in self.cost))
+        low, high = self.low, self.high
+        known = low.cost is not None and high.cost is not None
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
-            f"calls:             {_range(*self.calls)}",
-            f"prompt tokens:     {_range(*self.prompt_tokens)}",
-            f"completion tokens: {_range(*self.completion_tokens)}",
-            f"price:             {price}",
+            f"calls:             {_range(low.calls, high.calls)}",
+            f"prompt tokens:     {_range(low.prompt_tokens, high.prompt_tokens)}",
+            f"completion tokens: {_range(low.completion_tokens, high.completion_tokens)}",
+            f"price:             {_range(f'${low.cost:.4f}', f'${high.cost:.4f}') if known else 'unknown'}",
         ]
-        return "\n".join([*lines, *_ASSUMPTIONS] if self.calls[1] else lines)
+        return "\n".join([*lines, *_ASSUMPTIONS] if high.calls else lines)
 
 
 def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None) -> Estimate:
@@ -79,7 +68,7 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
         metrics: The metrics.
         judge: The judge; None as in ``evaluate``.
     """
-    counters = {metric.name: _counters(metric, judge) for metric in metrics}
+    counters = {metric.name: counting_judges(resolve_judge(judge, metric_model=metric.model)) for metric in metrics}
     iterator = iter(samples)
     pool = list(islice(iterator, _POOL))
     metrics = [metric.prepare([sample for sample in pool if isinstance(sample, Sample)]) for metric in metrics]
@@ -95,23 +84,15 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
             for counter in counters[metric.name]:
                 submit(carry_out(metric, sample, RunJudge(counter))).result()
     low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
-    return Estimate.of(count, low, high, bad_rows=bad)
-
-
-def _counters(metric: Metric, judge: Judge | None) -> tuple[CountingJudge, CountingJudge]:
-    return counting_judges(resolve_judge(judge, metric_model=metric.model))
+    return Estimate(count, low, high, bad)
 
 
 def counting_judges(resolved: Judge) -> tuple[CountingJudge, CountingJudge]:
-    """Judges that count what a judge would send: the least and the most that is usual.
-
-    Args:
-        resolved: The judge.
-    """
-    if not isinstance(resolved, LLMJudge):
-        return CountingJudge(None, None, high=False), CountingJudge(None, None, high=True)
-    submit(resolved.model.prepare()).result()
-    can, prices = resolved.model.capabilities(), resolved.model.prices()
+    """Judges that count what a judge would send: the least and the most that is usual."""
+    can = prices = None
+    if isinstance(resolved, LLMJudge):
+        submit(resolved.model.prepare()).result()
+        can, prices = resolved.model.capabilities(), resolved.model.prices()
     return CountingJudge(can, prices, high=False), CountingJudge(can, prices, high=True)
 
 

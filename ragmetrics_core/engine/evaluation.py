@@ -99,13 +99,7 @@ async def aevaluate(
 
 
 def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
-    """The report; metrics that nobody asked for by name and that never applied are left out, and it says so.
-
-    Args:
-        run: The run.
-        results: Its results.
-        asked: True if the metrics were named.
-    """
+    """The report; metrics that nobody asked for by name and that never applied are left out, and it says so."""
     facts = run.facts.model_copy(update={"inputs": (Input.of_samples(result.sample for result in results),)})
     if asked:
         return Report(results=results, run=facts)

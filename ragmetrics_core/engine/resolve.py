@@ -50,10 +50,10 @@ def resolve_judge(
         return chosen
     if isinstance(chosen, str):
         base = api_base or os.environ.get("RAGMETRICS_API_BASE") or None
-        return _by_name_once(chosen.strip(), base, api_key, _environment())
+        return _by_name(chosen.strip(), base, api_key, _environment())
     if chosen is None:
         _announce()
-        return _by_name("lexical", None, None)
+        return _by_name("lexical", None, None, 0)
     if isinstance(chosen, ChatModel):
         return LLMJudge(chosen)
     raise SettingError(
@@ -62,7 +62,9 @@ def resolve_judge(
     )
 
 
-def _by_name(name: str, api_base: str | None, api_key: str | None) -> Judge:
+@lru_cache(maxsize=32)  # one judge, and so one session, per name, endpoint, key and environment
+def _by_name(name: str, api_base: str | None, api_key: str | None, environment: int) -> Judge:
+    del environment  # it only tells one call from another
     if name == "lexical":
         from ragmetrics_core.lexical.judge import LexicalJudge  # the largest part of judging, often unused
 
@@ -79,20 +81,6 @@ def _by_name(name: str, api_base: str | None, api_key: str | None) -> Judge:
     if name.startswith("openai/") or listed(name) is not None:
         return LLMJudge(OpenAICompatibleModel.openai(name, api_base=api_base, api_key=api_key))
     return LLMJudge(LiteLLMModel(name, api_base=api_base, api_key=api_key))
-
-
-@lru_cache(maxsize=32)
-def _by_name_once(name: str, api_base: str | None, api_key: str | None, keys: int) -> Judge:
-    """One judge, and so one session, per name, endpoint and key.
-
-    Args:
-        name: As in ``resolve_judge``.
-        api_base: As there.
-        api_key: As there.
-        keys: Stands for what the environment holds of keys and addresses.
-    """
-    del keys
-    return _by_name(name, api_base, api_key)
 
 
 def _environment() -> int:

@@ -192,41 +192,20 @@ class Run:
 def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]) -> Iterator[SampleResult]:
     """Yield the results of a run in input order; an interrupt yields what is done and marks the run."""
     waiting: deque[Future[SampleResult]] = deque()
-    started = run.start(warn_of_doubles(each_sample(samples, columns)))
-    with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
+    with _display(samples, progress) as display:
         try:
-            exhausted = False
-            while not exhausted or waiting:
-                while not exhausted and len(waiting) < run.window:
-                    future = next(started, None)
-                    exhausted = future is None
-                    if future is not None:
-                        waiting.append(future)
-                if waiting:
-                    result = waiting[0].result()
-                    waiting.popleft()
-                    run.check()
-                    display.add(result)
-                    yield result
+            for future in _due(run, samples, columns, waiting):
+                yield _taken(run, future.result(), waiting, display)
         except KeyboardInterrupt:
             run.interrupted = True
-            yield from _finished(waiting, display)
+            done = [future for future in waiting if future.done() and not future.cancelled()]
+            _give_up(waiting)
+            for future in done:
+                display.add(future.result())
+                yield future.result()
         finally:
-            for future in waiting:
-                future.cancel()
+            _give_up(waiting)
             run.finish()
-
-
-def _finished(waiting: deque[Future[SampleResult]], display: Display) -> Iterator[SampleResult]:
-    """Results that were complete when the run was interrupted."""
-    done = [future for future in waiting if future.done() and not future.cancelled()]
-    for future in waiting:
-        future.cancel()
-    waiting.clear()
-    for future in done:
-        result = future.result()
-        display.add(result)
-        yield result
 
 
 async def astream(
@@ -234,26 +213,41 @@ async def astream(
 ) -> AsyncIterator[SampleResult]:
     """Yield the results of a run in input order, without blocking the caller's event loop."""
     waiting: deque[Future[SampleResult]] = deque()
-    with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
+    with _display(samples, progress) as display:
         try:
-            for future in run.start(warn_of_doubles(each_sample(samples, columns))):
-                waiting.append(future)
-                while len(waiting) >= run.window:
-                    yield await _next(run, waiting, display)
-            while waiting:
-                yield await _next(run, waiting, display)
+            for future in _due(run, samples, columns, waiting):
+                yield _taken(run, await asyncio.wrap_future(future), waiting, display)
         finally:
-            for future in waiting:
-                future.cancel()
+            _give_up(waiting)
             await asyncio.to_thread(run.finish)  # another process may hold the file's lock for a while
 
 
-async def _next(run: Run, waiting: deque[Future[SampleResult]], display: Display) -> SampleResult:
-    result = await asyncio.wrap_future(waiting[0])
+def _display(samples: Samples, progress: Show) -> Display:
+    return Display(len(samples) if isinstance(samples, Sized) else None, progress)
+
+
+def _due(
+    run: Run, samples: Samples, columns: Mapping[str, Any], waiting: deque[Future[SampleResult]]
+) -> Iterator[Future[SampleResult]]:
+    """Start as many samples as may be in flight, and give the first of them each time that it has to be taken."""
+    for future in run.start(warn_of_doubles(each_sample(samples, columns))):
+        waiting.append(future)
+        if len(waiting) >= run.window:
+            yield waiting[0]
+    while waiting:
+        yield waiting[0]
+
+
+def _taken(run: Run, result: SampleResult, waiting: deque[Future[SampleResult]], display: Display) -> SampleResult:
     waiting.popleft()
     run.check()
     display.add(result)
     return result
+
+
+def _give_up(waiting: deque[Future[SampleResult]]) -> None:
+    for future in waiting:
+        future.cancel()
 
 
 def _cut(outcome: Outcome) -> bool:

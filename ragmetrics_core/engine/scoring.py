@@ -10,7 +10,7 @@ from typing import Any
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.endpoints.store import ReplyStore, resolve_store
+from ragmetrics_core.endpoints.store import resolve_store
 from ragmetrics_core.engine.carrying import RunJudge, carry_out
 from ragmetrics_core.engine.loop import run, submit
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -18,6 +18,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 
 _CONCURRENCY = 32
+_store = lru_cache(maxsize=8)(resolve_store)  # one for all calls while RAGMETRICS_STORE names the same file
 _READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  # what metrics read
 
 
@@ -50,12 +51,6 @@ async def _score(metric: Metric, sample: Sample, judge: Judge | str | None) -> O
     if asked.unavailable is not None:
         raise asked.unavailable
     return outcome
-
-
-@lru_cache(maxsize=8)
-def _store(path: str) -> ReplyStore:
-    """The store that all calls share while ``RAGMETRICS_STORE`` names this file."""
-    return resolve_store(path)
 
 
 def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:

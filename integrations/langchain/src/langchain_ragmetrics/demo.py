@@ -16,7 +16,6 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
 
 from langchain_ragmetrics.captures import capture
-from ragmetrics_core.data.sample import Context
 from ragmetrics_core.demo import own_docs
 from ragmetrics_core.reporting.report import Report
 
@@ -64,28 +63,18 @@ class QuotingModel(BaseChatModel):
             call = {"name": tools[0], "args": {"query": question}, "id": "call-1", "type": "tool_call"}
             return AIMessage("", tool_calls=[call])
         pages = re.split(r"\n\n+", str(messages[-1].text).rpartition("Question: ")[0] or str(messages[-1].text))
-        contexts = [Context(text=page) for page in pages if not page.startswith("Answer from")]
-        return AIMessage(own_docs.answer(question, contexts) or "I don't know.")
-
-
-def pages_chain() -> Runnable[str, str]:
-    """A chain as the tutorials build it: retrieve, fill the prompt, ask the model, parse."""
-    context = PagesRetriever() | (lambda found: "\n\n".join(one.page_content for one in found))
-    inputs: Runnable[str, Any] = {"context": context, "question": RunnablePassthrough()} | _PROMPT
-    return inputs | QuotingModel() | StrOutputParser()
+        return AIMessage(own_docs.answer(question, [page for page in pages if not page.startswith("Answer from")]))
 
 
 def demo() -> Report:
-    """Run the chain over our documentation and score every turn with all four metrics.
-
-    Returns:
-        The report of the embedded judge.
-    """
+    """Run a chain as the tutorials build it, and score every turn with all four metrics and the embedded judge."""
     print(  # the command's own output
         "A LangChain chain over the documentation of ragmetrics (retriever: shared words; model: quotes sentences), "
         "captured with `with capture() as captured:` and scored by the embedded judge."
     )
-    chain = pages_chain()
+    context = PagesRetriever() | (lambda found: "\n\n".join(one.page_content for one in found))
+    inputs: Runnable[str, Any] = {"context": context, "question": RunnablePassthrough()} | _PROMPT
+    chain = inputs | QuotingModel() | StrOutputParser()
     with capture() as captured:
         for question, reference in own_docs.QUESTIONS:
             chain.invoke(question, config={"metadata": {"ragmetrics": {"reference": reference}}})

@@ -22,11 +22,7 @@ Question: {{ query }}"""
 
 
 def demo() -> Report:
-    """Retrieve with BM25, answer by quoting, and score every turn with all metrics; no key, no network.
-
-    Returns:
-        The report.
-    """
+    """Retrieve with BM25, answer by quoting, and score every turn with all metrics; no key, no network."""
     chunks = corpus()
     print(
         f"Haystack: BM25 retriever, prompt builder, a generator that only quotes, answer builder, over {len(chunks)} "
@@ -41,11 +37,7 @@ def demo() -> Report:
 
 
 def pipeline(chunks: list[Context]) -> Pipeline:
-    """A retrieval pipeline without any model.
-
-    Args:
-        chunks: The corpus.
-    """
+    """A retrieval pipeline over these chunks, without any model."""
     store = InMemoryDocumentStore()
     store.write_documents([Document(id=chunk.id or "", content=chunk.text) for chunk in chunks])
     made = Pipeline()
@@ -63,5 +55,4 @@ def pipeline(chunks: list[Context]) -> Pipeline:
 def quote(messages: list[ChatMessage]) -> str:
     """The sentence of the prompt's documents that shares most with the question."""
     listed, _, question = (messages[-1].text or "").rpartition("\n\nQuestion: ")
-    lines = [Context(text=line[2:]) for line in listed.splitlines() if line.startswith("- ")]
-    return answer(question, lines) or "I don't know."
+    return answer(question, [line[2:] for line in listed.splitlines() if line.startswith("- ")])
