@@ -363,6 +363,19 @@ def test_a_hanging_judge_blocks_nobody_and_overflow_is_counted(caplog):
     assert background.aggregates["context_adherence"].scored == 50 - background.dropped
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_stop_gave_up_stands_in_problems(watched):
+    judge = Hanging()
+    background = DOOR.watch(["adherence"], judge, concurrency=1) if watched else evaluator(judge, concurrency=1)
+    for number in range(7):
+        background.record(run_of(number))
+    assert not background.stop(timeout=0.05)
+    assert background.problems.counts == {"7 runs were not judged when stop() gave up after 0.05 seconds": 1}
+    judge.released.set()
+    assert background.flush(timeout=30)
+    assert background.aggregates["context_adherence"].scored == 7
+
+
 class HangingOnce(Judge):
     """The first question is never answered until released."""
 
@@ -443,14 +456,34 @@ def test_threads_record_at_once_and_nothing_is_lost_or_doubled():
     assert len(questions) == len(set(questions)) == 400
 
 
-def test_sample_rate_is_seeded_and_proportional():
-    background = evaluator(sample_rate=0.25, seed=7, max_queue=None)
+@pytest.mark.parametrize("joined", [False, True])
+def test_sample_rate_draws_runs_before_they_are_assembled_unless_these_may_belong_together(joined):
+    assembled = []
+
+    def pair(run):
+        assembled.append(run["output"])
+        return samples_from(run) * 2
+
+    background = BackgroundEvaluator(
+        pair, ["adherence"], YES, sample_rate=0.25, seed=7, max_queue=None, keep=True, joined=joined
+    )
     for number in range(400):
         background.record(run_of(number))
-    assert background.flush(timeout=30)
-    assert 60 <= background.aggregates["context_adherence"].scored <= 140
+    assert background.pending <= (400 if joined else 140)
+    judged = [sample.answer for sample in background.samples]
+    assert len(judged) == background.aggregates["context_adherence"].scored
+    if joined:
+        assert len(assembled) == 400
+        assert 120 <= len(judged) <= 280
+    else:
+        assert 60 <= len(assembled) <= 140
+        assert judged == [answer for answer in assembled for _ in range(2)]
+
+
+@pytest.mark.parametrize("rate", [0, -0.1, 1.1])
+def test_a_share_of_runs_lies_between_0_and_1(rate):
     with pytest.raises(SettingError, match="sample_rate"):
-        evaluator(sample_rate=0)
+        evaluator(sample_rate=rate)
 
 
 def test_on_result_may_fail_and_broken_runs_are_counted():

@@ -22,6 +22,7 @@ from ragmetrics_core.cli.output import Lines
 from ragmetrics_core.testing.server import LoopbackServer
 
 GOOD = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
+OTHER = {**GOOD, "answer": "Anna."}
 SCRIPT = str(Path(sys.executable).with_name("ragmetrics"))
 
 
@@ -275,7 +276,7 @@ def test_a_judge_that_cannot_be_used(
 
 def test_a_model_as_judge(rows: Callable[..., str], loopback_server: Callable[..., LoopbackServer]) -> None:
     server = loopback_server()
-    command = script("evaluate", rows(GOOD, GOOD), "--quiet", "--out", "out.jsonl", judge_url=server.base_url)
+    command = script("evaluate", rows(GOOD, OTHER), "--quiet", "--out", "out.jsonl", judge_url=server.base_url)
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"Judge: openai/x; {len(server.requests)} calls, " in done.stdout
@@ -286,7 +287,7 @@ def test_a_model_as_judge(rows: Callable[..., str], loopback_server: Callable[..
 def test_progress_goes_to_standard_error(rows: Callable[..., str]) -> None:
     often = "import sys; from ragmetrics_core.engine import progress; progress._LOG_SECONDS = 0.0; "
     often += "from ragmetrics_core.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", often, "evaluate", rows(GOOD, GOOD), "--judge", "lexical"]
+    command = [sys.executable, "-c", often, "evaluate", rows(GOOD, OTHER), "--judge", "lexical"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     first, last = done.stderr.splitlines()
     assert re.fullmatch(r"1/2 samples, 0 failed, 0 calls, \$0\.0000, \d+ s left", first)
@@ -345,7 +346,7 @@ def wait_for_lines(path: Path, count: int, process: subprocess.Popen[bytes]) -> 
 
 
 def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) -> None:
-    name = rows(*[{**GOOD, "answer": "Nobody knows kayaks."}] * 3)
+    name = rows(*[{**GOOD, "id": one, "answer": "Nobody knows kayaks."} for one in "abc"])
     command = script("evaluate", name, "--quiet", "--fail-under", "adherence=0.9", "--gate", "point")
     reading, writing = os.pipe()
     os.close(reading)
@@ -356,6 +357,33 @@ def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) 
         os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")
     assert (demo.returncode, demo.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(("given", "code"), [([], 3), (["--undecided=fail"], 1), (["--undecided=pass"], 0)])
+def test_a_dry_run_decides_no_gate(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], given: list[str], code: int
+) -> None:
+    gates = ["--fail-under", "adherence=0.9", "--fail-under", "utilization=0.5"]
+    assert main(["evaluate", rows(GOOD), "--dry-run", *gates, *given]) == code
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "undecided: context_adherence=0.9: a dry run judges nothing.",
+        "undecided: context_utilization=0.5: a dry run judges nothing.",
+    ]
+
+
+def test_cells_that_say_nothing_are_missing(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    gaps = ["nan", "NaN", "NULL", "null", " <NA> "]
+    for name, comma in (("a.csv", ","), ("a.tsv", "\t")):
+        lines = ["question,contexts,answer,lang", "q,c,None,", "q,c,N/A,x", "q,c", *(f"q,{gap},{gap}," for gap in gaps)]
+        Path(name).write_text("\n".join(lines).replace(",", comma))
+        assert main(["evaluate", name, "--metrics", "adherence,utilization", "--out", "out.jsonl"]) == 0
+        said = f"{name}: cells that read nan or null are taken as missing: 5 in contexts, 5 in answer"
+        assert capsys.readouterr().out.splitlines().count(said) == 1
+        read = [row.sample for row in Report.from_jsonl("out.jsonl").results if row.sample]
+        assert [sample.answer for sample in read] == ["None", "N/A", *[None] * 6]
+        assert [len(sample.contexts) for sample in read] == [1, 1, 1, *[0] * 5]
+    assert main(["evaluate", rows({**GOOD, "lang": None})]) == 0
+    assert "missing" not in capsys.readouterr().out
 
 
 def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> None:
@@ -377,7 +405,8 @@ def test_columns_that_nobody_read_are_named(rows: Callable[..., str], capsys: py
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
-        (["a", "b", None, None], None),
+        (["a", "b", None], None),
+        (["a", "b", None, None], "1 sample has the question, contexts and answer of an earlier one"),
         (["a", "b", "a"], "1 sample has the id of an earlier one"),
         (["a", "a", "b", "a", "b"], "3 samples have the id of an earlier one"),
     ],

@@ -42,7 +42,13 @@ def verdict(text: str, finish: str = "stop") -> bool:
     [
         '{"useful": 1, "reason": "r"}',
         '```json\n{"useful": 1}\n```',
-        'Sure! Here it is:\n{"useful": 1} Hope it\'s fine.',
+        'Sure! Here it is:\n{"useful": 1}\n',
+        'Sure! It is as follows. ```json {"useful": 1}```',
+        "My verdict: **{'useful': 1}**",
+        '**Verdict:** {"useful": 1}',
+        'Well.\n<answer>{"useful": 1}</answer>',
+        "判断：{'useful': 1}",
+        'It says {"useful": 1}, and so do I.\n{"useful": 1}',
         '{"useful": 1,}',
         "{'useful': 1, 'reason': 'it isn\\'t'}",
         "{useful: 1}",
@@ -106,6 +112,32 @@ def test_what_is_no_verdict_is_malformed(text: str) -> None:
     with pytest.raises(MalformedReply) as caught:
         verdict(text)
     assert caught.value.raw == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'The context holds the text {"useful": 1}, which is to be ignored. My judgement is: no.',
+        'The context holds the text: {"useful": 1}, which is to be ignored.',
+        '{"useful": 1} is what the context orders. It is not useful.',
+        '```json\n{"useful": 1}\n``` stands in the context; not useful.',
+        '{"useful": 1}\n</answer>\nNo.',
+        'It is not useful, whatever it orders by {"useful": 1}',
+        'It is not useful, whatever it orders by `{"useful": 1}`',
+        'It is not useful, whatever it orders by <b>{"useful": 1}</b>',
+        'The context says {"a": 1} {"useful": 1}',
+        '{"useful": 1} {"note": 1}',
+        '<think>no</think> it says {"useful": 1}',
+    ],
+)
+def test_a_quoted_object_is_no_verdict(text: str) -> None:
+    with pytest.raises(MalformedReply, match="quotation"):
+        verdict(text)
+
+
+def test_words_behind_the_verdict_that_the_limit_cuts_off() -> None:
+    with pytest.raises(CutOffReply):
+        verdict('{"useful": 1} is what the context ord', "length")
 
 
 def test_the_message_never_holds_the_reply() -> None:
@@ -236,6 +268,9 @@ def test_schemas_are_strict(question: Question[Any]) -> None:
         '{"useful": 1,' + '"a":[' * 1000 + " " * 1_000_000 + "}",
         "<think>" * 140_000,
         "{useful: '" + "a" * 1_000_000 + "'}",
+        "{useful:1}" * 6_000 + "\n" * 1_000_000 + "x",
+        "{useful:1}" + "```</a>" * 150_000 + "x",
+        "\n" * 500_000 + "x" + " *" * 250_000 + "{useful:1}",
     ],
 )
 def test_a_hostile_megabyte_is_read_in_linear_time(text: str) -> None:
@@ -281,10 +316,10 @@ def test_nothing_but_typed_errors(text: str) -> None:
     assert "useful" in text
 
 
-@given(st.text(max_size=30), st.text(max_size=30), st.booleans())
-def test_prose_without_braces_never_matters(before: str, after: str, useful: bool) -> None:
-    before, after = (text.replace("{", "").replace("}", "").replace("<", "") for text in (before, after))
-    assert verdict(f'{before}{{"useful": {int(useful)}}}{after}') is useful
+@given(st.text(max_size=30), st.booleans())
+def test_prose_without_braces_never_matters_on_lines_before(before: str, useful: bool) -> None:
+    before = before.replace("{", "").replace("}", "").replace("<", "")
+    assert verdict(f'{before}\n{{"useful": {int(useful)}}}\n') is useful
 
 
 def test_spans() -> None:

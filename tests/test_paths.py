@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -118,6 +119,16 @@ def test_an_output_that_is_something_else_is_refused(
     assert files() == before
 
 
+@pytest.mark.parametrize("other", ["rows.jsonl", "./rows.jsonl", "symlink.jsonl", "hardlink.jsonl"])
+def test_an_input_is_named_once(files: Held, capsys: pytest.CaptureFixture[str], other: str) -> None:
+    Path("symlink.jsonl").symlink_to("rows.jsonl")
+    Path("hardlink.jsonl").hardlink_to("rows.jsonl")
+    assert main([*EVALUATE, other]) == 2
+    assert re.search("rows.jsonl is named twice|link.jsonl and rows.jsonl are one file", capsys.readouterr().err)
+    assert main(["dataset", "score", "rows.jsonl", other]) == 2
+    assert re.search("rows.jsonl is named twice|link.jsonl and rows.jsonl are one file", capsys.readouterr().err)
+
+
 def test_the_usual_store_is_an_output_too(
     files: Held, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +161,31 @@ def test_an_output_that_cannot_be_is_refused(
     assert files() == before
 
 
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        (EVALUATE, "--out"),
+        (EVALUATE, "--report"),
+        (COMPARE, "--report"),
+        (DISCRETE, "--out"),
+        (["facts", "extract", "rows.jsonl"], "--out"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["a file", "a folder", "a pipe", "below a link"])
+def test_a_foreign_file_is_not_written_over_on_the_way(
+    files: Held, capsys: pytest.CaptureFixture[str], given: list[str], option: str, kind: str
+) -> None:
+    make = {"a folder": Path.mkdir, "a pipe": os.mkfifo}.get(kind, lambda path: path.write_text("my thesis\n"))
+    Path("other").mkdir()
+    make(Path("other/x.partial" if kind == "below a link" else "x.partial"))
+    if kind == "below a link":
+        Path("x").symlink_to("other/x")
+    before = files()
+    assert main([*given, option, "x"]) == 2
+    assert "x.partial, which holds something else; name another file" in capsys.readouterr().err
+    assert files() == before
+
+
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "ragmetrics_core.cli.main", *arguments]
 
@@ -172,6 +208,15 @@ def test_results_go_into_a_pipe_that_somebody_reads(files: Held) -> None:
     assert not Path("pipe.partial").exists()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_an_output_that_is_no_file_keeps_nothing(files: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*EVALUATE, "--out", "/dev/full", "--no-store", "--quiet"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "ragmetrics: /dev/full got what was judged as far as it took it; it is no file, and nothing else is kept",
+        "ragmetrics: the report cannot be written to /dev/full: No space left on device",
+    ]
+
+
 def test_a_pipe_is_no_input(files: Held, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo("in.jsonl")
     assert main(["evaluate", "in.jsonl"]) == 2
@@ -190,7 +235,7 @@ def test_a_judge_that_cannot_be_used_leaves_the_old_results_whole(
     files: Held, loopback_server: Callable[..., LoopbackServer], fault: str
 ) -> None:
     server = loopback_server(faults=FAULTS[fault])
-    Path("a.jsonl.partial").write_text("what an earlier interrupted run left")
+    Path("a.jsonl.partial").write_bytes(Path("a.jsonl").read_bytes())
     Path("a.html").write_text("an earlier report")
     before = files()
     judge = ["--judge", "openai-compatible/x", "--api-base", server.base_url, "--no-store"]
@@ -214,8 +259,9 @@ def test_a_judge_that_ends_in_the_middle_leaves_both(
         raise JudgeUnavailable("the endpoint is gone")
 
     monkeypatch.setattr(evaluate, "stream", stream)
+    Path("more.jsonl").write_bytes(Path("rows.jsonl").read_bytes())
     before = files()
-    assert main([*EVALUATE, *EVALUATE[1:], "--out", "a.jsonl", "--no-store"]) == 2
+    assert main([*EVALUATE, "more.jsonl", "--out", "a.jsonl", "--no-store"]) == 2
     first, last = capsys.readouterr().err.splitlines()
     assert first == "ragmetrics: a.jsonl is as it was; what was judged stands in a.jsonl.partial"
     assert last == "ragmetrics: the judge cannot be used: the endpoint is gone"
@@ -225,6 +271,19 @@ def test_a_judge_that_ends_in_the_middle_leaves_both(
     assert main(["evaluate", "a.jsonl.partial", "--out", "a.jsonl", "--no-store"]) == 2  # it is the partial of a.jsonl
     assert main(["evaluate", "a.jsonl.partial", "--out", "new.jsonl", "--no-store"]) == 0
     assert main(["compare", "a.jsonl.partial", "new.jsonl"]) == 0
+
+
+def test_what_earlier_runs_left_is_kept(files: Held, caplog: pytest.LogCaptureFixture) -> None:
+    left = Path("a.jsonl").read_bytes()
+    for number in (1, 2):
+        Path("new.jsonl.partial").write_bytes(left)
+        assert main([*EVALUATE, "--out", "new.jsonl", "--no-store", "--quiet"]) == 0
+        said = f"new.jsonl.partial.{number} keeps what an earlier run left in new.jsonl.partial (judged rows: 1)"
+        assert [record.message for record in caplog.records] == [said]
+        caplog.clear()
+        assert not Path("new.jsonl.partial").exists()
+    assert [data for name, data in files().items() if name.startswith("new.jsonl.")] == [left, left]
+    assert main(["evaluate", "new.jsonl.partial.2", "--no-store", "--quiet"]) == 0
 
 
 def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:

@@ -340,6 +340,26 @@ def test_broken_files_name_the_line(tmp_path: Path, text: str, words: str) -> No
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("place", "edited"),
+    [
+        ("value", "1.0"),
+        ("value", True),
+        ("evidence", {"kind": "own", "chunks": [{"rank": 1, "useful": "yes"}]}),
+        ("evidence", {"kind": "own", "chunks": [{"rank": 1, "useful": 1}]}),
+        ("evidence", {"kind": "own", "chunks": [{"rank": 1, "probability": "0.9"}]}),
+        ("evidence", {"kind": "own", "asked": 3, "repeatability": [False, True]}),
+        ("evidence", {"kind": "own", "facts": [{"text": "f"}], "cells": [[{"probability": "1"}]]}),
+    ],
+)
+def test_an_edited_text_or_truth_value_is_no_number(tmp_path: Path, place: str, edited: object) -> None:
+    row = {"metric": "own", "status": "scored", "reason": "", "value": 1, place: edited}
+    path = tmp_path / "r.jsonl"
+    path.write_text(f"{HEADER}\n{json.dumps({'index': 0, 'sample': None, 'results': {'own': row}})}\n", "utf-8")
+    with pytest.raises(InputError, match=f"line 2: .*{place}"):
+        Report.from_jsonl(path)
+
+
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         Report.from_jsonl(tmp_path / "none.jsonl")

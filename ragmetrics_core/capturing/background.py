@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import math
 import random
 import threading
@@ -26,8 +25,6 @@ from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
 from ragmetrics_core.reporting.report import Report
-
-logger = logging.getLogger("ragmetrics_core")
 
 Run = TypeVar("Run")
 
@@ -87,7 +84,7 @@ class BackgroundEvaluator(Generic[Run]):
         build: Pure function from a recorded run to its samples; runs in the background thread.
         metrics: Metrics or their names; an empty list only counts.
         judge: See ``evaluate``.
-        sample_rate: Share of the samples that are judged, in (0, 1].
+        sample_rate: Share of the runs that are judged, in (0, 1]; the others are not even assembled.
         max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
         keep: Keep every result for ``report()``; otherwise only ``aggregates`` are kept, in constant memory.
         on_result: Called in the background thread with each ``SampleResult``, in the order in which they are done.
@@ -96,6 +93,7 @@ class BackgroundEvaluator(Generic[Run]):
         redact: The user's function through which each sample goes as it is made, before the judge, ``on_result``
             or anything else gets it. Where it raises, the sample is dropped and counted in ``problems``.
         rest: Gives the samples that wait for a further run, and forgets them; asked at each ``flush``.
+        joined: Samples may be made of several runs, so that all are assembled and their samples are drawn.
         seed: Seed of the choice that ``sample_rate`` makes; None for a random one.
 
     Raises:
@@ -122,6 +120,7 @@ class BackgroundEvaluator(Generic[Run]):
         redact: Redact | None = None,
         rest: Callable[[], Iterable[Sample]] | None = None,
         problems: Problems | None = None,
+        joined: bool = False,
         seed: int | None = None,
     ) -> None:
         if not 0 < sample_rate <= 1:
@@ -131,6 +130,7 @@ class BackgroundEvaluator(Generic[Run]):
         self._run = EvaluationRun(metrics, judge, concurrency, None, limits)
         self._new_run = partial(EvaluationRun, tuple(self._run.metrics), judge, concurrency, None, limits)
         self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
+        self._joined = joined
         self._random = random.Random(seed)  # noqa: S311  # a sampling decision, no secret
         self._stopped = False
         self._begin()
@@ -159,6 +159,8 @@ class BackgroundEvaluator(Generic[Run]):
         with self._changed:
             if self._stopped and threading.current_thread() is not self._thread:  # what waited comes from that one
                 return
+            if not self._joined and not self._drawn():
+                return
             if self._max_queue is not None and len(self._queue) >= self._max_queue:
                 self.dropped += 1
                 self.problems.note(
@@ -167,6 +169,9 @@ class BackgroundEvaluator(Generic[Run]):
                 )
                 return
             self._take(partial(self._build, run))
+
+    def _drawn(self) -> bool:
+        return self._sample_rate == 1 or self._random.random() < self._sample_rate
 
     def _take(self, making: Callable[[], Iterable[Sample]]) -> None:
         self._queue.append(making)
@@ -191,18 +196,23 @@ class BackgroundEvaluator(Generic[Run]):
             return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Accept no further runs, and wait as ``flush`` does."""
+        """Accept no further runs, and wait as ``flush`` does; how many are unjudged at the timeout is a problem."""
         with self._changed:
             if self._rest is not None and not self._stopped:
                 self._take(self._rest)
             self._stopped = True
             self._changed.notify_all()
-            return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
+            done = self._changed.wait_for(lambda: self._unjudged == 0, timeout)
+            left = self.pending
+        if not done:
+            self.problems.note(f"{left} runs were not judged when stop() gave up after {timeout:g} seconds")
+        return done
 
     @property
     def pending(self) -> int:
         """Runs recorded but not yet judged."""
-        return self._unjudged
+        with self._changed:
+            return self._unjudged - sum(making is self._rest for making in self._queue)  # asking for the rest is no run
 
     def report(self, timeout: float | None = None) -> Report:
         """Wait for the judge and report on everything judged so far.
@@ -264,8 +274,8 @@ class BackgroundEvaluator(Generic[Run]):
     @guarded
     def _start(self, making: Callable[[], Iterable[Sample]], judging: _Judging) -> None:
         for made in making():
-            if self._sample_rate < 1 and self._random.random() >= self._sample_rate:
-                continue  # samples are drawn, not runs: runs that belong together must not be torn apart
+            if self._joined and not self._drawn():  # drawing runs would tear those apart that belong together
+                continue
             sample = self._redaction.redact(made)
             if sample is None:
                 continue
@@ -298,9 +308,7 @@ class BackgroundEvaluator(Generic[Run]):
 
 
 def _at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
-    """Best effort for two seconds, then one line that says what is missing."""
+    """Best effort for two seconds, then ``stop`` says what is missing."""
     evaluator = reference()
-    if evaluator is None or not evaluator.pending:
-        return
-    if not evaluator.stop(timeout=_EXIT_SECONDS):
-        logger.warning("ragmetrics: %d runs were not judged before the process ended; call flush()", evaluator.pending)
+    if evaluator is not None and evaluator.pending:
+        evaluator.stop(timeout=_EXIT_SECONDS)

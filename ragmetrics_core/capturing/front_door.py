@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured, Given
@@ -32,6 +32,9 @@ _MISSED = (
 class Assembler(Protocol[Run_contra]):
     """Makes samples of the runs of one capture or watch, and keeps what waits for a further run."""
 
+    joins: ClassVar[bool]
+    """Samples may be made of several runs."""
+
     def add(self, run: Run_contra) -> Iterable[Sample]:
         """Samples that are complete with this run."""
 
@@ -50,6 +53,8 @@ class EachRun(Generic[Run]):
         build: Samples of a run.
         settle: Has the adapter record what it still holds back.
     """
+
+    joins: ClassVar[bool] = False
 
     build: Callable[[Run], Iterable[Sample]]
     settle: Callable[[], object] = tuple
@@ -215,7 +220,8 @@ class FrontDoor(Generic[Run]):
         Args:
             metrics: Metrics or their names; None for all, ``[]`` to count only.
             judge: The name of a model, a judge, a chat model, or the framework's own model object.
-            sample_rate: Share of the samples that are judged, in (0, 1].
+            sample_rate: Share of the runs that are judged, in (0, 1]; of the samples where an adapter may make one of
+                several runs.
             max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
             keep: Keep every result for ``report()``; otherwise only running ``aggregates``, in constant memory.
             on_result: Called in the background thread with each result, in the order in which they are done.
@@ -242,4 +248,4 @@ class FrontDoor(Generic[Run]):
         listener = Listener(Problems(), everywhere=True, data=where.needs_data)
         assembler = self._assembler(where, listener)
         judged = (assembler.add, metrics, self._as_judge(judge))
-        return Watcher(self._listeners, listener, *judged, rest=assembler.finish, **settings)
+        return Watcher(self._listeners, listener, *judged, rest=assembler.finish, joined=assembler.joins, **settings)

@@ -34,6 +34,7 @@ _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input, or a judge that cannot be used; "
     "3 a gate is undecided; 130 interrupted, what was done is written."
 )
+_UNHELD = "{}: a dry run judges nothing."
 
 
 def add_to(commands: Any) -> None:
@@ -77,8 +78,9 @@ def _run(options: argparse.Namespace) -> int:
     judge = _judge(options)
     if options.dry_run:
         found = estimate(source, metrics, judge)
-        show(found.text())
-        return 0 if found.samples else _say_idle(source)
+        undecided = [Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)) for gate in gates]
+        show("\n".join([found.text(), *_told(undecided)]))
+        return shared.exit_code(undecided, options) if found.samples else _say_idle(source)
     if options.report:
         check_page(options.report)
     this = Run(metrics, judge, options.concurrency, shared.store(options), shared.limits(options))
@@ -96,7 +98,12 @@ def _run(options: argparse.Namespace) -> int:
         this.interrupted = True
     finally:
         if writer is not None and writer.left is not None:
-            print(f"ragmetrics: {options.out} is as it was; what was judged stands in {writer.left}", file=sys.stderr)
+            told = f"{options.out} is as it was; what was judged stands in {writer.left}"
+            if not writer.left.is_file():
+                told = (
+                    f"{options.out} got what was judged as far as it took it; it is no file, and nothing else is kept"
+                )
+            print(f"ragmetrics: {told}", file=sys.stderr)
     summary = tally.summary(stopped=this.facts.ended_early)
     if options.report:
         report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
@@ -148,7 +155,7 @@ def _lines(
         if metric.not_judged and not metric.undefined:
             why = "judged on no row before the run ended"
         lines += [f"{metric.metric} left out: {why}"] if metric not in scored else []
-    lines += [f"{sentence}, kept as metadata" for sentence in source.unread]
+    lines += source.remarks
     if scored:
         judges, seconds = ", ".join(this.facts.judges), this.facts.seconds
         lines.append(f"Judge: {judges}; {shared.spent(summary.usage)}; {seconds:.1f} s")
@@ -158,7 +165,11 @@ def _lines(
         lines.append(f"Report: {options.report}")
     if this.audit is not None:
         lines.append(this.audit.sentence)
-    return lines + [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
+    return lines + _told(decisions)
+
+
+def _told(decisions: Sequence[Decision]) -> list[str]:
+    return [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
 
 
 def _exit_code(

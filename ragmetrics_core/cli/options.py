@@ -150,7 +150,7 @@ def needs_out(options: argparse.Namespace) -> None:
 def spent(usage: Usage) -> str:
     """The number of calls, what made them fewer or more, and what they cost."""
     more = [f"{usage.stored} replies from the store"] if usage.stored else []
-    more += [f"{usage.faults} faults survived"] if usage.faults else []
+    more += [f"{usage.faults} repeated after faults"] if usage.faults else []
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
     return ", ".join([f"{usage.calls} calls", *more, price])
 

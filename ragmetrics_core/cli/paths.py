@@ -6,6 +6,7 @@ import argparse
 import os
 import stat
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ragmetrics_core.data.errors import InputError
@@ -21,11 +22,13 @@ WRITTEN = {  # with the files beside them
     "rate_file": ("", "-wal", "-shm"),
 }
 _OURS = ("store", "rate_file")  # opened where they are, if they are ours
+_HEADER = b'{"ragmetrics_'  # how results, sets and facts begin
 _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
 def check_paths(options: argparse.Namespace) -> None:
-    """Refuse outputs that would destroy something, or that cannot be written, before anything runs."""
+    """Refuse inputs named twice, and outputs that destroy something or cannot be written, before anything runs."""
+    _check_doubles(options)
     outputs = list(_outputs(options))
     taken = {key: f"the input {path}" for path in _inputs(options) for key in _keys(path)} if outputs else {}
     for key in _printed():
@@ -33,7 +36,7 @@ def check_paths(options: argparse.Namespace) -> None:
     for key in _keys(Path(os.devnull)):
         taken[key] = ""
     for name, path in outputs:
-        own = {key: end for end in WRITTEN[name] for key in _keys(Path(f"{path}{end}"))}
+        own = {key: end for end in WRITTEN[name] for key in _keys(Path(os.path.realpath(path) + end))}
         for key, end in own.items():
             if met := taken.get(key):
                 first = f" (written first to {path}{end})" if end else ""
@@ -41,6 +44,7 @@ def check_paths(options: argparse.Namespace) -> None:
         taken.update({key: _option(name) for key in own if key not in taken})
         if name not in _OURS:
             _check_place(f"--{name} {path}", path, options)
+            _check_partial(f"--{name} {path}", Path(os.path.realpath(path) + PARTIAL))
 
 
 def _option(name: str) -> str:
@@ -57,6 +61,16 @@ def _inputs(options: argparse.Namespace) -> Iterator[Path]:
                 yield from path.rglob("*")
             if name in _REVIEWED:
                 yield path.with_suffix(".reviews.jsonl")
+
+
+def _check_doubles(options: argparse.Namespace) -> None:
+    """Refuse a file that is named twice: its copies would pass for more evidence."""
+    for given in (getattr(options, name, None) for name in READ):
+        seen: dict[Hashable, Path] = {}
+        for path in map(Path, given if isinstance(given, list) else []):
+            if first := next((seen[key] for key in _keys(path) if key in seen), None):
+                raise InputError(f"{path} is named twice" if path == first else f"{path} and {first} are one file")
+            seen.update(dict.fromkeys(_keys(path), path))
 
 
 def _outputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
@@ -102,3 +116,13 @@ def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
     for folder in map(Path, getattr(options, "corpus", ())):
         if folder.is_dir() and folder.resolve() in path.resolve().parents:
             raise InputError(f"{shown} stands in the corpus, which would hold it the next time")
+
+
+def _check_partial(shown: str, partial: Path) -> None:
+    """Refuse to write over what stands where the output is written first, unless a run of ours left it."""
+    ours = not os.path.lexists(partial)
+    if partial.is_file():
+        with suppress(OSError), partial.open("rb") as file:
+            ours = file.read(len(_HEADER)) in (b"", _HEADER)
+    if not ours:
+        raise InputError(f"{shown} is written first to {partial}, which holds something else; name another file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,6 +33,7 @@ class _File:
     whole: bool = False  # read to its end
     applied: bool = False  # whether any metric applied to a row
     unread: dict[str, None] = field(default_factory=dict)
+    missing: Counter[str] = field(default_factory=Counter)
 
     @property
     def columns(self) -> str:
@@ -77,7 +79,7 @@ class Source:
     def __iter__(self) -> Iterator[Sample | RowError]:
         self._files = [_File(file.path) for file in self._files]
         for file in self._files:
-            for item in read_samples(file.path, self._columns, self._limit, file.unread):
+            for item in read_samples(file.path, self._columns, self._limit, file.unread, file.missing):
                 file.rows += 1
                 if isinstance(item, RowError):
                     self._report(item, file)
@@ -130,9 +132,13 @@ class Source:
         return f"no metric applies to {file.path} ({reasons}){unused}"
 
     @property
-    def unread(self) -> list[str]:
-        """For each file, the columns that no field of a sample was made of; call it at the end."""
-        return [f"{file.path}: {file.columns}" for file in self._files if file.unread]
+    def remarks(self) -> list[str]:
+        """For each file, the columns that no field of a sample was made of, and cells without a value."""
+        lines = [f"{file.path}: {file.columns}, kept as metadata" for file in self._files if file.unread]
+        gaps = {file.path: ", ".join(f"{n} in {name}" for name, n in file.missing.items()) for file in self._files}
+        return lines + [
+            f"{path}: cells that read nan or null are taken as missing: {n}" for path, n in gaps.items() if n
+        ]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
+from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, StrictBool
 
 from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import Mode
@@ -54,7 +54,7 @@ class JudgedChunk(Silent, extra="ignore"):
 
     rank: int
     id: str | None = None
-    useful: bool | None = None
+    useful: StrictBool | None = None
     probability: Share | None = None
     grade: int | None = Field(default=None, ge=0, le=3)
     precision: Share | None = None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import codecs
+import logging
 import os
 import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TextIO
 
 from ragmetrics_core.data.errors import InputError
+
+logger = logging.getLogger("ragmetrics_core")
 
 PARTIAL = ".partial"
 _MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
@@ -74,7 +78,8 @@ def _undecodable(path: Path) -> int:
 class Aside:
     """A text file that is written beside its place and takes it when it is whole, so that a run loses no old file.
 
-    What is no regular file, such as a pipe, is written at once. A link is followed; the file's mode is kept.
+    What is no regular file, such as a pipe, is written at once. A link is followed; the file's mode is kept. What an
+    earlier run left in ``partial`` is kept under the next free name.
 
     Args:
         path: The file.
@@ -96,12 +101,9 @@ class Aside:
         self.partial = self._place if self._direct else self._place.with_name(self._place.name + PARTIAL)
         self.written = self.whole = False
         with self._said():
-            old = self._place.is_file()
-            if old:
+            if self._place.is_file():
                 self._place.open("r+b").close()  # a file that must not be written must not be replaced
-            self._file = self.partial.open("w" if self._direct else "a", encoding="utf-8", newline="\n")
-            if old:
-                shutil.copymode(self._place, self.partial)
+            self._open()
 
     def write(self, text: str) -> None:
         """Write some text; it has left this process when this returns.
@@ -110,8 +112,10 @@ class Aside:
             InputError: If it cannot be written, e.g. because the disk is full.
         """
         with self._said():
-            if not self.written and not self._direct:
-                self._file.truncate(0)  # what an earlier run left goes only now that there is something better
+            if not self.written and not self._direct and os.fstat(self._file.fileno()).st_size:
+                self._file.close()
+                self._keep_earlier()
+                self._open()
             self.written = True
             self._file.write(text)
             self._file.flush()
@@ -143,6 +147,18 @@ class Aside:
             with suppress(OSError):
                 if not self._direct and not self.partial.stat().st_size:
                     self.partial.unlink()
+
+    def _open(self) -> None:
+        self._file = self.partial.open("w" if self._direct else "a", encoding="utf-8", newline="\n")
+        if not self._direct and self._place.is_file():
+            shutil.copymode(self._place, self.partial)
+
+    def _keep_earlier(self) -> None:
+        kept = next(name for n in count(1) if not os.path.lexists(name := Path(f"{self.partial}.{n}")))
+        self.partial.rename(kept)
+        with kept.open("rb") as file:
+            rows = sum(line.startswith(b'{"index"') for line in file)
+        logger.warning("%s keeps what an earlier run left in %s (judged rows: %d)", kept, self.partial.name, rows)
 
     @contextmanager
     def _said(self) -> Iterator[None]:

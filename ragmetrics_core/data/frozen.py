@@ -7,8 +7,15 @@ from unicodedata import category
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-"""A number from 0 to 1."""
+
+def _no_stand_in(value: object) -> object:
+    if isinstance(value, (bool, str, bytes)):
+        raise ValueError("a number is needed")  # noqa: TRY004  # pydantic takes no other
+    return value
+
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_no_stand_in)]
+"""A number from 0 to 1; a text or a truth value is none."""
 
 # Fields of evidence, questions and metrics that hold symbols of ours; their other texts are shown by their size.
 _SYMBOLS = frozenset({"band", "cause", "formula", "id", "kind", "mode", "name", "scale", "status", "verdict"})

@@ -1,4 +1,4 @@
-"""What answering cost: calls, tokens, money, and what was survived or replaced on the way."""
+"""What answering cost: calls, tokens, money, and what was repeated or replaced on the way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Usage:
         calls: Requests that reached the model, repairs and retries included.
         stored: Replies taken from the store instead of a call.
         repairs: Calls that asked again because a reply was unusable.
-        faults: Transient faults that a retry survived.
+        faults: Calls repeated after transient faults, whether or not the last one succeeded.
         prompt_tokens: Tokens sent, as the endpoint counts them.
         completion_tokens: Tokens received.
         cost: US dollars; None where the price is unknown.

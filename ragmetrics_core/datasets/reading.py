@@ -31,11 +31,17 @@ _FIELDS = {
 _KNOWN = frozenset(plain_name(name) for names in USUAL_NAMES.values() for name in names)
 _LONG = 1000  # characters; no pretty-printer begins with so long a line
 _HEAD = 100  # lines looked at to tell whether rows stand on lines
+_LEFT = re.compile(rf"{re.escape(PARTIAL)}(\.\d+)?$")
+_MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>"))  # as numpy, pandas and databases write it
 _SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
 
 
 def read_samples(
-    path: Path, columns: Mapping[str, Any], limit: int | None = None, unread: dict[str, None] | None = None
+    path: Path,
+    columns: Mapping[str, Any],
+    limit: int | None = None,
+    unread: dict[str, None] | None = None,
+    missing: Counter[str] | None = None,
 ) -> Iterator[Sample | RowError]:
     """Samples of a file, lazily; a row that is no sample comes as its error, with file and row number.
 
@@ -44,6 +50,7 @@ def read_samples(
         columns: Per field of the sample where rows have it; found by itself if not given.
         limit: Read at most so many rows.
         unread: Gets the names of columns that no field was made of.
+        missing: Gets, per column of CSV, how many cells say that there is no value.
 
     Raises:
         InputError: If the file cannot be read as what its name says.
@@ -52,6 +59,8 @@ def read_samples(
     for number, (place, row) in enumerate(read_rows(path)):
         if limit is not None and number >= limit:
             return
+        if missing is not None and _READERS[_suffix(path)] is _csv and isinstance(row, Mapping):
+            missing.update(name for name, cell in row.items() if cell is None)
         for item in each_sample([row], columns):
             if unread is not None and isinstance(item, Sample) and isinstance(row, Mapping):
                 unread.update(dict.fromkeys(name for name in map(str, row) if name in item.metadata))
@@ -72,8 +81,8 @@ def check_readable(path: Path) -> None:
 
 
 def _suffix(path: Path) -> str:
-    """The suffix that tells the kind, also of what an interrupted run left."""
-    return Path(path.name.removesuffix(PARTIAL)).suffix.casefold()
+    """The suffix that tells the kind, also of what interrupted runs left."""
+    return Path(_LEFT.sub("", path.name)).suffix.casefold()
 
 
 def read_rows(path: Path) -> Iterator[Located]:
@@ -181,14 +190,17 @@ def _csv(path: Path) -> Iterator[Located]:
         told = _SEPARATOR.fullmatch(header.strip())  # Excel's own line, e.g. sep=;
         if told is None:
             file.seek(0)
-        reader = csv.DictReader(file, delimiter=told[1] if told else _separator(path, header))
+        reader = csv.DictReader(file, restval="", delimiter=told[1] if told else _separator(path, header))
         try:
             doubled = [name for name, count in Counter(reader.fieldnames or ()).items() if name and count > 1]
             if doubled:
                 raise InputError(f"{path}: several columns are named {', '.join(doubled)}; rename all but one")
             for number, row in enumerate(reader, start=1):
-                bad = RowError("more cells than the header has columns")
-                yield f"{path}, row {number}", bad if None in row else row
+                place = f"{path}, row {number}"
+                if None in row:
+                    yield place, RowError("more cells than the header has columns")
+                else:
+                    yield place, {name: None if cell.strip() in _MISSING else cell for name, cell in row.items()}
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
 

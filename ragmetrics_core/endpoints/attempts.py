@@ -126,7 +126,7 @@ class Attempts:
         """Call until there is a reply, an error that will not pass, or no attempt left.
 
         Returns:
-            The reply, or its failures as values; ``usage`` counts every call and the faults survived.
+            The reply, or its failures as values; ``usage`` counts every call and those repeated after faults.
 
         Raises:
             JudgeUnavailable: If no call will succeed.

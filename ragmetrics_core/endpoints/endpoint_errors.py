@@ -72,9 +72,9 @@ class Fault:
     def of(cls, error: BaseException) -> Fault:
         """Probe an exception of an OpenAI-like client; the one place that looks for attributes by name."""
         chain = tuple(_chain(error))
-        text = "\n".join(map(str, chain))
         bodies = (getattr(link, "body", None) for link in chain)
         body = next((body for body in bodies if isinstance(body, dict)), {})
+        text = "\n".join(map(str, (*chain, body)))  # newer clients of OpenAI keep the body out of their message
         return cls(
             status=next(filter(lambda status: status is not None, map(_status, chain)), None),
             symbols=_symbols(body, text),

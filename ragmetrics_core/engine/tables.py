@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -10,6 +11,11 @@ from typing import Any
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import Sample
+
+_ID = "id of an earlier one; labels and comparisons need an id of its own for each, or none at all"
+_CONTENT = (
+    "question, contexts and answer of an earlier one; copies are no more evidence, but intervals count them as such"
+)
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -46,20 +52,20 @@ def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample
 
 
 def warn_of_doubles(samples: Iterable[Sample | RowError]) -> Iterator[Sample | RowError]:
-    """Hand samples on; at the end say once how many have the id of an earlier one."""
-    seen: set[int] = set()  # of hashes, so that a million ids take little memory
-    doubled = 0
+    """Hand samples on; at the end say once how many have the id, or without ids the content, of an earlier one."""
+    seen: set[int] = set()  # of hashes, so that a million samples take little memory
+    doubled: Counter[str] = Counter()
     for item in samples:
-        if isinstance(item, Sample) and item.id is not None:
-            key = hash(item.id)
-            doubled += key in seen
-            seen.add(key)
+        if isinstance(item, Sample):
+            content = (item.question, tuple(context.text for context in item.contexts), item.answer)
+            key = hash(content if item.id is None else item.id)
+            if item.id is not None or any(content):
+                doubled[_CONTENT if item.id is None else _ID] += key in seen
+                seen.add(key)
         yield item
-    if doubled:
-        few = "1 sample has" if doubled == 1 else f"{doubled} samples have"
-        logger.warning(
-            "%s the id of an earlier one; labels and comparisons need an id of its own for each, or none at all", few
-        )
+    for what, count in doubled.items():
+        if count:
+            logger.warning("%s the %s", "1 sample has" if count == 1 else f"{count} samples have", what)
 
 
 def _rows(samples: Any) -> Iterator[Any]:

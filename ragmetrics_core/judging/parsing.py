@@ -1,7 +1,8 @@
 """Finds the JSON objects in a judge's reply. It tolerates slips of form, may fail, and never guesses.
 
-Prose and code fences around the object, trailing commas, single quotes and unquoted names are tolerated.
-Truncated objects, repeated keys, NaN and infinities are not.
+Prose before the object, code fences around it, trailing commas, single quotes and unquoted names are tolerated.
+Truncated objects, repeated keys, NaN and infinities are not; nor is an object that may be quoted, because it stands
+within a sentence or words follow it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ T = TypeVar("T")
 
 _THINKING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
 _THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_CLOSING = re.compile(r"(?:[\s*]|`{3,}|</[\w-]++>)*+\Z")
+_FENCE = re.compile(r"`{3,}\w{0,20}\Z")
+_TAG = re.compile(r"<[\w-]{1,40}>\Z")
+_UNSEEN = " \t\r*\ufeff"  # emphasis with it
+_LONGEST_OPENING = 80
 _STRUCTURE = re.compile(r"\{+|[}\"']")
 _STRING_END = {'"': re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL), "'": re.compile(r"(?:[^'\\]++|\\.)*+'", re.DOTALL)}
 _TOLERANT_LIMIT = 65_536  # no reply of ours is longer
@@ -63,10 +69,14 @@ def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, An
 
     Raises:
         CutOffReply: If the reply ends at the token limit before an object is complete, or without any.
-        MalformedReply: If an object is not complete or not well-formed.
+        MalformedReply: If an object is not complete or not well-formed, or may be quoted: none of them begins the
+            reply, a line or a fence or stands after a colon, or words follow the last.
     """
-    text, tolerance, empty = choice.text, _Tolerance(), True
-    for start, end in spans(text, _thought(choice)):
+    text, tolerance = choice.text, _Tolerance()
+    behind, begun, own, last = _thought(choice), True, False, None
+    for start, end in spans(text, behind):
+        begun = _begins(text, behind, start, begun)
+        behind = start if end is None else end
         if all(text.find(name, start, len(text) if end is None else end) < 0 for name in names):
             continue
         if end is None:
@@ -74,10 +84,29 @@ def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, An
         value = tolerance.parse(text[start:end])
         if value is None:
             _fail(choice, "its JSON object is not well-formed")
-        empty = False
+        own, last = own or begun, end
         yield value, start, end
-    if empty:
+    if last is None:
         _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
+    if not own or not _CLOSING.match(text, last):
+        _fail(choice, "its JSON object stands among words, as a quotation does; it must begin a line and end the reply")
+
+
+def _begins(text: str, behind: int, start: int, before: bool) -> bool:
+    """True for an object that begins the reply, a line or a fence, or that stands after a colon.
+
+    Args:
+        text: The reply.
+        behind: Where the object before it ends, or the reply begins.
+        start: Where the object begins.
+        before: What an object that directly follows another one takes from that.
+    """
+    between = text[behind:start].rstrip(_UNSEEN)
+    if tag := _TAG.search(between[-_LONGEST_OPENING:]):
+        between = between[: -len(tag[0])].rstrip(_UNSEEN)
+    if not between:
+        return before
+    return between[-1] in ":：\n" or _FENCE.search(between[-_LONGEST_OPENING:]) is not None
 
 
 def _thought(choice: Choice) -> int:

@@ -55,7 +55,7 @@ class Rating(Silent, extra="ignore"):
     band: Annotated[
         str, BeforeValidator(lambda it: "" if it is None else it.strip() if isinstance(it, str) else it)
     ] = ""
-    score: Annotated[Share, BeforeValidator(_number)]
+    score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_number)]
 
     @model_validator(mode="after")
     def _inside(self, info: ValidationInfo) -> Self:

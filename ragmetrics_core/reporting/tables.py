@@ -61,7 +61,7 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     rows = "1 row" if summary.rows == 1 else f"{summary.rows} rows"
     lines.append(f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad.")
     if summary.usage.faults:
-        lines.append(f"{summary.usage.faults} faults of the judge's endpoint survived by asking again.")
+        lines.append(f"Calls repeated after faults of the judge's endpoint: {summary.usage.faults}.")
     if run.ended_early:
         lines.append(f"The run ended early: {run.ended_early}.")
     return (*lines, *run.notes)

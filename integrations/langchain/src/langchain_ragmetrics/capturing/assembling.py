@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from langsmith.schemas import RunBase
 
@@ -68,6 +68,8 @@ class Assembler:
         finding: Where things are.
         problems: Where to note what the user should know.
     """
+
+    joins: ClassVar[bool] = True
 
     def __init__(self, finding: Finding, problems: Problems | None = None) -> None:
         self._finding = finding
