@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import inspect
 import logging
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from said import of, shown
 
@@ -19,7 +21,7 @@ from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question
 from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
 from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
 from ragmetrics_core.endpoints.endpoint_errors import judge_error, seconds
-from ragmetrics_core.endpoints.litellm_model import EXCEPTIONS, LiteLLMModel
+from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
 from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
@@ -293,7 +295,27 @@ def test_extra_arguments_keep_stored_replies_apart() -> None:
     assert seeded.cache_key == LiteLLMModel("openai/x", extra={"seed": 1}).cache_key
 
 
-def test_every_exception_of_litellm_has_a_counterpart() -> None:
+MEANT = {
+    "RequestRejected": "ImageFetchError VectorStoreSearchError InvalidRequestError BadRequestError "
+    "UnprocessableEntityError",
+    "ModelNotFound": "LiteLLMUnknownProvider NotFoundError ModelNotMappedError",
+    "ContextWindowExceeded": "ContextWindowExceededError",
+    "ContentRefused": "ContentPolicyViolationError RejectedRequestError GuardrailRaisedException "
+    "BlockedPiiEntityError ModifyResponseException SensitiveDataRouteException",
+    "QuotaExhausted": "PaymentRequiredError BudgetExceededError",
+    "UnsupportedParameter": "UnsupportedParamsError",
+    "AuthenticationFailed": "AuthenticationError PermissionDeniedError",
+    "RateLimited": "RateLimitError",
+    "JudgeTimeout": "Timeout",
+    "ConnectionFailed": "APIConnectionError",
+    "MalformedReply": "JSONSchemaValidationError",
+    "JudgeServerError": "MidStreamFallbackError ServiceUnavailableError BadGatewayError InternalServerError "
+    "APIResponseValidationError MockException APIError OpenAIError",
+}
+
+
+def test_every_exception_of_litellm_has_a_counterpart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 
     theirs = {
@@ -301,13 +323,41 @@ def test_every_exception_of_litellm_has_a_counterpart() -> None:
         for name, value in vars(litellm.exceptions).items()
         if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == "litellm.exceptions"
     }
-    listed = [name for name, _ in EXCEPTIONS]
-    assert set(theirs) - set(listed) == set()
-    assert len(set(listed)) == len(listed)
-    known = [theirs[name] for name in listed if name in theirs]
-    for position, kind in enumerate(known):
-        later = [other.__name__ for other in known[position + 1 :] if issubclass(other, kind)]
-        assert not later, f"{kind.__name__} hides {later}"
+    assert set(theirs) <= set(" ".join(MEANT.values()).split())
+    for name, kind in theirs.items():
+        wanted = next(ours for ours, names in MEANT.items() if name in names.split())
+        raised = _instance(kind)
+
+        async def fail(raised: Exception = raised, **_: object) -> None:
+            raise raised
+
+        monkeypatch.setattr(litellm, "acompletion", fail)
+        with pytest.raises(errors.JudgeError) as caught:
+            RUNNER.run(LiteLLMModel("openai/x", api_key="k").complete(ChatRequest((Message("user", "x"),))))
+        assert type(caught.value).__name__ == wanted, name
+
+
+def _instance(kind: type[Exception]) -> Exception:
+    """An exception of LiteLLM's, whatever it wants to be made of."""
+    known: dict[str, Any] = {
+        "status_code": 500,
+        "request": httpx.Request("POST", "http://x"),
+        "response": httpx.Response(
+            403 if "Permission" in kind.__name__ else 400, request=httpx.Request("POST", "http://x")
+        ),
+        "current_cost": 1.0,
+        "max_budget": 1.0,
+        "request_data": {},
+        "failures": (),
+    }
+    wanted = [
+        parameter.name
+        for parameter in inspect.signature(kind.__init__).parameters.values()
+        if parameter.name != "self"
+        and parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
+    return kind(**{name: known.get(name, "x") for name in wanted})
 
 
 SILENT = """

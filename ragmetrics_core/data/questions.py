@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from statistics import fmean
 from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
@@ -303,6 +304,7 @@ def cells(reply: BaseModel) -> tuple[BaseModel, ...]:
     return (reply,) if name is None else tuple(getattr(reply, name))
 
 
+@lru_cache(maxsize=64)
 def list_field(model: type[BaseModel]) -> str | None:
     """Name of the field of a reply that is a list of objects; None if it has none."""
     for name, info in model.model_fields.items():

@@ -40,7 +40,6 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
     ("ClientResponseError", errors.JudgeServerError),
     ("ClientError", errors.ConnectionFailed),
 )
-_REJECTED = frozenset({400, 413, 422})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _IDLE_SECONDS = 15.0
 _CONNECTING = 10.0
@@ -161,7 +160,7 @@ class OpenAICompatibleModel(ChatModel):
             raise moved(self.name, self._url, headers["Location"])
         if status >= 300:
             wait = seconds(headers.get("Retry-After"))
-            raise self._error(_kind(status), Fault.from_reply(status, content.decode(errors="replace"), wait))
+            raise self._error(errors.JudgeServerError, Fault.from_reply(status, content.decode(errors="replace"), wait))
         return self._reply(content)
 
     async def _sent(self, body: bytes) -> tuple[int, Mapping[str, str], bytes] | errors.JudgeError:
@@ -239,11 +238,6 @@ class OpenAICompatibleModel(ChatModel):
 def _named(error: Exception) -> Fault:
     """A fault of which no more is told than the exception's class: its message may hold an address with a key."""
     return Fault(None, (type(error).__name__,), None, "", frozenset())
-
-
-def _kind(status: int) -> type[errors.JudgeError]:
-    """What a status stands for before the body is looked at; judge_error narrows it."""
-    return errors.RequestRejected if status in _REJECTED else errors.JudgeServerError
 
 
 def _proxy(address: str) -> str | None:

@@ -236,8 +236,6 @@ def judge_error(
     if kind is errors.AuthenticationFailed and variables:
         return kind(f"no key was given for {where}: set {', '.join(variables)} or pass api_key=")
     sentence = _SENTENCES.get(kind, "{where} could not answer{details}")
-    if kind is errors.JudgeServerError and any(word in fault.text for word in _NOT_JSON):
-        sentence = "{where} sent a body that is no JSON{details}: check the endpoint"
     message = sentence.format(where=where, details=fault.details)
     if issubclass(kind, errors.ContextWindowExceeded):
         return kind.counted(where, *token_counts(fault.text))

@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, RequestRejected
@@ -48,6 +49,9 @@ async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]], *
         work: What to run.
         hasty: End the others with the first error.
     """
+    work = list(work)
+    if len(work) == 1:
+        return [await work[0]]  # the usual case needs no task of its own
     running = [asyncio.ensure_future(one) for one in work]
     try:
         if running:
@@ -77,12 +81,6 @@ class Fitting:
         self._rejected: OrderedDict[str, tuple[float, JudgeError]] = OrderedDict()
         self._removing = asyncio.Lock()
 
-    def capabilities(self) -> Capabilities:
-        """What the model says it can do, corrected by what was learned."""
-        lacking = self.learned - _FORMS
-        known = self._model.capabilities()
-        return replace(known, **dict.fromkeys(lacking, False)) if lacking else known
-
     async def complete(self, key: str, request: ChatRequest, send: Send, arrived: Arrived) -> ChatReply:
         """Send a request without the features that the model does not have.
 
@@ -101,8 +99,8 @@ class Fitting:
         since, error = self._rejected.get(key, (0.0, None))
         if error is not None and time.monotonic() < since + _REMEMBERED_SECONDS:
             return ChatReply((), failures=(error,) * request.n)
-        missing = self._missing()
-        lacked = frozenset(missing)
+        lacked = self._missing()
+        missing = set(lacked)
         asking = _Asking(request, send, arrived)
         await self._ask(asking, missing)
         if asking.rejected:
@@ -122,15 +120,8 @@ class Fitting:
             tuple(asking.choices), asking.usage + Usage(fallbacks=lost) if lost else asking.usage, asking.failures
         )
 
-    def _missing(self) -> set[Feature]:
-        known = self.capabilities()
-        missing: set[Feature] = {f for f in _FEATURES if f not in _FORMS and getattr(known, f) is False}
-        missing |= self.learned
-        if known.temperature is False:
-            missing.add("n")
-        if "json_schema" in missing:
-            missing.add("schema_form")  # there is none to put into another form
-        return missing
+    def _missing(self) -> frozenset[Feature]:
+        return _lacking(self._model.capabilities(), frozenset(self.learned))
 
     async def _with_less(self, asking: _Asking, missing: set[Feature]) -> None:
         """Give up one feature after the other until the endpoint takes the request; adds them to ``missing``."""
@@ -187,7 +178,7 @@ class Fitting:
             request = replace(request, schema=None)
         elif "schema_form" in missing:
             request = replace(request, schema_in_object=True)
-        if "logprobs" in missing:
+        if "logprobs" in missing and request.top_logprobs:
             request = replace(request, top_logprobs=0)
         if "temperature" in missing:
             request = replace(request, temperature=None)
@@ -240,6 +231,23 @@ class _Asking:
             isinstance(error, RequestRejected) and not isinstance(error, ContextWindowExceeded)
             for error in self.failures
         )
+
+
+def corrected(stated: Capabilities, learned: set[Feature] | frozenset[Feature]) -> Capabilities:
+    """What a model says it can do, corrected by what it turned out to lack."""
+    lacking = learned - _FORMS
+    return replace(stated, **dict.fromkeys(lacking, False)) if lacking else stated
+
+
+@lru_cache(maxsize=64)
+def _lacking(stated: Capabilities, learned: frozenset[Feature]) -> frozenset[Feature]:
+    known = corrected(stated, learned)
+    lacking = {feature for feature in _FEATURES if feature not in _FORMS and getattr(known, feature) is False} | learned
+    if known.temperature is False:
+        lacking.add("n")
+    if "json_schema" in lacking:
+        lacking.add("schema_form")  # there is none to put into another form
+    return frozenset(lacking)
 
 
 def _wanted(request: ChatRequest) -> list[Feature]:

@@ -25,41 +25,21 @@ from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_e
 from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, request_body
 from ragmetrics_core.endpoints.prices import listed
 
-# LiteLLM's exceptions and ours, most specific first: the first class that fits decides.
-EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
-    ("LiteLLMUnknownProvider", errors.ModelNotFound),
-    ("ContextWindowExceededError", errors.ContextWindowExceeded),
-    ("ContentPolicyViolationError", errors.ContentRefused),
-    ("RejectedRequestError", errors.ContentRefused),
-    ("PaymentRequiredError", errors.QuotaExhausted),
-    ("UnsupportedParamsError", errors.UnsupportedParameter),
-    ("ImageFetchError", errors.RequestRejected),
-    ("VectorStoreSearchError", errors.RequestRejected),
-    ("InvalidRequestError", errors.RequestRejected),
-    ("BadRequestError", errors.RequestRejected),
-    ("UnprocessableEntityError", errors.RequestRejected),
-    ("AuthenticationError", errors.AuthenticationFailed),
-    ("PermissionDeniedError", errors.AuthenticationFailed),
-    ("NotFoundError", errors.ModelNotFound),
-    ("ModelNotMappedError", errors.ModelNotFound),
-    ("RateLimitError", errors.RateLimited),
-    ("BudgetExceededError", errors.QuotaExhausted),
-    ("Timeout", errors.JudgeTimeout),
-    ("MidStreamFallbackError", errors.JudgeServerError),
-    ("ServiceUnavailableError", errors.JudgeServerError),
-    ("BadGatewayError", errors.JudgeServerError),
-    ("InternalServerError", errors.JudgeServerError),
-    ("JSONSchemaValidationError", errors.MalformedReply),
-    ("APIResponseValidationError", errors.JudgeServerError),
-    ("APIConnectionError", errors.ConnectionFailed),
-    ("MockException", errors.JudgeServerError),
-    ("APIError", errors.JudgeServerError),
-    ("OpenAIError", errors.JudgeServerError),
-    ("GuardrailRaisedException", errors.ContentRefused),
-    ("BlockedPiiEntityError", errors.ContentRefused),
-    ("ModifyResponseException", errors.ContentRefused),
-    ("SensitiveDataRouteException", errors.ContentRefused),
-)
+# What LiteLLM's exceptions stand for where neither status nor text says it; of a class that is not listed, its base.
+EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
+    "ContextWindowExceededError": errors.ContextWindowExceeded,
+    "UnsupportedParamsError": errors.UnsupportedParameter,
+    "BudgetExceededError": errors.QuotaExhausted,
+    "JSONSchemaValidationError": errors.MalformedReply,
+    **dict.fromkeys(("LiteLLMUnknownProvider", "ModelNotMappedError"), errors.ModelNotFound),
+    **dict.fromkeys(
+        (
+            *("BlockedPiiEntityError", "ContentPolicyViolationError", "GuardrailRaisedException"),
+            *("ModifyResponseException", "RejectedRequestError", "SensitiveDataRouteException"),
+        ),
+        errors.ContentRefused,
+    ),
+}
 _CANNOT_SAY = frozenset({"azure", "hosted_vllm", "litellm_proxy", "lm_studio", "ollama", "ollama_chat", "vllm"})
 _OPENAI = frozenset({"openai", "azure"})
 
@@ -167,8 +147,7 @@ class LiteLLMModel(ChatModel):
             JudgeError: As listed in ``EXCEPTIONS``.
         """
         await self.prepare()
-        known = tuple(getattr(self._litellm.exceptions, name, errors.JudgeError) for name, _ in EXCEPTIONS)
-        with _Call(self.model, (TimeoutError, *known)) as call:
+        with _Call(self.model) as call:
             async with asyncio.timeout(self._timeout):
                 response = await self._litellm.acompletion(**self._arguments(request))
             return self._reply(response)
@@ -203,11 +182,10 @@ class LiteLLMModel(ChatModel):
         error = call.error
         if isinstance(error, TimeoutError):
             return errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s")
-        exceptions = self._litellm.exceptions
-        kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(exceptions, name, ())))
-        fault = Fault.of(error)
+        bases = (EXCEPTIONS.get(base.__name__) for base in type(error).__mro__)
+        kind, fault = next(filter(None, bases), errors.JudgeServerError), Fault.of(error)
         variables: tuple[str, ...] = ()
-        if self._api_key is None and (fault.about_key or kind is errors.AuthenticationFailed):
+        if self._api_key is None and (fault.about_key or fault.status in (401, 403)):
             variables = tuple(self._litellm.validate_environment(self.model).get("missing_keys", ()))
         return judge_error(kind, fault, self.model, self.api_base, variables)
 
@@ -217,18 +195,16 @@ class _Call:
 
     Args:
         model: Name of the model.
-        known: Exceptions that end the block quietly, to be translated behind it.
 
     Attributes:
         error: What was raised.
         refused: Why a reply was not followed or not read.
     """
 
-    def __init__(self, model: str, known: tuple[type[BaseException], ...]) -> None:
+    def __init__(self, model: str) -> None:
         self.model = model
         self.error: BaseException = errors.JudgeError()
         self.refused: errors.JudgeError | None = None
-        self._known = known
 
     def __enter__(self) -> Self:
         self._token = _calls.set(self)
@@ -241,7 +217,11 @@ class _Call:
         if error is None or not isinstance(error, Exception):
             return False
         self.error = error
-        return self.refused is not None or isinstance(error, self._known)
+        return self.refused is not None or isinstance(error, TimeoutError) or _theirs(error)
+
+
+def _theirs(error: Exception) -> bool:
+    return any(base.__module__ == "litellm.exceptions" for base in type(error).__mro__)
 
 
 _calls: ContextVar[_Call | None] = ContextVar("ragmetrics_litellm_call", default=None)

@@ -12,29 +12,15 @@ _OVERFLOW = re.compile(
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|ResponsibleAI", re.IGNORECASE)
 _NUMBER = r"\(?(\d[\d,]*)\)?"
 # Tokens of the request, and the window, in the words of OpenAI, vLLM, llama.cpp, Anthropic, Gemini and TGI.
-_TOKENS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"(?:resulted in|you requested(?: about)?|you passed|request has|requested tokens) {_NUMBER}",
-        rf"prompt is too long: {_NUMBER}",
-        rf"input token count {_NUMBER}",
-        rf"request {_NUMBER} tokens",
-        rf"request \({_NUMBER} tokens\) exceeds",
-        rf"given: {_NUMBER}",
-        rf"prompt contains(?: at least)? {_NUMBER}",
-    )
+_TOKENS = re.compile(
+    r"(?:resulted in|you requested(?: about)?|you passed|request has|requested tokens|prompt is too long:|given:"
+    rf"|input token count|request(?= {_NUMBER} tokens)|prompt contains(?: at least)?) {_NUMBER}",
+    re.IGNORECASE,
 )
-_WINDOWS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"maximum context length is {_NUMBER}",
-        rf"context window of {_NUMBER}",
-        rf"context size {_NUMBER}",
-        rf"> {_NUMBER} maximum",
-        rf"maximum number of tokens allowed {_NUMBER}",
-        rf"must be <= {_NUMBER}",
-        rf"context length of only {_NUMBER}",
-    )
+_WINDOW = re.compile(
+    rf"(?:maximum context length is|context window of|context size|>(?= {_NUMBER} maximum)"
+    rf"|maximum number of tokens allowed|must be <=|context length of only) {_NUMBER}",
+    re.IGNORECASE,
 )
 
 
@@ -50,9 +36,9 @@ def filtered(text: str) -> bool:
 
 def token_counts(text: str) -> tuple[int | None, int | None]:
     """Tokens of the request and of the context window, as far as the endpoint says them."""
-    return _first(_TOKENS, text), _first(_WINDOWS, text)
+    return _number(_TOKENS, text), _number(_WINDOW, text)
 
 
-def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
-    found = (match for pattern in patterns if (match := pattern.search(text)))
-    return next((int(match[1].replace(",", "")) for match in found), None)
+def _number(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return int(found[found.lastindex or 0].replace(",", "")) if found else None

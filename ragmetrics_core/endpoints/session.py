@@ -32,7 +32,7 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.attempts import Attempts, Availability
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
-from ragmetrics_core.endpoints.fitting import Feature, Fitting, gathered
+from ragmetrics_core.endpoints.fitting import Feature, Fitting, corrected, gathered
 from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter
 from ragmetrics_core.endpoints.slots import SharedSlots, Slots
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
@@ -96,7 +96,7 @@ class _Shares:
 
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known by now."""
-        return Fitting(self._model, self._learned).capabilities()
+        return corrected(self._model.capabilities(), self._learned)
 
 
 class Session:
@@ -195,11 +195,8 @@ class Session:
         keys = self._keys(request, polls, first_poll)
         spent: list[Usage] = []
         outcomes = await self._replies(request, keys, spent)
-        if polls == 1:  # the usual case needs no task of its own
-            known = [await self._read(request, keys[0], outcomes[0], read, spent)]
-        else:
-            pairs = zip(keys, outcomes, strict=True)
-            known = await gathered(self._read(request, key, outcome, read, spent) for key, outcome in pairs)
+        pairs = zip(keys, outcomes, strict=True)
+        known = await gathered(self._read(request, key, outcome, read, spent) for key, outcome in pairs)
         return Answers(tuple(known), spent[0] if len(spent) == 1 else sum(spent, Usage()))
 
     async def _read(
@@ -291,7 +288,7 @@ class Session:
         def arrived(position: int, reply: ChatReply) -> None:
             origin = _origin(next(iter(reply.usage.models), ""), len(reply.choices))
             pairs = zip(keys[position:], reply.choices, strict=False)
-            named = {key: replace(choice, origin=origin) for key, choice in pairs}
+            named = {key: Choice(given.text, given.finish, given.tokens, origin) for key, given in pairs}
             if keep:
                 self._kept.put(named, reply.usage)
             outcomes.update(named)
@@ -301,9 +298,9 @@ class Session:
         shared.flights.update((key, (self._kept, [])) for key in keys)
         try:
             reply = await shared.fitting.complete(keys[0], request, self._attempts.send, arrived)
-            unanswered = [key for key in keys if outcomes[key] is None]
-            none = EmptyReply("the endpoint returned fewer replies than asked for")
-            outcomes.update(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
+            if unanswered := [key for key in keys if outcomes[key] is None]:
+                none = EmptyReply("the endpoint returned fewer replies than asked for")
+                outcomes.update(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
         finally:
             for key in keys:
                 given = outcomes[key]

@@ -53,8 +53,8 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
         SettingError: If a line of the template is a placeholder of which the question has no part.
     """
     above, below = _parts(question.instructions.template)
-    names = (match["alone"] or match["inside"] for match in _PLACEHOLDER.finditer(question.instructions.template))
-    shown = {name: _blocks(question.parts[name]) for name in dict.fromkeys(names) if name in question.parts}
+    names = _names(question.instructions.template)
+    shown = {name: _blocks(question.parts[name]) for name in names if name in question.parts}
     mark = fence([text for blocks in shown.values() for _, text in blocks])
     texts = {
         name: "".join(f"{mark} {label}\n{text}\n{mark}\n" for label, text in blocks) for name, blocks in shown.items()
@@ -76,9 +76,15 @@ def _parts(template: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=64)
+def _names(template: str) -> tuple[str, ...]:
+    """The placeholders, in order."""
+    return tuple(dict.fromkeys(match["alone"] or match["inside"] for match in _PLACEHOLDER.finditer(template)))
+
+
+@lru_cache(maxsize=64)
 def _fixed(part: str, instructions: Instructions) -> Message | None:
     """A system message that no sample changes, the same for thousands of questions; None if one may."""
-    if {match["alone"] or match["inside"] for match in _PLACEHOLDER.finditer(part)} <= {"examples", "language"}:
+    if {"examples", "language"}.issuperset(_names(part)):
         return Message("system", _fill(part, instructions, {}))
     return None
 

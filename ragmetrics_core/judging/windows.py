@@ -93,7 +93,7 @@ def _together(replies: Sequence[Asked[Any]]) -> Asked[Any]:
 def _made_of(chosen: Sequence[tuple[Asked[Any], int]], windows: tuple[int, ...]) -> Asked[Any]:
     """One outcome from verdicts of several; of polls the first reply stands for all."""
     weights: tuple[Weight, ...] = tuple(asked.weights[place] for asked, place in chosen if asked.weights)
-    reply = chosen[0][0].reply
+    reply: BaseModel = chosen[0][0].reply
     name = list_field(type(reply))
     if name is not None:
         reply = reply.model_copy(update={name: tuple(_verdicts(asked)[place] for asked, place in chosen)})
