@@ -97,11 +97,13 @@ def test_the_header_says_what_was_judged_with_what(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     text = json.dumps(ROWS[0]) + "\n" + json.dumps(ROWS[1]) + "\n"
     Path("rows.jsonl").write_text(text)
-    assert main(["evaluate", "rows.jsonl", "rows.jsonl", "--limit", "1", "--out", "r.jsonl"]) == 0
+    Path("more.jsonl").write_text(text)
+    assert main(["evaluate", "rows.jsonl", "more.jsonl", "--limit", "1", "--out", "r.jsonl"]) == 0
     header, *_, last = lines_of(Path("r.jsonl"))
     digest = hashlib.sha256(text.encode()).hexdigest()
-    assert header["run"]["inputs"] == [{"name": "rows.jsonl", "sha256": digest, "rows": None}] * 2
-    assert last["run"]["inputs"] == [{"name": "rows.jsonl", "sha256": digest, "rows": 1}] * 2
+    names = ("rows.jsonl", "more.jsonl")
+    assert header["run"]["inputs"] == [{"name": name, "sha256": digest, "rows": None} for name in names]
+    assert last["run"]["inputs"] == [{"name": name, "sha256": digest, "rows": 1} for name in names]
     assert set(last["run"]["packages"]) >= {"python"}
     assert last["run"]["metrics"]["context_adherence"]["settings"] == {"polls": "5", "T": "1.0"}
     assert len(last["run"]["metrics"]["context_recall"]["prompt"]) == 6

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from functools import lru_cache
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.endpoints.chat import ChatModel
@@ -17,6 +16,8 @@ from ragmetrics_core.judging.llm import LLMJudge
 
 _logger = logging.getLogger("ragmetrics_core")
 _announced = False
+_judges: dict[tuple[object, ...], Judge] = {}
+_MOST = 32  # judges known by name
 _COMPATIBLE = "openai-compatible/"
 _KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
 
@@ -50,10 +51,10 @@ def resolve_judge(
         return chosen
     if isinstance(chosen, str):
         base = api_base or os.environ.get("RAGMETRICS_API_BASE") or None
-        return _by_name(chosen.strip(), base, api_key, _environment())
+        return _by_name(chosen.strip(), base, api_key)
     if chosen is None:
         _announce()
-        return _by_name("lexical", None, None, 0)
+        return _by_name("lexical", None, None)
     if isinstance(chosen, ChatModel):
         return LLMJudge(chosen)
     raise SettingError(
@@ -62,9 +63,16 @@ def resolve_judge(
     )
 
 
-@lru_cache(maxsize=32)  # one judge, and so one session, per name, endpoint, key and environment
-def _by_name(name: str, api_base: str | None, api_key: str | None, environment: int) -> Judge:
-    del environment  # it only tells one call from another
+def _by_name(name: str, api_base: str | None, api_key: str | None) -> Judge:
+    """One judge, and so one session, per name, endpoint, key and environment, also where threads ask at once."""
+    place = (name, api_base, api_key, _environment())
+    judge = _judges.get(place) or _judges.setdefault(place, _made(name, api_base, api_key))
+    while len(_judges) > _MOST:
+        _judges.pop(next(iter(_judges)), None)
+    return judge
+
+
+def _made(name: str, api_base: str | None, api_key: str | None) -> Judge:
     if name == "lexical":
         from ragmetrics_core.lexical.judge import LexicalJudge  # the largest part of judging, often unused
 
