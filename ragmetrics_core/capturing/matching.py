@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
+from struct import iter_unpack
 from typing import NamedTuple
 
 from ragmetrics_core.capturing.forms import Text
@@ -24,6 +25,8 @@ EDGE, MIDDLE = 32, 48
 """The least part at an edge of a text, and elsewhere; less is no trace."""
 TRIES = 64
 """Extensions for a text; more for duplicates."""
+OFFSET = 40
+"""Bits of a place that are the offset in the text."""
 LONG = 100_000
 """In a longer prompt every third place is looked at."""
 
@@ -117,7 +120,10 @@ class Showing:
 
 
 class Anchors:
-    """Pieces of 16 bytes of all texts, and which texts they stand in.
+    """Pieces of 16 bytes of all texts, and where they stand in which text.
+
+    A place is one number, the text's and the offset in it, because small objects for all of them would take longer
+    than the search.
 
     Args:
         groups: The texts; those too short for an anchor are left out.
@@ -126,68 +132,95 @@ class Anchors:
 
     def __init__(self, groups: Sequence[Group], every: int) -> None:
         self.every = every
-        self.places: dict[bytes, list[tuple[int, int]]] = {}
+        self.first: dict[bytes, int] = {}
+        self.more: dict[bytes, list[int]] = {}
         for number, group in enumerate(groups):
             stream = group.text.stream
-            for of in self._tiles(len(stream)):
-                self.places.setdefault(stream[of : of + ANCHOR], []).append((number, of))
+            if len(stream) >= EDGE:
+                tiles = iter_unpack("16s", stream[: len(stream) // ANCHOR * ANCHOR])
+                for (anchor,), place in zip(tiles, count(number << OFFSET, ANCHOR), strict=False):
+                    if self.first.setdefault(anchor, place) != place:
+                        self._again(anchor, place)
+                self._add(number, stream, _edges(len(stream), every))
         self._drop_common(groups)
 
-    def _tiles(self, size: int) -> Iterator[int]:
-        if size < EDGE:
-            return
-        yield from range(0, size - ANCHOR, ANCHOR)
-        yield size - ANCHOR
-        if self.every > 1:  # both edges are found in every phase
-            yield from (1, 2, size - ANCHOR - 2, size - ANCHOR - 1)
+    def _add(self, number: int, stream: bytes, offsets: Iterable[int]) -> None:
+        for of in offsets:
+            anchor, place = stream[of : of + ANCHOR], (number << OFFSET) + of
+            if self.first.setdefault(anchor, place) != place:
+                self._again(anchor, place)
+
+    def _again(self, anchor: bytes, place: int) -> None:
+        """Note one more place of an anchor; two of one text are enough."""
+        places = self.more.setdefault(anchor, [self.first[anchor]])
+        if len(places) < 2 or places[-2] >> OFFSET != place >> OFFSET:
+            places.append(place)
 
     def _drop_common(self, groups: Sequence[Group]) -> None:
         """Drop boilerplate where a text has anything rarer."""
-        dropped = defaultdict(list)
-        for places in self.places.values():
-            if len(places) > COMMON and len({number for number, _ in places}) > COMMON:
-                for number, of in places:
-                    dropped[number].append(of)
-                places.clear()
-        for number, common in dropped.items():
+        dropped: dict[int, list[int]] = defaultdict(list)
+        for anchor, places in list(self.more.items()):
+            if len({place >> OFFSET for place in places}) > COMMON:
+                del self.more[anchor], self.first[anchor]
+                for place in places:
+                    dropped[place >> OFFSET].append(place & (1 << OFFSET) - 1)
+        rarer: dict[int, list[int]] = {}
+        for number in dropped:
             stream = groups[number].text.stream
-            rare = set(self._tiles(len(stream))).difference(common)
+            tiles = range(0, len(stream) - ANCHOR + 1, ANCHOR)
+            rarer[number] = [of for of in tiles if stream[of : of + ANCHOR] in self.first]
+        for number, common in dropped.items():
+            stream, rare = groups[number].text.stream, rarer[number]
             if not rare:
-                again = common
-            elif len({of % self.every for of in rare}) < self.every:  # found in every phase
-                again = [of + phase for of in rare for phase in (1, 2) if of + phase + ANCHOR <= len(stream)]
-                again += [of - phase for of in rare for phase in (1, 2) if of >= phase]
-            else:
-                continue
-            for of in again:
-                self.places.setdefault(stream[of : of + ANCHOR], []).append((number, of))
-        self.places = {anchor: places for anchor, places in self.places.items() if places}
+                self._add(number, stream, common)
+            elif len({of % self.every for of in rare}) < self.every:  # to be found in every phase
+                shifts = (of + shift for of in rare for shift in (-2, -1, 1, 2))
+                self._add(number, stream, (of for of in shifts if 0 <= of <= len(stream) - ANCHOR))
+
+
+def _edges(size: int, every: int) -> list[int]:
+    """Offsets of anchors beside the tiles: the end, and where places are left out, both edges in every phase."""
+    end = size - ANCHOR
+    return [end] if every == 1 else [1, 2, end - 2, end - 1, end]
 
 
 def search(message: Text, groups: Sequence[Group], anchors: Anchors) -> dict[int, list[Run]]:
-    """Find the runs of all texts in a message, by the number of the group, in the order of their ends."""
-    stream, places, every = message.stream, anchors.places, anchors.every
+    """Find the runs of all texts in a message, by the number of the group, in the order of the prompt."""
+    stream, known, every = message.stream, anchors.first, anchors.every
     runs: dict[int, list[Run]] = defaultdict(list)
     at, behind = 0, len(stream) - ANCHOR + 1
-    while places:
-        for at in range(at, behind, every):  # noqa: B020  # from where it stands
-            if stream[at : at + ANCHOR] in places:
+    while True:
+        for at in range(at, behind, every):  # noqa: B020  # goes on from where it stands
+            if stream[at : at + ANCHOR] in known:
                 break
         else:
-            break
+            return runs
         reach, window = at, min(at + every * ANCHOR, behind)
         for near in range(at, window, every):  # several texts may fit
-            for number, of in places.get(stream[near : near + ANCHOR], ()):
-                group, found = groups[number], runs[number]
-                if (found and near < found[-1].end) or group.tries <= 0:
-                    continue
-                group.tries -= 1
-                run = _extended(message, near, group.text, of)
-                if run:
-                    _add(found, run)
-                    reach = max(reach, run.end)
+            anchor = stream[near : near + ANCHOR]
+            if anchor in known:
+                reach = max(reach, _extend_all(message, near, groups, anchors, anchor, runs))
         at = max(window, reach - ANCHOR + 1)
-    return runs
+
+
+def _extend_all(
+    message: Text, near: int, groups: Sequence[Group], anchors: Anchors, anchor: bytes, runs: dict[int, list[Run]]
+) -> int:
+    """Extend the match of each text that holds the anchor; return how far the longest reaches."""
+    reach, live = near, False
+    for place in anchors.more.get(anchor) or (anchors.first[anchor],):
+        number, of = place >> OFFSET, place & (1 << OFFSET) - 1
+        group, found = groups[number], runs[number]
+        live = live or group.tries > 0
+        if group.tries > 0 and not (found and near < found[-1].end):
+            group.tries -= 1
+            run = _extended(message, near, group.text, of)
+            if run:
+                _add(found, run)
+                reach = max(reach, run.end)
+    if not live:  # nobody is left who asks for it
+        del anchors.first[anchor]
+    return reach
 
 
 def _add(found: list[Run], run: Run) -> None:
