@@ -190,14 +190,13 @@ class _Settling:
                 found += showings(number, self.groups[number], index, runs)
         rivals: dict[tuple[object, ...], dict[int, Showing]] = defaultdict(dict)
         for showing in found:
-            if showing.size < showing.total:
-                rivals[showing.place, showing.size][showing.group] = showing
+            rivals[showing.place, showing.size][showing.group] = showing
         for showing in sorted(found, key=self._rank):
             group, slots = self.groups[showing.group], self.slots[showing.group]
-            alike = rivals.get((showing.place, showing.size), {})
+            alike = rivals[showing.place, showing.size]
             if self._own(showing) < OWN:
                 self.why.setdefault(showing.group, ("not shown", "another text explains the trace of it"))
-            elif len(alike) > 1 and not any(self._explains(number) for number in alike):
+            elif len(alike) > 1 and not any(one.complete or self._explains(one.group) for one in alike.values()):
                 self._take(showing)
                 self.shared[frozenset(alike)].append(alike)
             elif group.members or self._explains(showing.group):

@@ -110,6 +110,11 @@ class Showing:
         return sum(run.size for run in self.runs)
 
     @property
+    def complete(self) -> bool:
+        """Whether nothing of the text is missing."""
+        return self.size == self.total
+
+    @property
     def whole(self) -> bool:
         """98 % of the text, or first to last with 85 % and no gap that is not stepped over."""
         gaps = (after.first - before.last for before, after in pairwise(self.runs))
