@@ -188,24 +188,32 @@ class _Settling:
         for index, message in enumerate(self.messages):
             for number, runs in search(message, self.groups, anchors).items():
                 found += showings(number, self.groups[number], index, runs)
+        wholes = [bytearray(len(ground)) for ground in self.ground]
+        for showing in found:
+            if showing.whole:
+                _mark(wholes[showing.message], showing)
         rivals: dict[tuple[object, ...], dict[int, Showing]] = defaultdict(dict)
         for showing in found:
             rivals[showing.place, showing.size][showing.group] = showing
-        for showing in sorted(found, key=self._rank):
+        for showing in sorted(found, key=lambda one: (self._filled(one, wholes[one.message]), *self._rank(one))):
             group, slots = self.groups[showing.group], self.slots[showing.group]
             alike = rivals[showing.place, showing.size]
             if self._own(showing) < OWN:
                 self.why.setdefault(showing.group, ("not shown", "another text explains the trace of it"))
             elif len(alike) > 1 and not any(one.complete or self._explains(one.group) for one in alike.values()):
-                self._take(showing)
+                _mark(self.ground[showing.message], showing)
                 self.shared[frozenset(alike)].append(alike)
             elif group.members or self._explains(showing.group):
-                self._take(showing)
+                _mark(self.ground[showing.message], showing)
                 _give(slots, showing)
 
     def _explains(self, number: int) -> bool:
         """Whether a known text of the group has no occurrence yet."""
         return len(self.slots[number]) < self.groups[number].known
+
+    def _filled(self, showing: Showing, wholes: bytearray) -> bool:
+        """Whether whole showings of other texts fill a part: a parent's part is then its children."""
+        return not showing.whole and wholes.count(1, showing.runs[0].start, showing.runs[-1].end) >= showing.size - STEP
 
     def _rank(self, showing: Showing) -> tuple[object, ...]:
         """The longest first; parts count less, because neighbours fit by chance; then coverage, known texts, place."""
@@ -219,20 +227,18 @@ class _Settling:
         taken = self.ground[showing.message]
         return sum(taken.count(0, one.at, one.at + one.size) for run in showing.runs for one in run.pieces)
 
-    def _take(self, showing: Showing) -> None:
-        for run in showing.runs:
-            self.ground[showing.message][run.start : run.end] = b"\1" * (run.end - run.start)
-
     def _share(self, shown: dict[int, list[Showing]]) -> None:
         """Parts that fit several: as many showings as candidates, then in their order; else nobody knows whose."""
         for numbers, places in self.shared.items():
             members = {member: number for number in numbers for member in self.groups[number].members}
             places.sort(key=lambda fitting: min(one.place for one in fitting.values()))
-            whole = any(showing.whole for member in members for showing in shown.get(member, ()))
+            title = any(showing.whole for member in members for showing in shown.get(member, ())) and not any(
+                showing.whole for fitting in places for showing in fitting.values()
+            )
             for index, (member, number) in enumerate(sorted(members.items())):
                 if member not in shown and len(places) >= len(members):
                     shown[member] = [places[index][number]]
-                elif whole:
+                elif title:
                     self.why[number] = "not shown", "what fits it fits another candidate, which is shown whole"
                 else:
                     self.why[number] = "unknown", "what fits it fits other candidates as well"
@@ -286,6 +292,11 @@ class _Settling:
         if outcome == "not shown" and not located and not (short and number in self.why):
             return Place(one, "unknown", reason=f"{reason}, and no other candidate is located")
         return Place(one, outcome, reason=reason)
+
+
+def _mark(ground: bytearray, showing: Showing) -> None:
+    for run in showing.runs:
+        ground[run.start : run.end] = b"\1" * (run.end - run.start)
 
 
 def _give(slots: list[list[Showing]], showing: Showing) -> None:

@@ -55,6 +55,10 @@ class Run:
         self.end, self.last = at + size, of + size
         self.size = sum(piece.size for piece in self.pieces)
 
+    def holds(self, at: int, of: int) -> bool:
+        """Whether a place in the prompt and one in the text are matched by this run already."""
+        return any(piece.at - piece.of == at - of and piece.at <= at < piece.at + piece.size for piece in self.pieces)
+
     def behind(self, at: int, of: int) -> Run | None:
         """The run without what stands before a place in the prompt or in the text."""
         kept = []
@@ -217,7 +221,7 @@ def _extend_all(
         number, of = place >> OFFSET, place & (1 << OFFSET) - 1
         group, found = groups[number], runs[number]
         live = live or group.tries > 0
-        if group.tries > 0 and not (found and near < found[-1].end):
+        if group.tries > 0 and not (found and found[-1].holds(near, of)):
             group.tries -= 1
             run = _extended(message, near, group.text, of)
             if run:
@@ -229,8 +233,8 @@ def _extend_all(
 
 
 def _add(found: list[Run], run: Run) -> None:
-    """Add a run behind those found before; what both hold stays with the first, unless the new one holds it whole."""
-    while found and found[-1].start >= run.start:
+    """Add a run behind those found before, instead of shorter ones that it leaves no trace of."""
+    while found and found[-1].size < run.size and run.start < found[-1].start + EDGE:
         found.pop()
     kept = run.behind(found[-1].end, 0) if found else run
     if kept:
