@@ -19,6 +19,8 @@ STEP = 24
 """Up to so many bytes put in or left out are stepped over."""
 RESUMED = 12
 """After a step at least so many bytes must agree; fewer do by chance."""
+WORD = 4
+"""So many are enough where they are the end of the text, or stand between two marks."""
 APART = 96
 """Parts of one text at most so far apart are one showing."""
 EDGE, MIDDLE = 32, 48
@@ -204,19 +206,21 @@ def search(message: Text, groups: Sequence[Group], anchors: Anchors) -> dict[int
                 break
         else:
             return runs
-        reach, window = at, min(at + every * ANCHOR, behind)
-        for near in range(at, window, every):  # several texts may fit
-            anchor = stream[near : near + ANCHOR]
-            if anchor in known:
-                reach = max(reach, _extend_all(message, near, groups, anchors, anchor, runs))
-        at = max(window, reach - ANCHOR + 1)
+        window = min(at + every * ANCHOR, behind)
+        ends = [
+            end
+            for near in range(at, window, every)  # several texts may fit
+            if (anchor := stream[near : near + ANCHOR]) in known
+            for end in _extend_all(message, near, groups, anchors, anchor, runs)
+        ]
+        at = max(window, min(ends, default=0) - ANCHOR + 1)
 
 
 def _extend_all(
     message: Text, near: int, groups: Sequence[Group], anchors: Anchors, anchor: bytes, runs: dict[int, list[Run]]
-) -> int:
-    """Extend the match of each text that holds the anchor; return how far the longest reaches."""
-    reach, live = near, False
+) -> Iterator[int]:
+    """Extend the match of each text that holds the anchor; yield where the runs here end."""
+    live = False
     for place in anchors.more.get(anchor) or (anchors.first[anchor],):
         number, of = place >> OFFSET, place & (1 << OFFSET) - 1
         group, found = groups[number], runs[number]
@@ -226,10 +230,10 @@ def _extend_all(
             run = _extended(message, near, group.text, of)
             if run:
                 _add(found, run)
-                reach = max(reach, run.end)
+        if found and found[-1].end > near:
+            yield found[-1].end
     if not live:  # nobody is left who asks for it
         del anchors.first[anchor]
-    return reach
 
 
 def _add(found: list[Run], run: Run) -> None:
@@ -276,7 +280,11 @@ def _follow(shown: bytes, at: int, text: bytes, of: int) -> list[Piece]:
         step = _step(shown, at, text, of)
         if step is None:
             return pieces
-        at, of = at + step[0], of + step[1]
+        put_in, left_out = step
+        between = shown.find(text[of : of + left_out], at, at + put_in) if left_out >= WORD else -1
+        if between >= 0:  # not left out: both ends of it are marked
+            pieces.append(Piece(between, of, left_out))
+        at, of = at + put_in, of + left_out
 
 
 def _same(shown: bytes, at: int, text: bytes, of: int) -> int:
@@ -293,7 +301,11 @@ def _same(shown: bytes, at: int, text: bytes, of: int) -> int:
 
 def _step(shown: bytes, at: int, text: bytes, of: int) -> tuple[int, int] | None:
     """How many bytes to step over in the prompt and in the text, where both agree again."""
-    if len(shown) - at < RESUMED or len(text) - of < RESUMED:
+    rest = len(text) - of
+    if WORD <= rest < RESUMED:
+        put_in = shown.find(text[of:], at, at + STEP + rest)
+        return (put_in - at, 0) if put_in >= 0 else None
+    if len(shown) - at < RESUMED or rest < RESUMED:
         return None
     put_in = shown.find(text[of : of + RESUMED], at, at + STEP + RESUMED)
     if put_in >= 0:
