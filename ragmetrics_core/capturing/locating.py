@@ -245,20 +245,31 @@ class _Settling:
 
     def _settle_short(self, number: int, group: Group) -> None:
         """Find a short text where it touches no other letter and, if it is very short, stands apart."""
-        size, covered = len(group.text.stream), False
+        size, doubt, covered = len(group.text.stream), "", False
+        among: list[tuple[Showing, bytearray]] = []
         for index, message in enumerate(self.messages):
-            for at, literal in _occurrences(group, message):
-                if b"\1" in self.ground[index][max(at - (not size), 0) : at + size + (not size)]:
+            ground = self.ground[index]
+            for at, alone, literal in _occurrences(group, message):
+                showing = Showing(number, index, [Run([Piece(at, 0, size)])], size, literal)
+                if 1 in (ground[at : at + size] if size else ground[max(at - 1, 0) : at + 1]):
                     covered = True
-                elif size >= ALONE or _apart(message, at, size, literal):
-                    self.slots[number].append([Showing(number, index, [Run([Piece(at, 0, size)])], size, literal)])
-                    self.ground[index][at : at + size] = b"\1" * size
-                else:
-                    self.why[number] = "unknown", "short, and its words stand inside a sentence"
-        if covered:
-            self.why.setdefault(number, ("not shown", "its words stand inside another text"))
+                elif alone and (size >= ALONE or _apart(message, at, size, literal)):
+                    self.slots[number].append([showing])
+                    _mark(ground, showing)
+                elif alone or size >= ALONE:
+                    among.append((showing, ground))
+        for showing, ground in among:
+            if self._explains(number):
+                self.slots[number].append([showing])
+                _mark(ground, showing)
+            else:
+                doubt = "short, and its words stand among others"
         if group.tries <= 0:
-            self.why[number] = "unknown", "its few letters stand in too many places"
+            doubt = "its few letters stand in too many places"
+        if doubt:
+            self.why[number] = "unknown", doubt
+        elif covered:
+            self.why[number] = "not shown", "its words stand inside another text"
 
     def _shown(self, one: int, showings: list[Showing]) -> Place:
         text, first = self.texts[one], showings[0]
@@ -313,8 +324,8 @@ def _give(slots: list[list[Showing]], showing: Showing) -> None:
         slots.append([showing])
 
 
-def _occurrences(group: Group, message: Text) -> Iterator[tuple[int, tuple[int, int] | None]]:
-    """Places in a message's stream where a short text touches no other letter; of one without letters, offsets too."""
+def _occurrences(group: Group, message: Text) -> Iterator[tuple[int, bool, tuple[int, int] | None]]:
+    """Places of a short text in a message's stream; whether it touches no other letter; offsets, if it has none."""
     text, at = group.text, -1
     size, literal = len(text.stream), text.raw.strip()
     for _ in range(OCCURRENCES):
@@ -322,11 +333,10 @@ def _occurrences(group: Group, message: Text) -> Iterator[tuple[int, tuple[int, 
         if at < 0:
             return
         if not size:
-            yield message.at(at), (at, at + len(literal))
+            yield message.at(at), True, (at, at + len(literal))
             continue
         (before, start), (end, after) = message.gap(at), message.gap(at + size)
-        if (at == 0 or before < start) and (at + size == len(message.stream) or end < after):
-            yield at, None
+        yield at, (at == 0 or before < start) and (at + size == len(message.stream) or end < after), None
     group.tries = 0
 
 

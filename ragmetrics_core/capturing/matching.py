@@ -61,6 +61,11 @@ class Run:
         """Whether a place in the prompt and one in the text are matched by this run already."""
         return any(piece.at - piece.of == at - of and piece.at <= at < piece.at + piece.size for piece in self.pieces)
 
+    def before(self, at: int) -> Run | None:
+        """The run without what stands from a place in the prompt on."""
+        kept = [Piece(one.at, one.of, min(one.size, at - one.at)) for one in self.pieces if one.at < at]
+        return Run(kept) if kept else None
+
     def behind(self, at: int, of: int) -> Run | None:
         """The run without what stands before a place in the prompt or in the text."""
         kept = []
@@ -237,10 +242,15 @@ def _extend_all(
 
 
 def _add(found: list[Run], run: Run) -> None:
-    """Add a run behind those found before, instead of shorter ones that it leaves no trace of."""
-    while found and found[-1].size < run.size and run.start < found[-1].start + EDGE:
-        found.pop()
-    kept = run.behind(found[-1].end, 0) if found else run
+    """Add a run behind those found before; ground that both claim goes to the longer one."""
+    kept: Run | None = run
+    while found and run.start < found[-1].end:
+        if found[-1].size >= run.size:
+            kept = run.behind(found[-1].end, 0)
+            break
+        shorter = found.pop().before(run.start)
+        if shorter:
+            found.append(shorter)
     if kept:
         found.append(kept)
 
