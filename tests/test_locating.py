@@ -129,6 +129,7 @@ BOILERPLATE = (
 
 RULES = {  # candidates, messages, known, outcomes with extents, order
     "from first to last with a word left out": ([LONG], [LONG.replace("five", "")], [], ["whole"], [0]),
+    "all but the last letters": ([LONG], [LONG[:-5]], [], ["whole"], [0]),
     "cut at the end": ([LONG], [LONG[:120] + "..."], [], ["beginning"], [0]),
     "cut at the beginning": ([LONG], ["..." + LONG[200:]], [], ["end"], [0]),
     "cut at both": ([LONG], [LONG[100:200]], [], ["middle"], [0]),
@@ -139,7 +140,8 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
     "fewer than 48 in the middle": ([FARO, OVAR], [f"{FARO[20:60]} {OVAR}"], [], ["not shown", "whole"], [1]),
     "a title repeats the beginning": ([LONG, OVAR], [f"# {LONG[:60]}\n{OVAR}\n{LONG}"], [], ["whole", "whole"], [1, 0]),
     "a child inside its shown parent": ([LONG, LONG[90:200]], [LONG], [], ["whole", "not shown"], [0]),
-    "a child alone": ([LONG, SENTENCES[2] + SENTENCES[3]], [SENTENCES[2] + SENTENCES[3]], [], ["not shown", "whole"], [1]),
+    "a child alone": (
+        [LONG, SENTENCES[2] + SENTENCES[3]], [SENTENCES[2] + SENTENCES[3]], [], ["not shown", "whole"], [1]),
     "children that fill their parent's part": (
         [LONG, LONG[:90], LONG[90:170], LONG[170:250]],
         [LONG[90:170] + "\n" + LONG[170:250]],
@@ -170,18 +172,22 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
     "no showing crosses messages": ([FARO, OVAR], [FARO[:20], FARO[20:50], OVAR], [], ["not shown", "whole"], [1]),
     "results of tools are messages": ([FARO, OVAR], ["Be brief.", json.dumps([OVAR]), "Go on."], [],
                                       ["not shown", "whole"], [1]),
-    "short, among others": (["Storks nest on towers here"], [f"{OVAR} Storks nest on towers here. Go."], [], ["whole"], [0]),
+    "short, among others": (
+        ["Storks nest on towers here"], [f"{OVAR} Storks nest on towers here. Go."], [], ["whole"], [0]),
     "short, touches a letter": (["storks nest on the towers", OVAR], [f"{OVAR} Xstorks nest on the towers."], [],
                                 ["unknown", "whole"], [1]),
-    "very short, inside a sentence": (["Porto", OVAR], [f"{OVAR} I flew to Porto by night."], [], ["unknown", "whole"], [1]),
+    "very short, inside a sentence": (
+        ["Porto", OVAR], [f"{OVAR} I flew to Porto by night."], [], ["unknown", "whole"], [1]),
     "very short, inside a word": (["port", OVAR], [f"{OVAR} The airport is shut."], [], ["not shown", "whole"], [1]),
     "very short, own line": (["Porto", "Faro"], ["Cities:\nPorto\nFaro\n"], [], ["whole", "whole"], [0, 1]),
     "very short, bullets": (["Porto", "Faro"], ["Cities:\n- Faro\n- Porto"], [], ["whole", "whole"], [1, 0]),
     "very short, numbered": (["Porto", "Faro"], ["Cities:\n1. Faro\n2. Porto\n"], [], ["whole", "whole"], [1, 0]),
     "very short, quotes": (["Porto", "Faro"], ["['Porto', 'Faro']"], [], ["whole", "whole"], [0, 1]),
-    "very short, JSON": (["Porto", "Faro"], [json.dumps({"result": json.dumps(["Porto"])})], [], ["whole", "not shown"], [0]),
+    "very short, JSON": (
+        ["Porto", "Faro"], [json.dumps({"result": json.dumps(["Porto"])})], [], ["whole", "not shown"], [0]),
     "very short, tag": (["Porto", OVAR], [f"<doc>Porto</doc><doc>{OVAR}</doc>"], [], ["whole", "whole"], [0, 1]),
-    "very short, with an apostrophe": (["Porto", OVAR], [f"{OVAR}\nPorto's bridges are old."], [], ["unknown", "whole"], [1]),
+    "very short, with an apostrophe": (
+        ["Porto", OVAR], [f"{OVAR}\nPorto's bridges are old."], [], ["unknown", "whole"], [1]),
     "very short, inside a known text": (["Porto", OVAR], [f"{OVAR} Where is Porto?"], ["Where is Porto?"],
                                         ["not shown", "whole"], [1]),
     "very short, inside a showing": (["carnival", OVAR], [OVAR], [], ["not shown", "whole"], [1]),
@@ -202,6 +208,69 @@ def test_what_counts(name: str) -> None:
     assert [place.extent or place.outcome for place in found.places] == expected
     assert list(found.order) == order
     assert all(place.reason for place in found.places)
+
+
+SHAPES = {  # how public applications put documents into a prompt; the source of the shape, of the form only
+    "documents joined by blank lines (langchain-ai/rag-from-scratch, part 1)": lambda texts: "\n\n".join(texts),
+    "the list itself (langchain-ai/rag-from-scratch, part 12)": lambda texts: repr(
+        [f"Document(page_content={text!r}, metadata={{'source': 'a.html', 'start': {len(text)}}})" for text in texts]
+    ),
+    "a loop without separator (deepset-ai/haystack-cookbook, prior_labs_agent)": lambda texts: "".join(texts),
+    "a loop with links (deepset-ai/haystack-cookbook, web QA)": lambda texts: "".join(
+        f"\n  {text} URL:https://example.org/{number}\n" for number, text in enumerate(texts)
+    ),
+    "guillemets (deepset-ai/haystack-cookbook)": lambda texts: "\n".join(f"    «{text}»" for text in texts),
+    "documents with an index (deepset-ai/haystack-cookbook, Anthropic)": lambda texts: (
+        "<documents>\n{}</documents>".format(
+            "".join(f'<document index="{number}">\n{text}\n</document>\n' for number, text in enumerate(texts, 1))
+        )
+    ),
+    "a speaker before each (deepset-ai/haystack-cookbook, podcast)": lambda texts: "\n".join(
+        f"  Speaker A{number}: {text}" for number, text in enumerate(texts)
+    ),
+    "fields around it (deepset-ai/haystack-cookbook, movies)": lambda texts: "".join(
+        f"Details for Title {number}:\n{text}\nRating:7.{number}\nGenres:['Drama']\n---\n"
+        for number, text in enumerate(texts)
+    ),
+    "citation tags (run-llama/create-llama, deep research)": lambda texts: "\n".join(
+        f"<Citation id='90ca859f-4f32-{number}'>\nfile_name: a.pdf\n\n{text}</Citation id='90ca859f-4f32-{number}'>"
+        for number, text in enumerate(texts)
+    ),
+    "numbered sources (llama_index, citation query engine)": lambda texts: "\n------\n".join(
+        f"Source {number}:\n{text}\n" for number, text in enumerate(texts, 1)
+    ),
+    "a tool's JSON": lambda texts: json.dumps(
+        {
+            "query": QUESTION,
+            "results": [{"id": number, "content": text, "score": 0.8} for number, text in enumerate(texts)],
+        }
+    ),
+    "a tool's JSON inside a message's JSON": lambda texts: json.dumps(
+        [{"role": "tool", "content": json.dumps([{"text": text} for text in texts], ensure_ascii=False)}]
+    ),
+    "a source and one line each": lambda texts: "\n".join(
+        f"guide-{number}.pdf#page={number}: {' '.join(text.split())}" for number, text in enumerate(texts)
+    ),
+    "pairs with scores": lambda texts: str([(text, 0.75) for text in texts]),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_prompts_of_public_applications(name: str) -> None:
+    found = locate([PORTO, FARO, LONG, OVAR], TEMPLATE.format(SHAPES[name]([LONG, PORTO, OVAR])), known=[QUESTION])
+    assert [place.extent or place.outcome for place in found.places] == ["whole", "not shown", "whole", "whole"]
+    assert found.order == (2, 0, 3)
+
+
+@pytest.mark.parametrize("length", [60, 120, 200])
+def test_texts_trimmed_to_a_length(length: int) -> None:
+    texts = [LONG, PORTO, OVAR]
+    body = "\n".join(f"Content: {text[:length]}{'...' if len(text) > length else ''}" for text in texts)
+    found = locate([PORTO, FARO, LONG, OVAR], TEMPLATE.format(body), known=[QUESTION])
+    assert found.order == (2, 0, 3)
+    for place, text in ((found.places[2], LONG), (found.places[0], PORTO), (found.places[3], OVAR)):
+        assert place.extent == ("beginning" if len(text) > length else "whole")
+        assert stream(place.text) == stream(text[:length])
 
 
 def test_a_part_is_given_in_the_candidates_own_characters() -> None:
@@ -235,11 +304,11 @@ def test_what_is_not_shown_has_no_offsets() -> None:
 
 
 LANGUAGES = {
-    "Chinese": "波尔图位于杜罗河畔,是葡萄牙的第二大城市。这座城市以葡萄酒和古老的铁桥闻名于世,每年有许多游客来到这里。",
-    "Japanese": "ポルトはドウロ川のほとりにある街です。古い鉄橋とワインで知られ、毎年多くの観光客が訪れます。夜は静かです。",
+    "Chinese": "波尔图位于杜罗河畔,是葡萄牙的第二大城市。这座城市以葡萄酒和古老的铁桥闻名于世,每年有许多游客。",
+    "Japanese": "ポルトはドウロ川のほとりにある街です。古い鉄橋とワインで知られ、毎年多くの観光客が訪れます。",
     "Thai": "ปอร์โตตั้งอยู่ริมแม่น้ำดูโร เป็นเมืองใหญ่อันดับสองของประเทศโปรตุเกส มีชื่อเสียงเรื่องไวน์และสะพานเหล็กเก่าแก่",
     "Arabic": "تقع بورتو على ضفاف نهر دورو، وهي ثاني أكبر مدينة في البرتغال، وتشتهر بالنبيذ والجسور الحديدية القديمة.",
-    "Hindi": "पोर्टो डोरो नदी के किनारे बसा है और पुर्तगाल का दूसरा सबसे बड़ा शहर है। यह शराब और पुराने लोहे के पुलों के लिए जाना जाता है।",
+    "Hindi": "पोर्टो डोरो नदी के किनारे बसा है और पुर्तगाल का दूसरा सबसे बड़ा शहर है। यह पुराने लोहे के पुलों के लिए जाना जाता है।",
     "Greek": "Το Πόρτο βρίσκεται στις όχθες του ποταμού Ντόρο. ΟΔΟΣ ΤΩΝ ΠΛΟΙΩΝ, και οι γέφυρες είναι παλιές.",
     "German": "Die Größe der Straßenbrücke über den Fluß überraschte; Äpfel, Öl und Übergepäck reisten ebenfalls mit.",
     "mathematical letters": "𝐓𝐡𝐞 𝐫𝐢𝐯𝐞𝐫 𝐩𝐚𝐬𝐬𝐞𝐬 𝐮𝐧𝐝𝐞𝐫 𝐬𝐢𝐱 𝐛𝐫𝐢𝐝𝐠𝐞𝐬 𝐨𝐟 𝐢𝐫𝐨𝐧",
@@ -299,7 +368,7 @@ def formed(draw: st.DrawFn) -> Form:
     return form
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(documents(), formed(), st.data())
 def test_law_shown_in_any_combination_of_forms_and_nothing_else(
     texts: list[str], form: Form, data: st.DataObject
@@ -314,7 +383,7 @@ def test_law_shown_in_any_combination_of_forms_and_nothing_else(
             assert place.coverage > 0.95
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(documents(), formed(), st.integers(20, 90), st.data())
 def test_law_cut_texts_are_shown_as_far_as_they_go(
     texts: list[str], form: Form, share: int, data: st.DataObject
@@ -335,7 +404,7 @@ def test_law_cut_texts_are_shown_as_far_as_they_go(
             )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(documents(), st.randoms(use_true_random=False))
 def test_law_places_follow_their_candidates(texts: list[str], rng: random.Random) -> None:
     prompt = TEMPLATE.format("\n---\n".join(rng.sample(texts, len(texts) // 2)))
@@ -350,7 +419,7 @@ def test_law_places_follow_their_candidates(texts: list[str], rng: random.Random
     assert [order[index] for index in again.order] == list(found.order)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(), st.sampled_from(ESCAPES), st.sampled_from(ESCAPES))
 def test_law_a_text_has_one_stream_in_all_its_forms(text: str, inner: str, outer: str) -> None:
     text = text.encode("utf-8", "ignore").decode()
@@ -358,7 +427,7 @@ def test_law_a_text_has_one_stream_in_all_its_forms(text: str, inner: str, outer
     assert stream(bare) in stream(FORMS[outer](FORMS[inner](bare)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=200), max_size=5), st.lists(st.text(max_size=400), max_size=3))
 def test_law_anything_is_answered(candidates: list[str], messages: list[str]) -> None:
     found = locate(candidates, messages)
@@ -367,6 +436,8 @@ def test_law_anything_is_answered(candidates: list[str], messages: list[str]) ->
         assert 0 <= place.coverage <= 1
         assert (place.outcome == "shown") == (place.candidate in found.order) == (place.start is not None)
 
+
+BLOCKS = [f"block{n:03}{random.Random(n).randbytes(4).hex()}" for n in range(100)]
 
 HOSTILE = {
     "400,000 backslashes": ([FARO], "\\" * 400_000),
@@ -379,6 +450,11 @@ HOSTILE = {
     "NUL": (["\0" * 50, FARO], "\0" * 1000),
     "10 MB": ([FARO, OVAR], OVAR + "Some other words that nobody asked for. " * 250_000),
     "one sentence over and over": ([SENTENCES[0] * 40 + str(n) for n in range(100)], SENTENCES[0] * 4000),
+    "signs over and over": (["-", "--", FARO], "-" * 300_000),
+    "200 orders of the same blocks": (
+        ["".join(random.Random(n).sample(BLOCKS, 100)) for n in range(200)],
+        "".join("".join(random.Random(n).sample(BLOCKS, 100)) for n in range(500, 700)),
+    ),
     "a very short text everywhere": (["e", "Porto"], "Porto e " * 50_000),
     "empty": (["", FARO], ""),
 }

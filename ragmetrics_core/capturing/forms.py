@@ -85,6 +85,11 @@ def _folded_char(char: str) -> str:
     return "".join(one for one in char.lower() if one.isalnum()).replace("ς", "σ") if char.isalnum() else ""
 
 
+@lru_cache(maxsize=4096)
+def _width(char: str) -> int:
+    return len(_folded_char(char).encode())
+
+
 def letters(part: bytes) -> int:
     """How many letters and digits a part of a stream has."""
     return len(part) if part.isascii() else len(part.decode("utf-8", "ignore"))
@@ -151,7 +156,7 @@ class Text:
         if self.raw[start] in "\\&" and _ESCAPE.match(self.raw, start):
             return start, end
         for offset in range(start, end):
-            at += len(_folded(self.raw[offset]))
+            at += _width(self.raw[offset])
             if at > index:
                 return offset, offset + 1
         return start, end

@@ -15,7 +15,19 @@ from functools import cached_property
 from typing import Literal
 
 from ragmetrics_core.capturing.forms import Text, form, letters
-from ragmetrics_core.capturing.matching import EDGE, LONG, STEP, Anchors, Group, Piece, Run, Showing, search, showings
+from ragmetrics_core.capturing.matching import (
+    EDGE,
+    LONG,
+    STEP,
+    TRIES,
+    Anchors,
+    Group,
+    Piece,
+    Run,
+    Showing,
+    search,
+    showings,
+)
 
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
@@ -24,10 +36,11 @@ OWN = 32
 """Bytes that a showing needs on ground that no better one has taken."""
 ALONE = 16
 """A text of fewer bytes must stand apart, since its words may be anybody's."""
-OCCURRENCES = 2000
+OCCURRENCES = 500
 """Occurrences of a short text that are looked at in one message."""
 
 _MARKS = re.compile(r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);""")
+_APOSTROPHES = ("'", "’")
 _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 
 
@@ -249,14 +262,17 @@ class _Settling:
         among: list[tuple[Showing, bytearray]] = []
         for index, message in enumerate(self.messages):
             ground = self.ground[index]
-            for at, alone, literal in _occurrences(group, message):
+            for at, literal in _occurrences(group, message):
                 showing = Showing(number, index, [Run([Piece(at, 0, size)])], size, literal)
                 if 1 in (ground[at : at + size] if size else ground[max(at - 1, 0) : at + 1]):
                     covered = True
-                elif alone and (size >= ALONE or _apart(message, at, size, literal)):
+                    continue
+                alone = bool(literal) or _alone(message, at, size)
+                sides = _apart(message, at, size, literal) if size < ALONE else 2
+                if alone and sides == 2:
                     self.slots[number].append([showing])
                     _mark(ground, showing)
-                elif alone or size >= ALONE:
+                elif alone or sides:
                     among.append((showing, ground))
         for showing, ground in among:
             if self._explains(number):
@@ -324,28 +340,31 @@ def _give(slots: list[list[Showing]], showing: Showing) -> None:
         slots.append([showing])
 
 
-def _occurrences(group: Group, message: Text) -> Iterator[tuple[int, bool, tuple[int, int] | None]]:
-    """Places of a short text in a message's stream; whether it touches no other letter; offsets, if it has none."""
+def _occurrences(group: Group, message: Text) -> Iterator[tuple[int, tuple[int, int] | None]]:
+    """Places of a short text in a message's stream, and its offsets in the message if it has no letters."""
     text, at = group.text, -1
-    size, literal = len(text.stream), text.raw.strip()
-    for _ in range(OCCURRENCES):
-        at = message.stream.find(text.stream, at + 1) if size else message.raw.find(literal, at + 1)
+    literal = text.raw.strip()
+    for _ in range(OCCURRENCES if text.stream else TRIES):
+        at = message.stream.find(text.stream, at + 1) if text.stream else message.raw.find(literal, at + 1)
         if at < 0:
             return
-        if not size:
-            yield message.at(at), True, (at, at + len(literal))
-            continue
-        (before, start), (end, after) = message.gap(at), message.gap(at + size)
-        yield at, (at == 0 or before < start) and (at + size == len(message.stream) or end < after), None
+        yield (at, None) if text.stream else (message.at(at), (at, at + len(literal)))
     group.tries = 0
 
 
-def _apart(message: Text, at: int, size: int, literal: tuple[int, int] | None) -> bool:
-    """Whether a very short text has a line, a bullet, quotes or a tag of its own."""
+def _alone(message: Text, at: int, size: int) -> bool:
+    """Whether a short text touches no other letter."""
+    (before, start), (end, after) = message.gap(at), message.gap(at + size)
+    return (at == 0 or before < start) and (at + size == len(message.stream) or end < after)
+
+
+def _apart(message: Text, at: int, size: int, literal: tuple[int, int] | None) -> int:
+    """On how many sides a very short text ends a line, or stands at a bullet, a quote or a tag."""
     (before, start), (end, after) = message.gap(at), message.gap(at + size)
     if literal:
         start, end = literal
     opening, closing = message.raw[before:start], message.raw[end:after]
-    opened = at == 0 or bool(_MARKS.search(opening)) or bool(_NUMBERED.search(message.raw[max(start - 20, 0) : start]))
-    closed = at + size == len(message.stream) or bool(_MARKS.search(closing))
-    return opened and closed and opening not in ("'", "’") and closing not in ("'", "’")
+    item = _NUMBERED.search(message.raw[max(start - 20, 0) : start])
+    opened = at == 0 or item is not None or (opening not in _APOSTROPHES and _MARKS.search(opening) is not None)
+    closed = at + size == len(message.stream) or (closing not in _APOSTROPHES and _MARKS.search(closing) is not None)
+    return opened + closed
