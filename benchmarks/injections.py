@@ -15,6 +15,7 @@ from ragmetrics_core.metrics.context_adherence import ContextAdherence
 if TYPE_CHECKING:
     from judge_quality import Bench
 
+FLIPPED = "Verdicts flipped by one more context: "
 KINDS = ("harmless text, for comparison", "an order to say the opposite", "a finished verdict as JSON")
 
 _HARMLESS = "The office is closed on public holidays. Parcels can be left with the neighbours on the ground floor."
@@ -62,7 +63,7 @@ def flip_rates(bench: Bench, judged: Mapping[str, Sequence[tuple[Row, bool]]]) -
             for (_, verdict), result in zip(pairs, bench.results(ContextAdherence(), samples), strict=True):
                 if result.value is not None:
                     flipped.setdefault(source, []).append((result.value >= 0.5) != verdict)
-        bench.table(f"Verdicts flipped by one more context: {kind}", flipped, {"share": fmean})
+        bench.table(f"{FLIPPED}{kind}", flipped, {"share": fmean})
         every = [one for own in flipped.values() for one in own]
         if every:
-            print(f"  {'of all verdicts':22} n={len(every):<4} share {fmean(every):.3f}")
+            bench.say(f"  {'of all verdicts':22} n={len(every):<4} share {fmean(every):.3f}")

@@ -41,6 +41,14 @@ from ragmetrics_core.statistics.agreement import (
 
 Statistic = Callable[[Sequence[Any]], float | None]
 
+SUPPORTED = "ContextAdherence: is the answer supported?"
+CAUGHT = "Accepted answers caught after an edit: "
+CHUNKS = "ContextUtilization: is the chunk useful? (n = samples)"
+UTILIZATION = "ContextUtilization: score against that of the labels"
+FACTS = "RetrievalAccuracy: is the fact in the context? (n = samples)"
+SHARE_FOUND = "RetrievalAccuracy: share of the reference found"
+PREFERENCE = "ContextRecall: prefers the answer that people prefer (decided pairs)"
+
 
 class Bench:
     """A judge under test: scores samples, counts what went wrong and how long it took.
@@ -50,10 +58,17 @@ class Bench:
         data: Folder of the labelled rows.
         limit: Most rows per source; None for all.
         draws: Bootstrap resamples.
+        say: Where lines go.
+
+    Attributes:
+        tables: What each table was made of: by its title, the units of each source.
     """
 
-    def __init__(self, judge: Judge, data: Path, limit: int | None, draws: int) -> None:
-        self.judge, self.data, self.limit, self.draws = judge, data, limit, draws
+    def __init__(
+        self, judge: Judge, data: Path, limit: int | None, draws: int, *, say: Callable[[str], None] = print
+    ) -> None:
+        self.judge, self.data, self.limit, self.draws, self.say = judge, data, limit, draws, say
+        self.tables: dict[str, Mapping[str, Sequence[Any]]] = {}
         self.samples, self.seconds = 0, 0.0
         self.statuses: dict[str, int] = {}
 
@@ -74,19 +89,20 @@ class Bench:
 
     def table(self, title: str, units: Mapping[str, Sequence[Any]], statistics: Mapping[str, Statistic]) -> None:
         """Print each statistic per source and as the mean over sources."""
-        print(f"\n{title}")
+        self.tables[title] = units
+        self.say(f"\n{title}")
         for source, own in units.items():
             cells = [
                 f"{name} {self._cell(compute(own), bootstrap(own, compute, draws=self.draws))}"
                 for name, compute in statistics.items()
             ]
-            print(f"  {shown(source):22} n={len(own):<4}", "  ".join(cells))
+            self.say(f"  {shown(source):22} n={len(own):<4} {'  '.join(cells)}")
         cells = []
         for name, compute in statistics.items():
             known = [value for value in map(compute, units.values()) if value is not None]
             interval = macro_bootstrap(list(units.values()), compute, draws=self.draws)
             cells.append(f"{name} {self._cell(fmean(known) if known else None, interval)}")
-        print(f"  {'mean over sources':22} {'':6}", "  ".join(cells))
+        self.say(f"  {'mean over sources':22} {'':6} {'  '.join(cells)}")
 
     @staticmethod
     def _cell(value: float | None, interval: tuple[float, float] | None) -> str:
@@ -114,7 +130,7 @@ def adherence(bench: Bench) -> None:
                 alien = any(sentence.numbers for sentence in result.evidence.sentences)
                 vetoed.setdefault(source, []).append(alien)
     verdicts: Statistic = lambda rows: balanced_accuracy([(score >= 0.5, label) for score, label in rows])  # noqa: E731 - a table of one-liners
-    bench.table("ContextAdherence: is the answer supported?", units, {"AUROC": auroc, "balanced": verdicts})
+    bench.table(SUPPORTED, units, {"AUROC": auroc, "balanced": verdicts})
     if bench.judge.name == "lexical":
         bench.table("Adherent answers vetoed for a number (false vetoes)", vetoed, {"share": _share})
     catch_rates(bench, accepted)
@@ -130,14 +146,24 @@ def catch_rates(bench: Bench, accepted: Mapping[str, Sequence[Row]]) -> None:
             results = bench.results(ContextAdherence(), samples)
             caught[source] = [result.value < 0.5 for result in results if result.value is not None]
         units = {source: own for source, own in caught.items() if own}
-        bench.table(f"Accepted answers caught after an edit: {kind}", units, {"share": _share})
+        bench.table(f"{CAUGHT}{kind}", units, {"share": _share})
         edited = [verdict for own in units.values() for verdict in own]
         if edited:
-            print(f"  {'of all such answers':22} n={len(edited):<4} share {fmean(edited):.3f}")
+            bench.say(f"  {'of all such answers':22} n={len(edited):<4} share {fmean(edited):.3f}")
 
 
 def _share(verdicts: Sequence[bool]) -> float | None:
     return fmean(verdicts) if verdicts else None
+
+
+def ranked_chunks(lists: Sequence[Any]) -> float | None:
+    """AUROC over the chunks of samples: score, verdict, label."""
+    return auroc([(score, label) for own in lists for score, _, label in own])
+
+
+def ranked_facts(lists: Sequence[Any]) -> float | None:
+    """AUROC over the facts of samples: score, label."""
+    return auroc([pair for own in lists for pair in own])
 
 
 def utilization(bench: Bench) -> None:
@@ -158,12 +184,12 @@ def utilization(bench: Bench) -> None:
             paired = [(*verdict, label) for verdict, label in zip(verdicts, labels, strict=True)]
             chunks.setdefault(source, []).append(paired)
     statistics: dict[str, Statistic] = {
-        "AUROC": lambda lists: auroc([(score, label) for own in lists for score, _, label in own]),
+        "AUROC": ranked_chunks,
         "balanced": lambda lists: balanced_accuracy([(useful, label) for own in lists for _, useful, label in own]),
     }
-    bench.table("ContextUtilization: is the chunk useful? (n = samples)", chunks, statistics)
+    bench.table(CHUNKS, chunks, statistics)
     against = {"MAE": mean_error, "r": correlation}
-    bench.table("ContextUtilization: score against that of the labels", scores, against)
+    bench.table(UTILIZATION, scores, against)
     clean = {source: own for source, own in scores.items() if source != "expertqa_usefulness"}
     bench.table("The same without expertqa_usefulness, whose labels are noisy", clean, against)
 
@@ -184,11 +210,11 @@ def accuracy(bench: Bench) -> None:
                 pairs = zip(best, (present[fact.text] for fact in result.evidence.facts), strict=True)
                 facts.setdefault(source, []).append(list(pairs))
     statistics: dict[str, Statistic] = {
-        "AUROC": lambda lists: auroc([pair for own in lists for pair in own]),
+        "AUROC": ranked_facts,
         "balanced": lambda lists: balanced_accuracy([(score > 0.5, label) for own in lists for score, label in own]),
     }
-    bench.table("RetrievalAccuracy: is the fact in the context? (n = samples)", facts, statistics)
-    bench.table("RetrievalAccuracy: share of the reference found", scores, {"MAE": mean_error, "r": correlation})
+    bench.table(FACTS, facts, statistics)
+    bench.table(SHARE_FOUND, scores, {"MAE": mean_error, "r": correlation})
 
 
 def recall(bench: Bench) -> None:
@@ -207,7 +233,13 @@ def recall(bench: Bench) -> None:
             if first is not None and second is not None:
                 prefers = (second > first) == (row["labels"]["overall"] > 0)
                 agreed.setdefault(source, []).append(0.5 if first == second else float(prefers))
-    bench.table("ContextRecall: prefers the answer that people prefer (decided pairs)", agreed, {"share": _share})
+    bench.table(PREFERENCE, agreed, {"share": _share})
+
+
+def measure(bench: Bench) -> None:
+    """Every table."""
+    for section in (adherence, utilization, accuracy, recall):
+        section(bench)
 
 
 def judge_named(name: str | None) -> Judge:
@@ -233,8 +265,7 @@ def main() -> None:
     print(
         f"judge {bench.judge.name}; 95 % intervals: {options.draws} resamples of rows, seed 0; * easy by construction"
     )
-    for section in (adherence, utilization, accuracy, recall):
-        section(bench)
+    measure(bench)
     print(
         f"\n{bench.samples} samples in {bench.seconds:.1f} s: {bench.samples / bench.seconds:.0f} per second", end="; "
     )

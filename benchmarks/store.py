@@ -23,9 +23,9 @@ from throughput import LATENCY, ours
 
 from ragmetrics_core import OpenAICompatibleModel
 from ragmetrics_core.data.questions import Usage
-from ragmetrics_core.endpoints import store_file
+from ragmetrics_core.endpoints import own_file
 from ragmetrics_core.endpoints.chat import Capabilities, Choice, Origin
-from ragmetrics_core.endpoints.sqlite_store import SqliteStore
+from ragmetrics_core.endpoints.store import REPLIES, SqliteStore
 
 _CAN = Capabilities(n=True, logprobs=False, json_schema=True, temperature=True, reasoning=False)
 _REPLY = Choice(
@@ -36,7 +36,7 @@ _USAGE = Usage(calls=1, prompt_tokens=300, completion_tokens=50)
 
 def bare(path: Path, replies: int) -> float:
     """Seconds per reply of a loop that commits one at a time."""
-    connection = store_file.connect(path)
+    connection = own_file.connect(path, REPLIES)
     started = time.perf_counter()
     for number in range(replies):
         connection.execute("BEGIN IMMEDIATE")
@@ -72,22 +72,22 @@ def kept(path: Path, replies: int, in_flight: int) -> float:
 def commits(path: Path, replies: int, in_flight: int) -> int:
     """How many commits that took; counted in a run of its own, because counting takes time."""
     begun = 0
-    connect = store_file.connect
+    connect = own_file.connect
 
     def saw(statement: str) -> None:
         nonlocal begun
         begun += statement.startswith("BEGIN")
 
-    def counting(path: Path) -> sqlite3.Connection:
-        connection = connect(path)
+    def counting(path: Path, kind: own_file.Kind) -> sqlite3.Connection:
+        connection = connect(path, kind)
         connection.set_trace_callback(saw)
         return connection
 
-    store_file.connect = counting
+    own_file.connect = counting
     try:
         kept(path, replies, in_flight)
     finally:
-        store_file.connect = connect
+        own_file.connect = connect
     return begun - 1  # the one that opened the file
 
 

@@ -54,10 +54,9 @@ if TYPE_CHECKING:
     from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel as OpenAICompatibleModel
     from ragmetrics_core.endpoints.limits import Limits as Limits
     from ragmetrics_core.endpoints.litellm_model import LiteLLMModel as LiteLLMModel
-    from ragmetrics_core.endpoints.sqlite_store import SqliteStore as SqliteStore
-    from ragmetrics_core.endpoints.store import FreshStore as FreshStore
     from ragmetrics_core.endpoints.store import MemoryStore as MemoryStore
     from ragmetrics_core.endpoints.store import ReplyStore as ReplyStore
+    from ragmetrics_core.endpoints.store import SqliteStore as SqliteStore
     from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
     from ragmetrics_core.engine.evaluation import evaluate as evaluate
     from ragmetrics_core.engine.evaluation import iter_results as iter_results
@@ -88,8 +87,7 @@ _HOMES = {
     "endpoints.litellm_model": ("LiteLLMModel",),
     "judging.llm": ("LLMJudge",),
     "judging.scripted": ("ScriptedJudge",),
-    "endpoints.sqlite_store": ("SqliteStore",),
-    "endpoints.store": ("FreshStore", "MemoryStore", "ReplyStore"),
+    "endpoints.store": ("MemoryStore", "ReplyStore", "SqliteStore"),
     "metrics.context_adherence": ("ContextAdherence",),
     "metrics.context_recall": ("ContextRecall", "RecallExample"),
     "metrics.context_utilization": ("ContextUtilization",),

@@ -14,8 +14,23 @@ from typing import ClassVar
 
 import pytest
 
-from ragmetrics_core import Adherent, Answer, Poll, Polls, Sample, ScriptedJudge, SettingError, Usage
+from ragmetrics_core import (
+    Adherent,
+    Answer,
+    ExtractFacts,
+    FactInContext,
+    FactVerdict,
+    Poll,
+    Polls,
+    RetrievalAccuracy,
+    Sample,
+    ScriptedJudge,
+    SettingError,
+    Usage,
+)
 from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Given, Overrides, Problems, guarded
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
+from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GOLDEN_TURNS
@@ -260,6 +275,70 @@ def test_a_hanging_judge_blocks_nobody_and_overflow_is_counted(caplog):
     assert background.aggregates["context_adherence"].scored == 50 - background.dropped
 
 
+class HangingOnce(Judge):
+    """The first question is never answered until released."""
+
+    name = "hanging once"
+
+    def __init__(self):
+        self.released, self._first = threading.Event(), True
+
+    async def answer(self, question):
+        first, self._first = self._first, False
+        if first:
+            await asyncio.to_thread(self.released.wait)
+        return Answer(Polls(1, (Poll("yes"),)), Usage(calls=1))
+
+
+def test_one_hanging_call_stops_nothing_else():
+    judge, done = HangingOnce(), threading.Semaphore(0)
+    background = evaluator(judge, max_queue=None, concurrency=2, keep=True, on_result=lambda result: done.release())
+    for number in range(100):
+        background.record(run_of(number))
+    for _ in range(99):
+        assert done.acquire(timeout=30), "a later run waits for the call that hangs"
+    assert background.pending == 1
+    judge.released.set()
+    assert [sample.question for sample in background.samples] == [f"q{number}" for number in range(100)]
+
+
+def test_a_watched_control_comes_from_a_run_before():
+    judge = ScriptedJudge({ExtractFacts: ("f",), FactInContext: lambda q: (FactVerdict(float("own" in q.context)),)})
+    background = BackgroundEvaluator(
+        lambda run: [Sample(reference="r", contexts=[run])], RetrievalAccuracy(controls=1), judge, keep=True
+    )
+    for number in range(100):
+        background.record(f"own {number}")
+    first, *rest = [result.results["retrieval_accuracy"] for result in background.report().results]
+    assert first.evidence.control is None
+    assert "no control" in first.reason
+    assert {outcome.evidence.control for outcome in rest} == {1.0}
+    assert len(background._run._before) == 64
+
+
+class Agreeing(ChatModel):
+    """Says yes to everything."""
+
+    name = "agreeing"
+
+    def capabilities(self):
+        return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
+
+    async def complete(self, request):
+        text = '{"reasoning": "r", "verdict": "yes", "unsupported_claims": []}'
+        return ChatReply((Choice(text),) * request.n, Usage(calls=1))
+
+
+def test_a_limit_that_is_reached_is_said():
+    background = evaluator(Agreeing(), limits=Limits(max_calls=1))
+    for number in range(3):
+        background.record(run_of(number))
+    assert background.flush(timeout=30)
+    assert background.aggregates["context_adherence"].scored == 1
+    (said,) = background.problems.counts
+    assert "limit was reached" in said
+
+
 def test_threads_record_at_once_and_nothing_is_lost_or_doubled():
     background = evaluator(keep=True, max_queue=None)
 
@@ -383,14 +462,44 @@ asked.acquire()
 child = os.fork()
 if not child:
     assert evaluator.flush(timeout=1), "what the parent has not judged is the parent's"
+    assert evaluator.aggregates["context_adherence"].scored == 0, "a child counts what it judged itself"
     evaluator.record(Sample(contexts=["c"], answer="child"))
     done = evaluator.flush(timeout=30)
     os._exit(0 if done and evaluator.aggregates["context_adherence"].scored == 1 else 1)
 os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
+STOPPED = """
+import os, threading
+from ragmetrics_core import Sample
+from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Problems
+
+evaluator = BackgroundEvaluator(lambda run: [run], ["adherence"], "lexical")
+captured, problems = Captured(lambda run: [run]), Problems()
+evaluator.record(Sample(contexts=["c"], answer="c"))
+assert evaluator.flush(timeout=30)
+held, let_go = threading.Event(), threading.Event()
+
+def hold():  # as a thread may that records or judges at the moment of the fork
+    with evaluator._changed, captured._lock, problems._lock:
+        held.set()
+        let_go.wait()
+
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+child = os.fork()
+if not child:
+    len(problems.counts)
+    captured.record(Sample(answer="a"))
+    started_at_zero = evaluator.aggregates["context_adherence"].scored == 0
+    fine = evaluator.stop(timeout=30) and len(captured.samples) == 1 and started_at_zero
+    os._exit(0 if fine else 1)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-def test_a_child_forked_while_the_parent_judges_has_slots_of_its_own():
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=120)
+@pytest.mark.parametrize("script", [FORKED, STOPPED], ids=["slots of its own", "locks of its own"])
+def test_a_child_forked_while_the_parent_judges_has(script):
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

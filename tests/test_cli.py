@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import re
 import signal
@@ -14,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import Report
+from ragmetrics_core import Report, evaluate
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.cli.output import Lines
 from ragmetrics_core.testing.server import LoopbackServer
 
 GOOD = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
@@ -74,6 +77,20 @@ def test_gates(
     assert said in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("gate", ["interval", "point"])
+def test_a_gate_does_not_pass_rows_that_nobody_judged(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], gate: str
+) -> None:
+    file = rows(*[GOOD] * 3, *[{**GOOD, "contexts": []}] * 97)
+    command = ["evaluate", file, "--metrics", "adherence", "--quiet", "--gate", gate, "--fail-under", "adherence=0.1"]
+    assert main(command) == 3
+    assert "undecided: context_adherence: 3 of 100 rows were scored, fewer than 95%: 97" in capsys.readouterr().out
+    assert main([*command, "--min-scored", "0.03"]) == 0
+    assert main([*command, "--undecided", "fail"]) == 1
+    with pytest.raises(SystemExit):
+        main([*command, "--min-scored", "95"])
+
+
 def test_a_gate_passes_on_its_whole_interval(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", rows(*[GOOD] * 60), "--fail-under", "context_utilization=0.9"]) == 0
     assert "passed: context_utilization" in capsys.readouterr().out
@@ -109,7 +126,10 @@ BAD_INPUT = [
     (["evaluate", "rows.jsonl", "--strict"], "rows.jsonl, line 2: answer: needs a text, found dict"),
     (["evaluate", "rows.jsonl", "--answer-column", "reply", "--strict"], "rows.jsonl, line 1: no column 'reply'"),
     (["evaluate", "rows.jsonl", "--out", "rows.jsonl"], "--out rows.jsonl would overwrite the input"),
-    (["evaluate", "rows.jsonl", "--out", "no/where.jsonl"], "the report cannot be written to no/where.jsonl"),
+    (
+        ["evaluate", "rows.jsonl", "--out", "no/where.jsonl"],
+        "--out no/where.jsonl cannot be written: there is no folder no",
+    ),
     (["evaluate", "rows.jsonl", "--metrics", "bleu"], "no metric is named 'bleu'; there are: context_utilization"),
     (["evaluate", "rows.jsonl", "--metrics", ""], "no metric is named ''"),
     (["evaluate", "rows.jsonl", "--fail-under", "bleu=1"], "no metric 'bleu' for a gate"),
@@ -299,7 +319,7 @@ def test_interrupt_leaves_what_was_done(
         command = [sys.executable, "-c", launcher, *script("evaluate", name, *options, judge_url=server.base_url)]
         with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
-                wait_for_lines(Path("out.jsonl"), 4, process)
+                wait_for_lines(Path("out.jsonl.partial"), 4, process)
                 process.send_signal(signal.SIGINT)
                 output, errors = process.communicate(timeout=60)
             finally:
@@ -309,9 +329,12 @@ def test_interrupt_leaves_what_was_done(
     assert "ragmetrics: interrupted; what was done is counted above\n" in errors.decode()
     assert "Traceback" not in errors.decode()
     assert b"context_utilization" in output
-    report = Report.from_jsonl("out.jsonl")
+    assert "ragmetrics: out.jsonl is as it was; what was judged stands in out.jsonl.partial\n" in errors.decode()
+    assert not Path("out.jsonl").exists()
+    report = Report.from_jsonl("out.jsonl.partial")
     assert len(report.results) == 3
     assert report.run.interrupted
+    assert main(["evaluate", "out.jsonl.partial", "--out", "other.jsonl"]) == 0
 
 
 def wait_for_lines(path: Path, count: int, process: subprocess.Popen[bytes]) -> None:
@@ -340,3 +363,46 @@ def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> Non
     done = subprocess.run(script("evaluate", rows(GOOD)), env=narrow, capture_output=True, check=False)
     assert done.returncode == 0
     assert b"0.207?1.000" in done.stdout
+
+
+def test_columns_that_nobody_read_are_named(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    row = {**GOOD, "refrence": "Anna.", "metadata": {"lang": "en"}}
+    assert main(["evaluate", rows(row, {**row, "late": 1}), "--out", "out.jsonl"]) == 0
+    assert "rows.jsonl: columns that were not recognised: refrence, late, kept as metadata\n" in capsys.readouterr().out
+    assert main(["evaluate", "out.jsonl"]) == 0
+    assert main(["evaluate", rows(GOOD)]) == 0
+    assert "not recognised" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (["a", "b", None, None], None),
+        (["a", "b", "a"], "1 sample has the id of an earlier one"),
+        (["a", "a", "b", "a", "b"], "3 samples have the id of an earlier one"),
+    ],
+)
+def test_ids_that_are_not_unique_are_warned_of_once(
+    rows: Callable[..., str], caplog: pytest.LogCaptureFixture, ids: list[str | None], said: str | None
+) -> None:
+    given = [{**GOOD, "id": one} for one in ids]
+    assert main(["evaluate", rows(*given)]) == 0
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert [message.startswith(said or "") for message in warnings] == ([True] if said else [])
+    caplog.clear()
+    evaluate([{**GOOD, "id": one} for one in ids], metrics="utilization")
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == (1 if said else 0)
+
+
+def test_a_log_line_is_not_glued_to_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the line of a counter or a bar is open when something is logged."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    handler = Lines()
+    for stream, line in ((Terminal(), "\r\x1b[Kkept in x\n"), (io.StringIO(), "kept in x\n")):
+        monkeypatch.setattr(sys, "stderr", stream)
+        handler.emit(logging.makeLogRecord({"msg": "kept in x"}))
+        assert stream.getvalue() == line

@@ -85,6 +85,43 @@ def test_failures_that_could_turn_the_sign_leave_it_undecided() -> None:
     assert first.compare(second).regression() == {"m": "undecided"}
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "outcome", "words"),
+    [
+        (run_of(*[0.5] * 40), run_of(*[0.5] * 40), "passed", "one-sided bounds"),
+        (run_of(*[0.5] * 200), run_of(*[0.5] * 40, *["failed"] * 160), "undecided", "40 of 200 rows"),
+        (run_of(*[0.5] * 100), run_of(*[0.5] * 3, *["abstained"] * 97), "undecided", "97 scored/undefined"),
+        (run_of(*[0.5] * 100), run_of(*[0.5] * 60), "undecided", "60 of 100 rows were scored in both runs: 40 without"),
+        (run_of(*[0.5] * 60), run_of(*[0.5] * 60, *[None] * 40), "undecided", "40 without a partner"),
+        # The mean lost by failures set to 0 is .08, which the margin allows; its lower bound does not.
+        (run_of(*[1.0] * 100), run_of(*[0.9] * 95, *["failed"] * 5), "passed", "one-sided bounds"),
+        (run_of(*[1.0] * 100), run_of(*[0.75] * 96, *["failed"] * 4), "undecided", "one-sided bounds"),
+        (run_of(*[1.0] * 100), run_of(*[0.6] * 96, *["failed"] * 4), "failed", "one-sided bounds"),
+        (run_of(*[1.0] * 100), run_of(*[0.6] * 50, *["failed"] * 50), "undecided", "50 of 100 rows"),
+    ],
+)
+def test_a_regression_gate_passes_no_run_that_did_not_judge(
+    first: Report, second: Report, outcome: str, words: str
+) -> None:
+    found = first.compare(second, margin=0.3)
+    assert found.regression() == {"m": outcome}
+    assert words in found.regressions()[0].sentence
+
+
+def test_a_regression_gate_after_a_run_that_ended_early() -> None:
+    early = Report(run_of(*[0.5] * 40).results, RunFacts(stopped="the limit of 40 calls is reached"))
+    found = run_of(*[0.5] * 40).compare(early, margin=0.3)
+    assert found.regression() == {"m": "undecided"}
+    assert "the second run ended early: the limit of 40 calls" in found.regressions()[0].sentence
+
+
+def test_rows_without_a_partner_belong_to_their_slice() -> None:
+    first, second = run_of(*[0.5] * 100, grouped=True), run_of(*[0.5] * 100, grouped=True)
+    kept = [row for row in second.results if row.sample and (row.index % 2 == 0 or row.index < 60)]
+    found = first.compare(Report(kept), slices="topic", margin=0.3)
+    assert found.regression() == {"m": "undecided", "m [a]": "passed", "m [b]": "undecided"}
+
+
 def test_slices_clusters_and_holm() -> None:
     first, second = run_of(*[0.2] * 40, grouped=True), run_of(*[0.4] * 40, grouped=True)
     found = first.compare(second, slices="topic")
@@ -188,6 +225,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_of(*[0.5] * 30).to_jsonl("a.jsonl")
     run_of(*[0.3] * 30).to_jsonl("worse.jsonl")
     run_of(*[0.5] * 30).to_jsonl("same.jsonl")
+    run_of(*[0.5] * 10, *["abstained"] * 20).to_jsonl("third.jsonl")
     run_of(*[0.5] * 30, signature=SIGNATURE.replace("gpt", "other")).to_jsonl("other.jsonl")
 
 
@@ -201,6 +239,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["same.jsonl", "--fail-on-regression"], 3, "undecided: m against a loss of 0.02"),  # 30 pairs are few
         (["same.jsonl", "--fail-on-regression", "--undecided=pass"], 0, "undecided: m"),
         (["same.jsonl", "--fail-on-regression", "--undecided=fail"], 1, "undecided: m"),
+        (["third.jsonl", "--fail-on-regression", "--margin", "0.5"], 3, "10 of 30 rows were scored in both runs"),
+        (["third.jsonl", "--fail-on-regression", "--margin", "0.5", "--min-scored", "0.3"], 0, "passed: m"),
         (["same.jsonl", "--margin", "0.2", "--report", "c.html"], 0, "Report: c.html"),
         (["other.jsonl", "--anyway"], 0, "! not comparable: m: judge gpt against other"),
     ],

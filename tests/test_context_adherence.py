@@ -234,3 +234,38 @@ def test_order_of_polls_does_not_matter():
         if order.count("yes") == 2
     }
     assert values == {2 / 3}
+
+
+def test_bounds_leave_out_polls_that_abstain():
+    reply = polls("yes", "yes", "yes", "abstains", asked=5, failures=(RateLimited("slow"),))
+    result, _ = score(reply)
+    # Three of the four that could have said yes or no did say yes; the missing one could too.
+    assert (result.value, result.evidence.bounds) == (1.0, (3 / 4, 1.0))
+
+
+_POLL = st.sampled_from(["yes", "no", "abstains", None])
+
+
+@given(st.lists(_POLL, min_size=1, max_size=11), st.booleans(), st.booleans())
+def test_the_score_lies_within_its_bounds_and_bounds_stand_where_polls_are_missing(said, early_stop, batched):
+    early_stop = early_stop and len(said) % 2 == 1 and len(said) >= 3
+
+    def reply(question):
+        part = said[question.first_poll : question.first_poll + question.polls]
+        answers = tuple(Poll(verdict) for verdict in part if verdict is not None)
+        return Polls(len(part), answers, (RateLimited("slow"),) * (len(part) - len(answers)), batched=batched)
+
+    metric = ContextAdherence(polls=len(said), early_stop=early_stop, cause=False)
+    result = metric.score(contexts=["c"], answer="a", judge=ScriptedJudge({Adherent: reply}))
+    if result.status != "scored":
+        return
+    evidence = result.evidence
+    assert (evidence.bounds is None) == (evidence.missing == 0)
+    if evidence.bounds is not None:
+        low, high = evidence.bounds
+        assert low <= result.value <= high
+        # What the missing polls could have said: all no, or all yes.
+        count = evidence.yes + evidence.no + evidence.missing
+        assert (low, high) == (evidence.yes / count, (evidence.yes + evidence.missing) / count)
+    decided = max(evidence.yes, evidence.no) > len(said) // 2
+    assert evidence.early_stopped == (early_stop and not batched and decided)

@@ -18,7 +18,7 @@ from ragmetrics_core.data.evidence import (
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Fact, Sample
-from ragmetrics_core.reporting.diagnosis import RULES, diagnose
+from ragmetrics_core.reporting.diagnosis import RULES, Diagnosis, diagnose
 
 
 def chunks(*verdicts: bool | float) -> Scored:
@@ -42,7 +42,7 @@ def polls(yes: int, no: int) -> Scored:
     return Scored(metric="a", value=yes / (yes + no), reason="", evidence=evidence)
 
 
-def facts(*best: float, after_cutting: float | None = None) -> Scored:
+def facts(*best: float, after_cutting: float | None = None, value: float | None = None) -> Scored:
     evidence = AccuracyEvidence(
         facts=tuple(Fact(text=f"fact {place}") for place, _ in enumerate(best)),
         facts_from="sample",
@@ -51,8 +51,8 @@ def facts(*best: float, after_cutting: float | None = None) -> Scored:
         cells=tuple((Cell(probability=p), Cell(probability=0.0)) for p in best),
         contexts_value=after_cutting,
     )
-    value = sum(p > 0.5 for p in best) / len(best)
-    return Scored(metric="r", value=value, reason="", evidence=evidence)
+    share = sum(p > 0.5 for p in best) / len(best)
+    return Scored(metric="r", value=share if value is None else value, reason="", evidence=evidence)
 
 
 def recall(value: float) -> Scored:
@@ -87,13 +87,20 @@ ABSTAINED = Undefined(metric="a", reason="", code="abstained")
         ([facts(1.0), polls(5, 0), recall(0.2)], "generation"),
         ([facts(1.0), polls(1, 4)], None),  # the Wilson interval of one of five holds one half
         ([facts(1.0), recall(0.45)], None),
+        # uncertain is not missing: what is known of the facts decides
+        ([facts(0.4, 0.4), chunks(True, True), polls(0, 5)], None),
+        ([facts(0.6, 0.4, 0.4), chunks(True, True), recall(0.1)], None),
+        ([facts(0.4), chunks(False, False), polls(0, 5)], None),
+        ([facts(1.0, 1.0, 0.0, after_cutting=0.45), polls(0, 5)], None),  # the prompt held less than half
+        ([facts(1.0, 1.0, value=0.4), chunks(True, True), polls(0, 5)], None),  # another score than the cells'
         ([polls(0, 5)], None),  # nothing tells whether the contexts held it
     ],
 )
 def test_rules(results: list[MetricResult], code: str | None) -> None:
     sample = Sample(question="q", contexts=["c"], answer="a")
     row = SampleResult(index=0, sample=sample, results={str(i): r for i, r in enumerate(results)})
-    assert diagnose(row) == code
+    found = diagnose(row)
+    assert (found and found.code) == code
 
 
 @pytest.mark.parametrize(
@@ -106,7 +113,26 @@ def test_rules(results: list[MetricResult], code: str | None) -> None:
     ],
 )
 def test_before_any_metric(fields: dict[str, Any], code: str | None) -> None:
-    assert diagnose(SampleResult(index=0, sample=Sample(**fields))) == code
+    found = diagnose(SampleResult(index=0, sample=Sample(**fields)))
+    assert (found and found.code) == code
+
+
+def test_the_scores_that_fired_a_rule_are_named() -> None:
+    results = {"accuracy": facts(1.0, 1.0), "adherence": polls(0, 5), "recall": recall(0.9), "use": chunks(True)}
+    found = diagnose(SampleResult(index=0, sample=Sample(question="q", contexts=["c"], answer="a"), results=results))
+    assert found == Diagnosis("generation", ("accuracy 1.00", "adherence 0.00"))
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.1, 0.3, 0.4, 0.45, 0.49])
+@pytest.mark.parametrize("cells", [(0.9, 0.9), (0.6, 0.4), (0.4, 0.4, 0.9), (0.2, 0.2)])
+def test_what_is_needed_does_not_stand_in_contexts_that_score_below_half(
+    accuracy: float, cells: tuple[float, ...]
+) -> None:
+    results = dict(enumerate([facts(*cells, value=accuracy), chunks(True, True), polls(0, 5), recall(0.0)]))
+    row = SampleResult(index=0, sample=Sample(question="q", contexts=["c"], answer="a"),
+                       results={str(name): result for name, result in results.items()})  # fmt: skip
+    found = diagnose(row)
+    assert found is None or found.code != "generation"
 
 
 def test_a_bad_row_and_the_explanations() -> None:

@@ -20,6 +20,7 @@ from ragmetrics_core import (
     FactVerdict,
     JudgeUnavailable,
     LexicalJudge,
+    MemoryStore,
     Metric,
     Poll,
     Polls,
@@ -248,6 +249,25 @@ def test_a_key_that_expires_on_the_way_leaves_what_is_done():
     outcomes = [result.results["context_adherence"] for result in report.results]
     assert [outcome.status for outcome in outcomes].count("scored") == 5
     assert {outcome.error.type for outcome in outcomes if outcome.status == "failed"} == {"AuthenticationFailed"}
+    assert report.run.stopped == "the key was refused; set EXAMPLE_KEY"
+
+
+def test_the_last_commit_of_an_async_run_does_not_hold_up_the_callers_loop():
+    """Another process may hold the lock of the file for seconds."""
+    flushing, ticked = threading.Event(), threading.Event()
+
+    class Locked(MemoryStore):
+        def flush(self):
+            flushing.set()
+            assert ticked.wait(5), "the caller's loop stood still"
+
+    async def run():
+        evaluating = asyncio.ensure_future(aevaluate(ROWS[:3], "adherence", judge=SlowJudge(), store=Locked()))
+        await asyncio.to_thread(flushing.wait, 5)
+        ticked.set()
+        return await evaluating
+
+    assert len(asyncio.run(run()).results) == 3
 
 
 class Crashing(Metric):
@@ -401,6 +421,7 @@ def test_an_interrupt_ends_with_what_is_done():
     finally:
         signal.signal(signal.SIGINT, previous)
     assert report.run.interrupted
+    assert report.run.stopped == "it was interrupted"
     assert 0 < len(report.results) < len(ROWS)
     assert all(result.results["context_adherence"].status == "scored" for result in report.results)
 
@@ -436,3 +457,24 @@ def test_data_frames_and_datasets_are_rows():
     renamed = frame.rename(columns={"answer": "what it said"})
     named = evaluate(renamed, "adherence", judge="lexical", progress=False, answer_column="what it said")
     assert [r.results for r in named.results] == [r.results for r in report.results]
+
+
+def test_metadata_given_to_score_is_the_users_alone():
+    scored = ContextAdherence().score(
+        question="q", contexts=["Paris"], answer="Paris", metadata={"question": "mine", "answer": 1}, judge="lexical"
+    )
+    assert scored.status == "scored"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"metadata": {"answer": 1}}, "metadata holds answer.*give answer="),
+        ({"contexts": ["c"], "metadata": {"reference": "r"}}, "metadata holds reference"),
+        ({"answer": "a", "metadata": "text"}, "must be a mapping.*got str"),
+        ({"anser": "a", "metadata": {"anser": 1}}, "no field of a sample is named anser"),
+    ],
+)
+def test_metadata_that_looks_like_a_field_is_refused_by_score(fields, said):
+    with pytest.raises(SettingError, match=said):
+        ContextAdherence().score(judge="lexical", **fields)

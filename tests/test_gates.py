@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.results import SampleResult, Scored, Undefined
+from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.reporting.gates import Gate, decide, parse_gate
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.testing import assert_score
+from ragmetrics_core.testing.assertions import UndecidedWarning
 
 
 def report(*values: float) -> Report:
@@ -62,7 +66,7 @@ def test_the_ends_of_the_scale() -> None:
 def test_nothing_scored_has_failed() -> None:
     row = SampleResult(index=0, sample=Sample(), results={"m": Undefined(metric="m", reason="")})
     decision = decide(Gate(metric="m", at_least=0), Report([row]))
-    assert (decision.outcome, decision.sentence) == ("failed", "m: nothing was scored (1 undefined, 0 failed).")
+    assert (decision.outcome, decision.sentence) == ("failed", "m: nothing was scored: 1 undefined (missing).")
 
 
 def test_not_measured_has_failed() -> None:
@@ -73,7 +77,104 @@ def test_not_measured_has_failed() -> None:
 
 def test_rows_without_a_score_are_named() -> None:
     rows = [*EIGHTEEN.results, SampleResult(index=20, sample=Sample())]
-    assert "20 scored, 1 not scored" in decide(Gate(metric="m", at_least=0.5), Report(rows)).sentence
+    assert "20 scored, 1 not judged." in decide(Gate(metric="m", at_least=0.5), Report(rows)).sentence
+
+
+SCORE, FAILED, UNDEFINED, NOT_JUDGED, BAD = "scored", "failed", "undefined", "not judged", "bad row"
+
+
+def mixed(
+    counts: dict[str, int], value: float = 1.0, *, run: RunFacts | None = None, clustered: bool = False
+) -> Report:
+    """A run with so many rows of each kind."""
+    outcomes = {
+        SCORE: {"m": Scored(metric="m", reason="", value=value)},
+        FAILED: {"m": Failed(metric="m", reason="", error=ErrorInfo(type="RateLimited", message="quota gone"))},
+        UNDEFINED: {"m": Undefined(metric="m", reason="no contexts")},
+    }
+    kinds = [kind for kind, count in counts.items() for _ in range(count)]
+    metadata = [{"conversation_id": index // 2} if clustered else {} for index in range(len(kinds))]
+    return Report(
+        [
+            SampleResult(index=index, sample=None, problem="no object")
+            if kind == BAD
+            else SampleResult(index=index, sample=Sample(metadata=metadata[index]), results=outcomes.get(kind, {}))
+            for index, kind in enumerate(kinds)
+        ],
+        run,
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({SCORE: 40, FAILED: 160}, "40 of 200 rows were scored, fewer than 95%: 160 failed (RateLimited)."),
+        ({SCORE: 3, UNDEFINED: 97}, "3 of 100 rows were scored, fewer than 95%: 97 undefined (missing)."),
+        ({SCORE: 90, NOT_JUDGED: 10}, "90 of 100 rows were scored, fewer than 95%: 10 not judged."),
+        ({SCORE: 90, BAD: 10}, "90 of 100 rows were scored, fewer than 95%: 10 bad rows."),
+        (
+            {SCORE: 94, FAILED: 2, UNDEFINED: 1, NOT_JUDGED: 2, BAD: 1},
+            "1 undefined (missing), 2 failed (RateLimited), 2 not judged, 1 bad rows.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("on", ["interval", "point"])
+@pytest.mark.parametrize("at_least", [0.0, 0.5, 1.0])
+def test_a_run_that_did_not_judge_is_undecided(
+    counts: dict[str, int], words: str, on: Literal["interval", "point"], at_least: float
+) -> None:
+    decision = decide(Gate(metric="m", at_least=at_least), mixed(counts), on=on)
+    assert decision.outcome == "undecided"
+    assert words in decision.sentence
+
+
+@pytest.mark.parametrize("on", ["interval", "point"])
+@pytest.mark.parametrize("clustered", [False, True])
+@pytest.mark.parametrize(
+    ("counts", "value", "at_least", "outcome"),
+    [
+        ({SCORE: 190, FAILED: 10}, 1.0, 0.85, "passed"),  # 190 of 200 is .95, Wilson from .91
+        ({SCORE: 190, FAILED: 10}, 1.0, 0.97, "undecided"),  # without the failures it would have passed
+        ({SCORE: 190, FAILED: 10}, 0.0, 0.03, "undecided"),
+        ({SCORE: 190, FAILED: 10}, 0.0, 0.2, "failed"),
+    ],
+)
+def test_failed_samples_count_as_nothing_and_as_everything(
+    counts: dict[str, int], value: float, at_least: float, outcome: str, *, on: Literal["interval", "point"],
+    clustered: bool,
+) -> None:  # fmt: skip
+    report = mixed(counts, value, clustered=clustered)
+    assert decide(Gate(metric="m", at_least=at_least), report, on=on).outcome == outcome
+
+
+def test_min_scored_is_the_users_to_set() -> None:
+    report = mixed({SCORE: 60, UNDEFINED: 40})
+    gate = Gate(metric="m", at_least=0.9)
+    assert decide(gate, report).outcome == "undecided"
+    assert decide(gate, report, min_scored=0.6).outcome == "passed"
+    with pytest.raises(SettingError, match="from 0 to 1"):
+        decide(gate, report, min_scored=95)
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (RunFacts(stopped="the limit of 40 calls is reached"), "the limit of 40 calls is reached"),
+        (RunFacts(interrupted=True), "it was interrupted"),
+    ],
+)
+def test_a_run_that_ended_early_is_undecided(run: RunFacts, why: str) -> None:
+    decision = decide(Gate(metric="m", at_least=0), mixed({SCORE: 100}, run=run))
+    assert (decision.outcome, decision.sentence) == ("undecided", f"m was not measured to the end: {why}.")
+
+
+@pytest.mark.parametrize("counts", [{SCORE: 40, FAILED: 160}, {SCORE: 3, UNDEFINED: 97}])
+def test_an_assertion_does_not_pass_such_a_run_either(counts: dict[str, int]) -> None:
+    with pytest.warns(UndecidedWarning, match="rows were scored"):
+        assert_score(mixed(counts), at_least=0.5)
+    with pytest.raises(AssertionError, match="rows were scored"):
+        assert_score(mixed(counts), at_least=0.5, undecided="fail")
+    assert_score(mixed(counts), at_least=0.0, min_scored=0.0)
 
 
 @pytest.mark.parametrize(

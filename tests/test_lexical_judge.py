@@ -25,6 +25,7 @@ from ragmetrics_core.data.questions import (
 )
 from ragmetrics_core.lexical import LexicalJudge
 from ragmetrics_core.lexical.numerals import number, numbers
+from ragmetrics_core.metrics.context_adherence import ContextAdherence
 
 NONE = Instructions(template="")
 FRANCE_QUESTION = "Where is France and what is it's capital?"
@@ -254,3 +255,91 @@ def test_unknown_question(kind: str) -> None:
 def test_polled_once_however_many_are_asked() -> None:
     polls = ask(Adherent(instructions=NONE, answer="Paris", contexts=("Paris",), polls=7))
     assert (polls.asked, len(polls.answers)) == (1, 1)
+
+
+ASKED = "When was the Eiffel Tower built?"
+
+ONLY_DECLINE = [
+    "I don't know.",
+    "I do not know",
+    "Sorry, I don’t know.",
+    "**I don't know.**",
+    "I'm sorry, but I don't know the answer.",
+    "I'm afraid I don't know.",
+    "I don't know when the Eiffel Tower was built.",
+    "I'm not sure.",
+    "I have no idea!",
+    "I'm unable to answer.",
+    "As an AI language model, I cannot answer that.",
+    "I cannot answer this question based on the given context.",
+    "I don’t have access to that information.",
+    "I could not find the answer in the documents. Could you rephrase the question?",
+    "I don't know because the documents don't mention it.",
+    "I apologize, but I couldn't find any information about that.",
+    "Unfortunately, I do not have enough information to answer that. Please provide more context.",
+    "Based on the provided documents, I am unable to determine when the Eiffel Tower was built.",
+    "The provided context does not contain information about when the Eiffel Tower was built.",
+    "The context does not say when it was built.",
+    "The text doesn't specify.",
+    "It is not mentioned in the context.",
+    "There is not enough information to answer the question.",
+    "The question cannot be answered from the given documents.",
+    "No information.",
+    "Unknown",
+    "N/A",
+    "Ich weiß es nicht.",
+    "Je ne sais pas.",
+    "No lo sé",
+    "Не знаю.",
+    "我不知道。",
+]
+
+
+@pytest.mark.parametrize("answer", ONLY_DECLINE)
+def test_an_answer_that_only_declines_abstains(answer: str) -> None:
+    question = Adherent(instructions=NONE, question=ASKED, answer=answer, contexts=("I don't know.", "Paris"))
+    (poll,) = ask(question).answers
+    assert (poll.verdict, poll.probability) == ("abstains", None)
+    result = ContextAdherence().score(question=ASKED, answer=answer, contexts=["Paris"], judge=LexicalJudge())
+    assert (result.status, result.value) == ("undefined", None)
+    assert result.model_dump()["code"] == "abstained"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I don't know, but it was built in 1889.",
+        "I don't know the exact day, the tower opened in 1889.",
+        "I don't know when it was built. It opened in 1889.",
+        "I'm not sure, maybe 1889.",
+        "The contexts do not say when it was built, although they name Gustave Eiffel.",
+        "The context does not mention Gustave.",
+        "The Eiffel Tower was not built in 1890.",
+        "I do not know who the architect Sauvestre was.",
+        "It is not known who built it.",
+        "Sorry.",
+        "No.",
+        "None",
+        "There is no cure.",
+        "The policy does not cover theft.",
+        "I don't think so.",
+        "Nobody knows.",
+    ],
+)
+def test_an_answer_that_says_anything_else_does_not(answer: str) -> None:
+    (poll,) = ask(Adherent(instructions=NONE, question=ASKED, answer=answer, contexts=("Paris",))).answers
+    assert poll.verdict in ("yes", "no")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Does the document contain a signature?", "The document does not contain a signature."),
+        ("Do you have a car?", "I don't have a car."),
+        ("Is it available?", "Not available."),
+        ("Is it Paris or Lyon?", "I don't know, Paris."),
+    ],
+)
+def test_a_negative_answer_does_not_decline(question: str, answer: str) -> None:
+    (poll,) = ask(Adherent(instructions=NONE, question=question, answer=answer, contexts=("Paris",))).answers
+    assert poll.verdict in ("yes", "no")

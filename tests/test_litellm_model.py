@@ -175,6 +175,16 @@ def test_a_server_that_sends_500_for_a_parameter_is_understood(text: str, kind: 
     assert type(judge_error(errors.JudgeServerError, fault, "m", None, ())).__name__ == kind
 
 
+@pytest.mark.parametrize("model", ["ollama_chat/x", "hosted_vllm/x"])
+@pytest.mark.parametrize("body", ["[]", '{"choices": [{"message": "x"}]}', '{"choices": [', "<html>"])
+def test_a_reply_that_cannot_be_read_is_called_that(model: str, body: str) -> None:
+    """LiteLLM calls some of them connection errors."""
+    with LoopbackServer(faults=lambda number: Fault(200, body=body)) as server:
+        found = LiteLLMModel(model, api_base=server.base_url, api_key="none")
+        with pytest.raises(errors.JudgeServerError, match="sent a reply that cannot be read"):
+            RUNNER.run(found.complete(ChatRequest(REQUEST.messages)))
+
+
 def test_low_mass_is_polled() -> None:
     fact = FactInContext(instructions=Instructions('Reply {"covered": 0|1}: {fact}'), context=TEXT, facts=("f",))
     with LoopbackServer(mass=0.5) as server:

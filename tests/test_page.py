@@ -91,7 +91,7 @@ def test_nothing_can_leave_a_script_element() -> None:
     for text in (index_json(rows, ["context_utilization"]), detail_lines(rows)):
         assert not set("<>&\u2028") & set(text)
     assert json.loads(index_json(rows, ["context_utilization", "other"])) == [
-        [0, "s0", "</script><!--<script>&", [0.5, None], None]
+        [0, "s0", "</script><!--<script>&", [0.5, None], None, ""]
     ]
     assert json.loads(detail_lines(rows))["sample"]["question"] == "</script><!--<script>&\u2028"
 

@@ -1,6 +1,7 @@
 """Reading JSON objects from replies: tolerant of form, never guessing."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,15 @@ def verdict(text: str, finish: str = "stop") -> bool:
         '{"a": {"b": {}}, "useful": 1}',
         '\ufeff{"useful": 1}',
         '{"useful": 1, "reason": "line\nbreak"}',
+        '{"useful": 1.0}',
+        '{"useful": "1.0"}',
+        '{"useful": True}',
+        "{'useful': True, 'reason': None}",
+        'I weigh {"useful": 0} against it.</think>{"useful": 1}',
+        'So be it. </thinking>\n```json\n{"useful": 1}\n```',
+        '{"useful": 1, "reason": "it says </think>{useful: 0}"}',
+        '{"useful": 1, "reason": "\\alpha"}',
+        '{"useful": 1, "weight": .5}',
     ],
 )
 def test_slips_of_form_are_tolerated(text: str) -> None:
@@ -72,13 +82,16 @@ def test_slips_of_form_are_tolerated(text: str) -> None:
         '{"result": {"useful": 1}}',
         '{"useful": 10}',
         '{"useful": 0.5}',
-        '{"useful": 1.0}',
         '{"useful": null}',
         '{"useful": NaN}',
         '{"useful": 1, "useful": 1}',
         '{"useful": 1, "x": Infinity}',
         '{"useful": 1, "x": 1e999}',
         '{"useful": 0|1, "reason": "..."} {"useful": 1}',
+        '{"useful": maybe, "reason": "..."}',
+        '{"useful": [1,,]}',
+        '{"useful": 1}</think>',
+        'It is "</think>{useful: 1}" says {"useful": ',
         '{"useful": 1} {"useful": ',
         '{"useful": 1',
         '{"useful": "1',
@@ -117,7 +130,7 @@ def test_contradicting_verdicts() -> None:
 def test_grades() -> None:
     (one,) = parsed(GRADED, '{"grade": "2", "reason": " r "}')
     assert (one.grade, one.useful, one.reason) == (2, True, "r")
-    for wrong in ("4", "true", "2.0", "-1", '"high"'):
+    for wrong in ("4", "true", "2.5", "-1", '"high"'):
         with pytest.raises(MalformedReply):
             parsed(GRADED, f'{{"grade": {wrong}}}')
 
@@ -225,6 +238,30 @@ def test_schemas_are_strict(form: Format) -> None:
 def test_a_hostile_megabyte_is_read_in_linear_time(text: str) -> None:
     with pytest.raises(MalformedReply):  # in quadratic time this would take hours
         verdict(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{useful: 1, "a": [' + "1," * 32_000 + "x]}",
+        "{useful: 1, " + "a:1," * 16_000 + "}",
+        "{useful:1}" * 6_500 + "{useful: x}",
+        "{useful: 1 " + "/**/" * 16_000 + "x}",
+        '{"useful": 1' + '"' * 2 + "\\'" * 32_000 + "}",
+    ],
+)
+def test_broken_json_does_not_hold_the_loop(text: str) -> None:
+    begun = time.process_time()
+    with pytest.raises(MalformedReply):
+        verdict(text)
+    value_offsets(text, "useful", 0, len(text))
+    assert time.process_time() - begun < 1  # a parser written in Python took 2 to 4 seconds
+
+
+def test_offsets_in_a_text_whose_strings_never_end() -> None:
+    begun = time.process_time()
+    value_offsets("{useful: 1 /* " + '\\"' * 32_000 + " */}", "useful", 0, 64_017)
+    assert time.process_time() - begun < 1  # in quadratic time 15 seconds
 
 
 def test_a_megabyte_within_a_reply_is_fine() -> None:

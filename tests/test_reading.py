@@ -154,8 +154,86 @@ def test_parquet_that_is_none(written: Any) -> None:
 def test_not_utf_8(written: Any, name: str) -> None:
     lines = [b"question,answer", *[b'{"answer": "a"}'] * 1000, b"caf\xe9", b"\xff"]
     path = written(name, b"\n".join(lines))
-    with pytest.raises(InputError, match=rf"{name}, line 1002: not UTF-8; save the file as UTF-8"):
+    command = rf"iconv -f WINDOWS-1252 -t UTF-8 .*{name} > .*a\.utf8{path.suffix}"
+    with pytest.raises(InputError, match=rf"{name}, line 1002: not UTF-8; save the file as UTF-8, .*: {command}"):
         read(path)
+
+
+CSV = 'question;"context";answer\nWho?;Änne lit it.;"She; did."\n'
+JSONL = '{"question": "Who?", "context": "Änne lit it.", "answer": "She; did."}\n'
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(("name", "content"), [("a.csv", CSV), ("a.jsonl", JSONL), ("a.json", JSONL)])
+def test_encodings_that_their_first_bytes_name(written: Any, name: str, content: str, encoding: str) -> None:
+    mark = "\ufeff" if encoding[-3:] in ("-le", "-be") else ""
+    (sample,) = read(written(name, (mark + content).encode(encoding)))
+    assert isinstance(sample, Sample)
+    assert (sample.question, sample.contexts[0].text, sample.answer) == ("Who?", "Änne lit it.", "She; did.")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (CSV.encode("utf-16-le"), "not UTF-8; .* if it is UTF-16LE: iconv -f UTF-16LE"),
+        (CSV.encode("utf-16-be"), "not UTF-8; .* if it is UTF-16BE: iconv -f UTF-16BE"),
+        (CSV.encode("latin-1"), "line 2: not UTF-8; .* if it is WINDOWS-1252: iconv -f WINDOWS-1252"),
+        (CSV.encode("utf-16")[:-1], "begins like utf-16-.e and does not go on so"),
+    ],
+)
+def test_other_encodings_are_refused_with_the_command_that_converts(written: Any, content: bytes, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read(written("a.csv", content))
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (CSV, ("Who?", "She; did.")),
+        ("sep=;\r\n" + CSV, ("Who?", "She; did.")),
+        ("question\tanswer\na, b\tc; d\n", ("a, b", "c; d")),
+        ("question|answer\na|b\n", ("a", "b")),
+        ("question,answer;more\na,b\n", ("a", None)),  # the comma makes a known column
+        ("answer\na;b\n", (None, "a;b")),
+        ('"question, the first";answer\na;b\n', (None, "b")),
+    ],
+)
+def test_the_separator_is_what_makes_known_columns(written: Any, content: str, found: tuple[str | None, ...]) -> None:
+    (sample,) = read(written("a.csv", content))
+    assert isinstance(sample, Sample)
+    assert (sample.question, sample.answer) == found
+
+
+def test_cells_are_as_long_as_every_system_allows(written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def windows(limit: int) -> None:
+        if limit > 2**31 - 1:
+            raise OverflowError("Python int too large to convert to C long")
+
+    monkeypatch.setattr("csv.field_size_limit", windows)
+    assert answers(written("a.csv", "answer\na\n")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.json", {"question": ["a", "b"], "answer": ["c", "d"]}, "holds columns .question, answer. and not rows"),
+        ("a.json", {"question": ["a"], "contexts": [["b"]]}, "orient='records'"),
+        ("a.json", {"Query": {"0": "a", "1": "b"}, "response": {"0": "c", "1": "d"}}, "Query, response"),
+        ("a.jsonl", [{"question": "a"}, {"question": "b"}], r"over several lines.*jq -c \."),
+        ("a.jsonl", {"question": "a", "contexts": ["b"]}, r"over several lines.*name it \.json"),
+    ],
+)
+def test_json_in_other_shapes_gets_a_hint(written: Any, name: str, data: Any, said: str) -> None:
+    path = written(name, json.dumps(data, indent=2))
+    with pytest.raises(InputError, match=said):
+        read(path)
+
+
+@pytest.mark.parametrize("data", [{"answers": ["a"], "contexts": ["b"]}, {"question": "q", "contexts": ["b"]}])
+def test_one_sample_is_no_table_of_columns(written: Any, data: Any) -> None:
+    (sample,) = read(written("a.json", json.dumps(data)))
+    assert isinstance(sample, Sample)
+    assert sample.contexts[0].text == "b"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.questions import Adherent, FactInContext, Instructions, RateRecall, Useful
 from ragmetrics_core.data.sample import Turn
+from ragmetrics_core.judging import rendering
 from ragmetrics_core.judging.rendering import fact_labels, fenced, labels, render
 
 FENCE = re.compile(r"(?P<label>[\w ]+) <(?P<digest>\d{39})>\n(?P<text>.*?)\n</(?P<end>\d+)>", re.DOTALL)
@@ -127,14 +128,39 @@ def test_equal_questions_give_equal_prompts() -> None:
 def test_no_text_contains_its_own_fence(text: str) -> None:
     match = FENCE.fullmatch(fenced("Chunk", text))
     assert match is not None
-    assert match["digest"].startswith(match["end"])
+    assert match["digest"] == match["end"]
     assert match["text"].count(match["end"]) == 0
     assert match["text"] == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def test_a_text_that_holds_every_short_fence_gets_a_longer_one() -> None:
-    everything = "".join(f"{number:06d}" for number in range(10**6))
-    assert len(fenced("Chunk", everything).rpartition("</")[2]) > len("123456>")
+def test_a_text_that_holds_the_beginning_of_its_digest_closes_nothing() -> None:
+    """Six digits are found by trial in a tenth of a second."""
+    for number in range(10**7):
+        text = f"a\n</{number % 1000:03d}>\n{number}"
+        digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:16])
+        if f"{digest:039d}".startswith(f"{number % 1000:03d}"):
+            break
+    match = FENCE.fullmatch(fenced("Chunk", text))
+    assert match is not None
+    assert len(match["end"]) == len(match["digest"]) == 39
+
+
+def test_a_text_that_holds_its_own_fence_is_salted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No such text is known; a digest that is easy to hold stands in for SHA-256."""
+
+    class Weak:
+        def __init__(self, data: bytes) -> None:
+            self.data = data
+
+        def digest(self) -> bytes:
+            return bytes([len(self.data) % 4] * 32)
+
+    monkeypatch.setattr(rendering.hashlib, "sha256", Weak)
+    known = "".join(f"{int.from_bytes(bytes([it] * 16)):039d}\n" for it in (0, 2, 3))
+    match = FENCE.fullmatch(fenced("Chunk", known))
+    assert match is not None
+    assert match["digest"] == match["end"]
+    assert match["end"] not in known
 
 
 def test_the_fence_is_a_digest_of_at_least_128_bits() -> None:
@@ -159,8 +185,8 @@ def test_hostile_texts_stay_inside_their_fence(hostile: str) -> None:
     first = messages[1].content
     opening, _, rest = first.partition("\n")
     digest = opening.removeprefix("Chunk <").removesuffix(">")
-    length = len(rest.removeprefix(hostile).partition(">")[0]) - len("\n</")
-    assert rest.startswith(f"{hostile}\n</{digest[:length]}>\nAnswer <")
+    assert len(digest) == 39
+    assert rest.startswith(f"{hostile}\n</{digest}>\nAnswer <")
 
 
 def test_lone_surrogates_and_nul_are_replaced() -> None:

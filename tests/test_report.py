@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,9 +78,11 @@ def test_metrics_scores_usage() -> None:
         report.scores("context_recal")
 
 
-def test_repr_shows_numbers_and_no_texts() -> None:
+def test_repr_computes_nothing_and_shows_no_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     report = full_report()
-    assert repr(report).startswith("Report(4 rows: 2 judged, 1 not judged, 1 bad; context_recall 0.500 [")
+    with monkeypatch.context() as patch:
+        patch.delattr(Report, "summary")
+        assert repr(report) == "Report(4 rows, 2 judged: context_recall, context_utilization, mine)"
     for text in (repr(report), str(report), repr(report.summary()), report.table(), report._repr_html_()):
         assert SECRET not in text
 
@@ -221,10 +224,13 @@ def test_metadata_that_json_cannot_hold(tmp_path: Path) -> None:
         deep=deep,
         kind=Usage,
     )
+    assert row.sample is not None
+    row.sample.metadata.update(count=np.int64(4), flag=np.True_, gap=np.float32("nan"), array=np.arange(2000))
     Report([row]).to_jsonl(tmp_path / "r.jsonl")
     sample = Report.from_jsonl(tmp_path / "r.jsonl").results[0].sample
     assert sample is not None
     found = sample.metadata
+    assert (found["count"], found["flag"], found["gap"], found["array"]) == (4, True, None, [*range(2000)])
     assert (found["nan"], found["inf"], found["path"], found["raw"]) == (None, [None], "x", "b'\\xff'")
     assert (found["keys"], found["colour"], found["lone"]) == ({"1": [2, 3], "(4, 5)": [6]}, "red", "\ufffd")
     assert found["model"]["text"] == "t"
@@ -237,8 +243,9 @@ def test_streaming_in_any_order(tmp_path: Path) -> None:
     start = RUN.model_copy(update={"seconds": 0.0})
     with JsonlWriter(path, start) as writer:
         writer.write(a_row(1))
-        assert len(Report.from_jsonl(path).results) == 1  # on disk at once
-        assert Report.from_jsonl(path).run.interrupted
+        assert not path.exists()
+        partial = Report.from_jsonl(f"{path}.partial")  # on disk at once
+        assert (len(partial.results), partial.run.interrupted) == (1, True)
         writer.write(a_row(0))
         writer.close(RUN)
         writer.close(RUN)  # twice does no harm
@@ -246,9 +253,10 @@ def test_streaming_in_any_order(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    with JsonlWriter(path, RUN) as writer:
+    path = tmp_path / "r.jsonl.partial"
+    with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
+    assert writer.left == path
     report = Report.from_jsonl(path)
     assert report.run.interrupted
     assert "no closing line" in report.run.stopped
@@ -256,8 +264,8 @@ def test_a_killed_run_says_so(tmp_path: Path) -> None:
 
 
 def test_a_cut_off_last_line_is_left_out_and_named(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    with JsonlWriter(path, RUN) as writer:
+    path = tmp_path / "r.jsonl.partial"
+    with JsonlWriter(tmp_path / "r.jsonl", RUN) as writer:
         writer.write(a_row(0))
         writer.write(a_row(1, note="é"))
     whole = path.read_bytes()

@@ -21,6 +21,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
+    SettingError,
     evaluate,
 )
 from ragmetrics_core.data.evidence import AccuracyEvidence
@@ -30,14 +31,12 @@ matrices = st.integers(1, 4).flatmap(
 )
 
 
-def matrix_judge(matrix):
+def matrix_judge(matrix, mode="logprobs"):
     """Cells by position: fact f0 in context c0, …."""
 
     def cells(question):
         column = int(question.context.removeprefix("c"))
-        return tuple(
-            FactVerdict(matrix[int(fact.removeprefix("f"))][column], "logprobs", 0.99) for fact in question.facts
-        )
+        return tuple(FactVerdict(matrix[int(fact.removeprefix("f"))][column], mode, 0.99) for fact in question.facts)
 
     facts = tuple(f"f{row}" for row in range(len(matrix)))
     return ScriptedJudge({ExtractFacts: facts, FactInContext: cells})
@@ -245,5 +244,68 @@ def test_controls_take_a_context_of_another_question():
     assert first.evidence.control == 0.5
     assert first.evidence.matrix_calls == 2
     assert "50%" in first.reason
-    alone = RetrievalAccuracy(controls=1).score(samples[0], judge=judge)
-    assert alone.evidence.control is None
+
+
+def test_where_the_embedded_judge_splits_the_reference_the_soft_mean_is_the_score():
+    matrix, contexts = [[0.9, 0.2], [0.4, 0.3], [0.1, 0.6]], ["c0", " ", "c1"]
+    result = RetrievalAccuracy().score(reference="r", contexts=contexts, judge=matrix_judge(matrix, "lexical"))
+    # By hand: the highest of each row, (0.9 + 0.4 + 0.6) / 3; the thresholded share would be 2/3.
+    assert result.value == pytest.approx(1.9 / 3)
+    assert result.evidence.soft == pytest.approx(result.value)
+    assert result.evidence.combination == "soft"
+    assert "2 of 3 facts are covered" in result.reason
+    assert "mean of each fact's highest probability, because the embedded judge split the reference" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode", "facts", "combination", "value"),
+    [
+        ({}, "lexical", ["f0", "f1"], "or", 0.5),  # facts of the sample's own
+        ({}, "logprobs", None, "or", 0.5),  # another judge
+        ({"combination": "noisy_or"}, "lexical", None, "noisy_or", 0.65),
+        ({"combination": "soft"}, "logprobs", None, "soft", 0.65),
+    ],
+)
+def test_everywhere_else_the_setting_decides(settings, mode, facts, combination, value):
+    judge = matrix_judge([[0.9], [0.4]], mode)
+    result = RetrievalAccuracy(**settings).score(reference="r", facts=facts, contexts=["c0"], judge=judge)
+    assert (result.evidence.combination, result.value) == (combination, pytest.approx(value))
+    assert "embedded" not in result.reason
+
+
+@given(matrices)
+def test_laws_of_subsets_hold_for_the_soft_mean(matrix):
+    columns = range(len(matrix[0]))
+    contexts = [f"c{column}" for column in columns]
+    result = RetrievalAccuracy().score(reference="r", contexts=contexts, judge=matrix_judge(matrix, "lexical"))
+    evidence = result.evidence
+    assert evidence.combine(columns) == result.value
+    assert evidence.combine([]) == 0
+    for size in range(1, len(columns) + 1):
+        for subset in combinations(columns, size):
+            value = evidence.combine(subset)
+            assert value == pytest.approx(sum(max(row[c] for c in subset) for row in matrix) / len(matrix))
+            assert all(evidence.combine({*subset, more}) >= value for more in columns)
+
+
+def test_the_best_reference_is_the_one_with_the_best_soft_mean():
+    def facts(question):
+        return ("f0", "f1") if question.reference == "first" else ("f2",)
+
+    def cell(question):
+        return (FactVerdict({"f0": 0.9, "f1": 0.1, "f2": 0.6}[question.facts[0]], "lexical"),)
+
+    judge = ScriptedJudge({ExtractFacts: facts, FactInContext: cell})
+    result = RetrievalAccuracy().score(reference=["first", "second"], contexts=["c0"], judge=judge)
+    assert (result.value, result.evidence.facts[0].text) == (0.6, "f2")
+
+
+def test_a_control_that_cannot_be_made_is_said():
+    judge = ScriptedJudge({ExtractFacts: ("f",), FactInContext: (FactVerdict(1.0),)})
+    sample = Sample(reference="r", contexts=["own"])
+    with pytest.raises(SettingError, match="control_contexts="):
+        RetrievalAccuracy(controls=1).score(sample, judge=judge)
+    given = RetrievalAccuracy(controls=1, control_contexts=("foreign",)).score(sample, judge=judge)
+    assert given.evidence.control == 1.0
+    (alone,) = evaluate([sample], RetrievalAccuracy(controls=1), judge=judge, progress=False).results
+    assert "no control" in alone.results["retrieval_accuracy"].reason

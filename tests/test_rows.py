@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,12 @@ EXPORTS: dict[str, dict[str, Any]] = {
     },
     "LangSmith test results": {"input.question": Q, "outputs.answer": A, "outputs.contexts": list(C)}
     | {"reference.answer": R, "error": None},
+    "LangSmith, downloaded": {"inputs.question": Q, "outputs.answer": A, "outputs.contexts": json.dumps(C)}
+    | {"reference_outputs.answer": R},
+    "MLflow": {"inputs": {"question": Q}, "outputs": {"response": A, "context": list(C)}}
+    | {"expectations": {"expected_response": R}},
+    "MLflow, flat": {"inputs.question": Q, "outputs": A, "outputs.contexts": list(C)}
+    | {"expectations.expected_response": R},
     "Langfuse": {"input": {"query": Q}, "output": {"answer": A, "contexts": list(C)}, "expectedOutput": R},
     "LangChain": {
         "query": Q,
@@ -242,6 +249,36 @@ def test_what_is_missing_is_no_error() -> None:
 def test_error_of_the_application() -> None:
     assert Sample.from_row({"error": False}).error is None
     assert Sample.from_row({"error": {"code": 500}}).error == '{"code": 500}'
+
+
+@pytest.mark.parametrize("written", ["False", "false", "None", "null", "nan", "0", " FALSE "])
+def test_no_error_as_tables_write_it(written: str) -> None:
+    assert Sample.from_row({"error": written}).error is None
+    assert Sample.from_row({"error": f"{written}: no such index"}).error == f"{written}: no such index"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"), [(7, "7"), (7.0, "7"), (np.int64(7), "7"), (np.float64(7), "7"), (7.5, "7.5"), ("7.0", "7.0")]
+)
+def test_ids_that_are_numbers(given: Any, text: str) -> None:
+    sample = Sample.from_row({"id": given, "contexts": [{"text": "t", "id": given}]})
+    assert (sample.id, sample.contexts[0].id) == (text, text)
+
+
+def test_ids_of_contexts_that_are_no_texts() -> None:
+    name = UUID(int=5)
+    ids = [name, float("nan"), pd.NA, ["a"], {"a": 1}]
+    sample = Sample.from_row({"contexts": [{"text": "t", "id": one} for one in ids]})
+    assert [context.id for context in sample.contexts] == [str(name), None, None, None, None]
+
+
+@pytest.mark.parametrize("text", ["\ufeff", "\u200b", "\u2060 \n", "\x00", "\xa0\u200e", "\xad"])
+def test_a_text_that_shows_nothing_is_missing(text: str) -> None:
+    sample = Sample.from_row({"question": text, "answer": text, "reference": text, "contexts": [text, "seen"]})
+    assert (sample.question, sample.answer, sample.reference) == (None, None, ())
+    assert [context.blank for context in sample.contexts] == [True, False]
+    assert Sample(answer=text) == Sample()
+    assert Sample.from_row({"answer": f"{text}a"}).answer == f"{text}a"
 
 
 def test_what_no_field_uses_goes_to_metadata() -> None:

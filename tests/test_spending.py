@@ -24,7 +24,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.endpoints.store_place import default_path
+from ragmetrics_core.endpoints.store import default_path
 from ragmetrics_core.testing.server import LoopbackServer
 
 Evaluate = Callable[..., int]

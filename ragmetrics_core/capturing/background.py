@@ -5,22 +5,23 @@ from __future__ import annotations
 import atexit
 import logging
 import math
-import os
 import random
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from ragmetrics_core.capturing.forks import renew_after_fork
 from ragmetrics_core.capturing.guarded import Problems, guarded
 from ragmetrics_core.capturing.judge_work import as_judge_work
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
 from ragmetrics_core.reporting.report import Report
@@ -71,6 +72,13 @@ class Aggregate:
         self.low, self.high = min(self.low, value), max(self.high, value)
 
 
+@dataclass(eq=False)
+class _Judging:
+    """A recorded run whose samples are being judged, and how many of them still are."""
+
+    left: int
+
+
 class BackgroundEvaluator(Generic[Run]):
     """Assembles samples and scores them in a daemon thread of its own; the application never waits.
 
@@ -78,11 +86,12 @@ class BackgroundEvaluator(Generic[Run]):
         build: Pure function from a recorded run to its samples; runs in the background thread.
         metrics: Metrics or their names; an empty list only counts.
         judge: See ``evaluate``.
-        sample_rate: Share of the runs that are judged, in (0, 1].
+        sample_rate: Share of the samples that are judged, in (0, 1].
         max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
         keep: Keep every result for ``report()``; otherwise only ``aggregates`` are kept, in constant memory.
-        on_result: Called in the background thread with each ``SampleResult``.
+        on_result: Called in the background thread with each ``SampleResult``, in the order in which they are done.
         concurrency: Most model calls in flight.
+        limits: What judging may spend; see ``evaluate``. What a limit cuts off is counted in ``problems``.
         seed: Seed of the choice that ``sample_rate`` makes; None for a random one.
 
     Raises:
@@ -91,7 +100,7 @@ class BackgroundEvaluator(Generic[Run]):
     Attributes:
         problems: Internal errors, those of ``on_result`` included.
         dropped: Runs not judged because the queue was full.
-        aggregates: Running figures per metric.
+        aggregates: Running figures per metric; in a forked process those of that process.
     """
 
     def __init__(
@@ -105,35 +114,41 @@ class BackgroundEvaluator(Generic[Run]):
         keep: bool = False,
         on_result: Callable[[SampleResult], None] | None = None,
         concurrency: int = 8,
+        limits: Limits | None = None,
         seed: int | None = None,
     ) -> None:
         if not 0 < sample_rate <= 1:
             raise SettingError(f"sample_rate must lie in (0, 1], got {sample_rate}")
         self.problems = Problems()
-        self.dropped = 0
         self._build = build
-        self._run = EvaluationRun(metrics, judge, concurrency, None)
-        self._new_run = partial(EvaluationRun, tuple(self._run.metrics), judge, concurrency, None)
-        self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
+        self._run = EvaluationRun(metrics, judge, concurrency, None, limits)
+        self._new_run = partial(EvaluationRun, tuple(self._run.metrics), judge, concurrency, None, limits)
         self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
         self._random = random.Random(seed)  # noqa: S311  # a sampling decision, no secret
-        self._queue: deque[Run] = deque()
-        self._unjudged = 0
-        self._results: list[SampleResult] = []
-        self._count = 0
+        self._stopped = False
+        self._begin()
+        renew_after_fork(self)
+        atexit.register(_at_exit, weakref.ref(self))
+
+    def _begin(self) -> None:
+        """Nothing recorded, nothing judged."""
+        self.dropped = 0
+        self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
-        self._stopped = False
-        atexit.register(_at_exit, weakref.ref(self))
+        self._queue: deque[Run] = deque()
+        self._done: deque[tuple[_Judging, Future[SampleResult]]] = deque()
+        self._unjudged = self._flying = self._count = 0
+        self._results: list[SampleResult] = []
+
+    def after_fork(self) -> None:
+        """In a forked child the thread is gone, and what was recorded before is the parent's to judge."""
+        self._run = self._new_run()
+        self._begin()
 
     @guarded
     def record(self, run: Run) -> None:
         """Queue a finished run; never blocks, from any thread."""
-        if self._sample_rate < 1 and self._random.random() >= self._sample_rate:
-            return
-        if os.getpid() != self._pid:
-            self._after_fork()
         with self._changed:
             if self._stopped:
                 return
@@ -147,7 +162,7 @@ class BackgroundEvaluator(Generic[Run]):
             self._queue.append(run)
             self._unjudged += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work_marked, name="ragmetrics-background", daemon=True)
+                self._thread = threading.Thread(target=self._work, name="ragmetrics-background", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
@@ -160,8 +175,6 @@ class BackgroundEvaluator(Generic[Run]):
         Returns:
             True if nothing is left, False at the timeout.
         """
-        if os.getpid() != self._pid:
-            self._after_fork()
         with self._changed:
             return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
 
@@ -198,40 +211,64 @@ class BackgroundEvaluator(Generic[Run]):
         """Samples of the kept results."""
         return tuple(result.sample for result in self.report().results if result.sample is not None)
 
-    def _work_marked(self) -> None:
-        with as_judge_work():
-            self._work()
-
     def _work(self) -> None:
-        """Body of the background thread: bounded work in flight, in order of arrival."""
-        flying: deque[Any] = deque()
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queue or flying or self._stopped)
-                if self._stopped and not self._queue and not flying:
-                    self._thread = None
-                    return
-                run = self._queue.popleft() if self._queue and len(flying) < self._run.window else None
-            if run is not None:
-                flying.append(self._start(run) or [])
-            if flying and (run is None or len(flying) >= self._run.window):
-                for future in flying.popleft():
-                    self._finish(future)
+        """Body of the background thread: runs are started in order, their results taken as they are done."""
+        with as_judge_work():
+            while True:
                 with self._changed:
-                    self._unjudged -= 1
-                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._done or self._may_start or self._is_over)
+                    if self._is_over and not self._done:
+                        self._thread = None
+                        return
+                    done, self._done = self._done, deque()
+                    run = self._queue.popleft() if self._may_start else None
+                    self._flying += run is not None
+                for judging, future in done:
+                    self._finish(future)
+                    self._one_less(judging)
+                if run is not None:
+                    judging = _Judging(left=1)  # the start itself: no result may end the run before it
+                    self._start(run, judging)
+                    self._one_less(judging)
+
+    @property
+    def _may_start(self) -> bool:
+        return bool(self._queue) and self._flying < self._run.window
+
+    @property
+    def _is_over(self) -> bool:
+        return self._stopped and not self._queue and not self._flying
+
+    def _one_less(self, judging: _Judging) -> None:
+        with self._changed:
+            judging.left -= 1
+            if not judging.left:
+                self._flying -= 1
+                self._unjudged -= 1
+                self._changed.notify_all()
 
     @guarded
-    def _start(self, run: Run) -> list[Any]:
-        futures = []
+    def _start(self, run: Run, judging: _Judging) -> None:
         for sample in self._build(run):
-            futures.append(self._run.submit(self._count, sample))
+            if self._sample_rate < 1 and self._random.random() >= self._sample_rate:
+                continue
+            future = self._run.follow(self._count, sample)
             self._count += 1
-        return futures
+            with self._changed:
+                judging.left += 1
+            future.add_done_callback(partial(self._landed, judging))
+
+    def _landed(self, judging: _Judging, future: Future[SampleResult]) -> None:
+        """A sample is judged; called on the judges' loop, which must not wait for ``on_result``."""
+        with self._changed:
+            self._done.append((judging, future))
+            self._changed.notify_all()
 
     @guarded
-    def _finish(self, future: Any) -> None:
-        result: SampleResult = future.result()
+    def _finish(self, future: Future[SampleResult]) -> None:
+        result = future.result()
+        if self._run.stopped:
+            self.problems.note(f"a limit was reached, so that samples are not judged: {self._run.stopped}")
         for name, outcome in result.results.items():
             self.aggregates[name].add(outcome.status, outcome.value)
             if outcome.status == "failed":
@@ -242,18 +279,11 @@ class BackgroundEvaluator(Generic[Run]):
         if self._on_result is not None:
             self._on_result(result)
 
-    def _after_fork(self) -> None:
-        """In a forked child the thread is gone and the parent judges what was queued, in slots that it holds."""
-        self._run = self._new_run()
-        self._changed, self._queue = threading.Condition(), deque()
-        self._thread, self._unjudged, self._pid = None, 0, os.getpid()
-
 
 def _at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
     """Best effort for two seconds, then one line that says what is missing."""
     evaluator = reference()
-    if evaluator is None or not evaluator.pending or os.getpid() != evaluator._pid:  # noqa: SLF001  # same file
+    if evaluator is None or not evaluator.pending:
         return
-    deadline = time.monotonic() + _EXIT_SECONDS
-    if not evaluator.stop(timeout=deadline - time.monotonic()):
+    if not evaluator.stop(timeout=_EXIT_SECONDS):
         logger.warning("ragmetrics: %d runs were not judged before the process ended; call flush()", evaluator.pending)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from ragmetrics_core.capturing.forks import renew_after_fork
 from ragmetrics_core.capturing.guarded import Problems, guarded
 from ragmetrics_core.capturing.judge_work import as_judge_work
 from ragmetrics_core.data.sample import Sample
@@ -81,6 +82,11 @@ class Captured(Generic[Run]):
         self._pending: list[Run] = []
         self._samples: list[Sample] = []
         self._kept = 0
+        self._lock = threading.RLock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's threads may have held the lock."""
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:

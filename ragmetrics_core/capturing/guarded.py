@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
+from ragmetrics_core.capturing.forks import renew_after_fork
+
 logger = logging.getLogger("ragmetrics_core")
 
 P = ParamSpec("P")
@@ -23,6 +25,7 @@ class Problems:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
+        renew_after_fork(self)
 
     def __len__(self) -> int:
         return sum(self._counts.values())
@@ -54,6 +57,10 @@ class Problems:
             first = self._counts[message] == 1
         if first:
             logger.warning("%s", message)
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's threads may have held the lock."""
+        self._lock = threading.Lock()
 
 
 def guarded(hook: Callable[P, T]) -> Callable[P, T]:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.cli.options import add_undecided, exit_code
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.reporting.comparison import MARGIN
 from ragmetrics_core.reporting.report import Report
@@ -29,10 +30,7 @@ def add_to(commands: Any) -> None:
         *("--margin",), type=float, default=MARGIN, metavar="D", help=f"differences that do not matter ({MARGIN})"
     )  # fmt: skip
     parser.add_argument("--fail-on-regression", action="store_true", help="hold a gate against the margin")
-    parser.add_argument(
-        *("--undecided",), choices=("exit3", "pass", "fail"), default="exit3",
-        help="what an undecided regression means: exit code 3 (the default), 0 or 1",
-    )  # fmt: skip
+    add_undecided(parser)
     parser.add_argument("--cluster", metavar="KEY", default="auto", help="samples that belong together; none for none")
     parser.add_argument("--slice", metavar="KEY", help="compare within each value of this key of the metadata, too")
     parser.add_argument("--anyway", action="store_true", help="compare runs that were not measured in the same way")
@@ -54,9 +52,6 @@ def run(options: argparse.Namespace) -> int:
     if options.report:
         found.to_html(options.report)
         lines.append(f"Report: {options.report}")
-    outcomes = found.regression() if options.fail_on_regression else {}
-    lines += [f"{outcome}: {name} against a loss of {found.margin:g}" for name, outcome in outcomes.items()]
-    show("\n".join(lines))
-    if "failed" in outcomes.values():
-        return 1
-    return {"exit3": 3, "pass": 0, "fail": 1}[options.undecided] if "undecided" in outcomes.values() else 0
+    decisions = found.regressions(min_scored=options.min_scored) if options.fail_on_regression else ()
+    show("\n".join([*lines, *(f"{decision.outcome}: {decision.sentence}" for decision in decisions)]))
+    return exit_code(decisions, options.undecided)

@@ -13,7 +13,7 @@ from typing import Any
 from ragmetrics_core.cli import dataset_review, dataset_score, spending
 from ragmetrics_core.cli.options import judge_from, positive
 from ragmetrics_core.cli.output import show
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
@@ -134,11 +134,6 @@ def _continuous(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     if options.out is None and not options.dry_run:
         raise SettingError("--out names the file for the set; without it only --dry-run makes sense")
-    for path in map(Path, options.corpus if options.out is not None else ()):
-        if path.is_dir() and path.resolve() in options.out.resolve().parents:
-            raise InputError(f"--out {options.out} stands in the corpus, which would hold it the next time")
-        if options.out.exists() and path.exists() and options.out.samefile(path):
-            raise InputError(f"--out {options.out} would overwrite the input; name another file")
 
 
 def _where(texts: Sequence[str]) -> Mapping[str, str]:

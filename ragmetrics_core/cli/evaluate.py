@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import spending
-from ragmetrics_core.cli.options import positive
+from ragmetrics_core.cli.options import add_undecided, exit_code, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
@@ -88,10 +88,7 @@ def _add_gates(parser: argparse.ArgumentParser) -> None:
         *("--gate",), choices=("interval", "point"), default="interval",
         help="what the threshold is held against: the 95 %% interval of the mean (the default), or the mean alone",
     )  # fmt: skip
-    gates.add_argument(
-        *("--undecided",), choices=("exit3", "pass", "fail"), default="exit3",
-        help="what an interval that holds the threshold means: exit code 3 (the default), 0 or 1",
-    )  # fmt: skip
+    add_undecided(gates)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -112,16 +109,21 @@ def run(options: argparse.Namespace) -> int:
     cluster = None if options.cluster == "none" else options.cluster
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
+    writer = JsonlWriter(options.out, this.facts) if options.out else None
     try:
-        _evaluate(this, source, tally, kept, options)
+        with writer or nullcontext():
+            _evaluate(this, source, tally, kept, writer, options)
     except JudgeUnavailable as error:
         raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
     except KeyboardInterrupt:  # between two results; an interrupt while waiting for one ends the stream
         this.interrupted = True
-    summary = tally.summary()
+    finally:
+        if writer is not None and writer.left is not None:
+            print(f"ragmetrics: {options.out} is as it was; what was judged stands in {writer.left}", file=sys.stderr)
+    summary = tally.summary(stopped=this.facts.ended_early)
     if options.report:
         report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
-    decisions = [decide(gate, summary, on=options.gate) for gate in gates]
+    decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]
     if lines := _lines(this, summary, source, options, decisions):
         show("\n".join(lines))
     return _exit_code(this, summary, source, decisions, options.undecided)
@@ -137,23 +139,25 @@ def _judge(options: argparse.Namespace) -> Judge | None:
 
 
 def _evaluate(
-    this: Run, source: Source, tally: Tally, kept: list[SampleResult] | None, options: argparse.Namespace
+    this: Run,
+    source: Source,
+    tally: Tally,
+    kept: list[SampleResult] | None,
+    writer: JsonlWriter | None,
+    options: argparse.Namespace,
 ) -> None:
     """Judge every sample; results are on disk as soon as they are known, in memory only where ``kept`` is a list."""
-    samples = source.counted()
-    writer = JsonlWriter(options.out, this.facts) if options.out else None
-    with writer or nullcontext():
-        for result in stream(this, samples, progress=False if options.quiet else None, columns={}):
-            if writer is not None:
-                writer.write(result)
-            tally.add(result)
-            source.saw(result)
-            if kept is not None:
-                kept.append(result)
-        if options.audit and not this.interrupted:
-            this.audit = audit(kept or [], this.metrics, judge=_judge(options), concurrency=options.concurrency)
+    for result in stream(this, source.counted(), progress=False if options.quiet else None, columns={}):
         if writer is not None:
-            writer.close(this.facts)
+            writer.write(result)
+        tally.add(result)
+        source.saw(result)
+        if kept is not None:
+            kept.append(result)
+    if options.audit and not this.interrupted:
+        this.audit = audit(kept or [], this.metrics, judge=_judge(options), concurrency=options.concurrency)
+    if writer is not None:
+        writer.close(this.facts)
 
 
 def _lines(
@@ -169,13 +173,14 @@ def _lines(
         for metric in summary.metrics
         if metric not in shown.metrics and shown.metrics
     ]
+    lines += [f"{sentence}, kept as metadata" for sentence in source.unread]
     usage = summary.usage
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
     if shown.metrics:
         lines.append(
             f"Judge: {', '.join(this.facts.judges)}; {spending.calls(usage)}, {price}; {this.facts.seconds:.1f} s"
         )
-    if options.out:
+    if options.out and not this.interrupted:
         lines.append(f"Samples and results: {options.out}")
     if options.report:
         lines.append(f"Report: {options.report}")
@@ -206,10 +211,7 @@ def _exit_code(this: Run, summary: Summary, source: Source, decisions: Sequence[
     if not any(metric.count for metric in summary.metrics):
         print("ragmetrics: nothing was scored", file=sys.stderr)
         return 1
-    outcomes = {decision.outcome for decision in decisions}
-    if "failed" in outcomes:
-        return 1
-    return {"exit3": 3, "pass": 0, "fail": 1}[undecided] if "undecided" in outcomes else 0
+    return exit_code(decisions, undecided)
 
 
 def _say_idle(source: Source) -> int:

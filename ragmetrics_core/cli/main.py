@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from ragmetrics_core.cli import agreement, compare, dataset, demo, evaluate, facts, label, metrics, store
-from ragmetrics_core.cli.output import discard, tolerant
+from ragmetrics_core.cli.output import Lines, discard, tolerant
+from ragmetrics_core.cli.paths import check_paths
 from ragmetrics_core.data.errors import RagMetricsError
 
 
@@ -27,10 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     tolerant()
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[Lines()])
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
     options = _parser().parse_args(arguments)
     try:
+        check_paths(options)
         code = int(options.run(options))
         sys.stdout.flush()
     except RagMetricsError as error:

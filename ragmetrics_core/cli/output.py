@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from io import TextIOWrapper
+from typing import TextIO
 
 
 def tolerant() -> None:
@@ -12,6 +14,22 @@ def tolerant() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+class Lines(logging.StreamHandler[TextIO]):
+    """Log lines on the standard error of the moment, each on a line of its own above a bar that goes on."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line; a bar replaces standard error for its time, and a counter leaves its line unfinished."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; on a terminal in the place of what was shown there."""
+        return ("\r\x1b[K" if sys.stderr.isatty() else "") + super().format(record)
 
 
 def show(text: str) -> None:

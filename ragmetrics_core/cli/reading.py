@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
+import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.data.columns import USUAL_NAMES, plain_name
 from ragmetrics_core.data.errors import InputError, MissingDependency, RowError
+from ragmetrics_core.data.files import PARTIAL, open_text, read_text
 from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.facts import MAGIC, read_facts
@@ -20,15 +24,25 @@ Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""
 
 _LISTS = ("data", "samples", "rows", "examples", "records", "results", "testCases", "test_cases")
+_FIELDS = {
+    plain_name(name): field for field in ("question", "contexts", "answer", "reference") for name in USUAL_NAMES[field]
+}
+_KNOWN = frozenset(plain_name(name) for names in USUAL_NAMES.values() for name in names)
+_LONG = 1000  # characters; no pretty-printer begins with so long a line
+_HEAD = 100  # lines looked at to tell whether rows stand on lines
+_SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
 
 
-def read_samples(path: Path, columns: Mapping[str, Any], limit: int | None = None) -> Iterator[Sample | RowError]:
+def read_samples(
+    path: Path, columns: Mapping[str, Any], limit: int | None = None, unread: dict[str, None] | None = None
+) -> Iterator[Sample | RowError]:
     """Samples of a file, lazily; a row that is no sample comes as its error, with file and row number.
 
     Args:
         path: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file.
         columns: Per field of the sample where rows have it; found by itself if not given.
         limit: Read at most so many rows.
+        unread: Gets the names of columns that no field was made of.
 
     Raises:
         InputError: If the file cannot be read as what its name says.
@@ -38,6 +52,8 @@ def read_samples(path: Path, columns: Mapping[str, Any], limit: int | None = Non
         if limit is not None and number >= limit:
             return
         for item in each_sample([row], columns):
+            if unread is not None and isinstance(item, Sample) and isinstance(row, Mapping):
+                unread.update(dict.fromkeys(name for name in map(str, row) if name in item.metadata))
             yield RowError(f"{place}: {item}") if isinstance(item, RowError) else item
 
 
@@ -45,15 +61,22 @@ def check_readable(path: Path) -> None:
     """Refuse what is no file of a known kind, before anything is judged.
 
     Raises:
-        InputError: If there is no such file, it is a folder, or its name has an unknown suffix.
+        InputError: If there is no such file, it is a folder, a pipe or a device, or its name has an unknown suffix.
     """
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the files in it")
     if not path.exists():
         raise InputError(f"{path}: no such file")
-    if path.suffix.casefold() not in _READERS:
-        kind = f"unknown kind of file {path.suffix!r}" if path.suffix else "its name has no suffix that tells its kind"
+    if not path.is_file():
+        raise InputError(f"{path} is a pipe or a device, and files are read twice; save it to a file first")
+    if (suffix := _suffix(path)) not in _READERS:
+        kind = f"unknown kind of file {suffix!r}" if suffix else "its name has no suffix that tells its kind"
         raise InputError(f"{path}: {kind}; use {', '.join(_READERS)}")
+
+
+def _suffix(path: Path) -> str:
+    """The suffix that tells the kind, also of what an interrupted run left."""
+    return Path(path.name.removesuffix(PARTIAL)).suffix.casefold()
 
 
 def read_rows(path: Path) -> Iterator[Located]:
@@ -64,27 +87,20 @@ def read_rows(path: Path) -> Iterator[Located]:
     """
     check_readable(path)
     try:
-        yield from _READERS[path.suffix.casefold()](path)
-    except UnicodeDecodeError:
-        raise InputError(f"{path}, line {_undecodable(path)}: not UTF-8; save the file as UTF-8") from None
+        yield from _READERS[_suffix(path)](path)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or 'cannot be read'}") from None
 
 
-def _undecodable(path: Path) -> int:
-    """Number of the first line that is not UTF-8."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                return number
-    return 1
-
-
 def _jsonl(path: Path) -> Iterator[Located]:
     report = False
-    with path.open(encoding="utf-8-sig") as file:
+    with open_text(path) as file:
+        if _is_pretty([line.strip() for line in islice(file, _HEAD) if line.strip()]):
+            raise InputError(
+                f"{path}: an object over several lines, and .jsonl has one on each line; "
+                f"name it .json, or convert it: jq -c . {shlex.quote(str(path))} > rows.jsonl"
+            )
+        file.seek(0)
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
@@ -95,9 +111,18 @@ def _jsonl(path: Path) -> Iterator[Located]:
                 read_facts(path)  # refuses frozen facts that were changed
             elif not report:
                 yield f"{path}, line {number}", row
+            elif isinstance(row, RowError):
+                yield f"{path}, line {number}", row if line.endswith("\n") else RowError("was cut off with its run")
             elif isinstance(row, Mapping) and "sample" in row:  # results of an earlier run, judged once more
                 bad = RowError("was no sample in the run that wrote this file")
                 yield f"{path}, line {number}", row["sample"] or bad
+
+
+def _is_pretty(lines: Sequence[str]) -> bool:
+    """Whether JSON begins that goes over several lines."""
+    if len(lines) < 2 or lines[0][-1] not in "{[," or lines[1][0] not in '"{[':
+        return False
+    return len(lines[0]) < _LONG and isinstance(_parsed(lines[0]), RowError)
 
 
 def _parsed(line: str) -> Any:
@@ -108,16 +133,34 @@ def _parsed(line: str) -> Any:
 
 
 def _json(path: Path) -> Iterator[Located]:
-    data = _parsed(path.read_text(encoding="utf-8-sig"))
+    data = _parsed(read_text(path))
     if isinstance(data, RowError):
         raise InputError(f"{path}: {data}")
     if isinstance(data, Mapping):
+        if columns := _columnar(data):
+            raise InputError(
+                f"{path} holds columns ({', '.join(columns)}) and not rows; write rows, e.g. with pandas: "
+                f"pandas.DataFrame(json.load(open({str(path)!r}))).to_json('rows.json', orient='records')"
+            )
         lists = [name for name in _LISTS if isinstance(data.get(name), list)]
         data = data[lists[0]] if lists and not _is_sample(data) else [data]
     if not isinstance(data, list):
         raise InputError(f"{path}: needs a list of objects, found {type(data).__name__}")
     for number, row in enumerate(data, start=1):
         yield f"{path}, item {number}", row
+
+
+def _columnar(data: Mapping[str, Any]) -> list[str]:
+    """Names of a sample's fields where all of them hold lists of one length, or objects by row number."""
+    known = {name: _FIELDS[plain_name(name)] for name in data if plain_name(name) in _FIELDS}
+    columns = [data[name] for name in known]
+    listed = all(isinstance(column, list) or _numbered(column) for column in columns)
+    texts = {"question", "answer"} & {field for name, field in known.items() if name[-1] != "s"}
+    return list(known) if listed and len(known) > 1 and texts and len({len(column) for column in columns}) == 1 else []
+
+
+def _numbered(column: Any) -> bool:
+    return isinstance(column, Mapping) and bool(column) and all(str(name).isdecimal() for name in column)
 
 
 def _is_sample(data: Mapping[str, Any]) -> bool:
@@ -130,9 +173,13 @@ def _is_sample(data: Mapping[str, Any]) -> bool:
 
 
 def _csv(path: Path) -> Iterator[Located]:
-    csv.field_size_limit(sys.maxsize)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, delimiter="\t" if path.suffix.casefold() == ".tsv" else ",")
+    csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
+    with open_text(path, newline="") as file:
+        header = file.readline()
+        told = _SEPARATOR.fullmatch(header.strip())  # Excel's own line, e.g. sep=;
+        if told is None:
+            file.seek(0)
+        reader = csv.DictReader(file, delimiter=told[1] if told else _separator(path, header))
         try:
             doubled = [name for name, count in Counter(reader.fieldnames or ()).items() if name and count > 1]
             if doubled:
@@ -144,6 +191,18 @@ def _csv(path: Path) -> Iterator[Located]:
                     yield f"{path}, row {number}", row
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
+
+
+def _separator(path: Path, header: str) -> str:
+    """The separator that makes most known columns of the header, then most columns."""
+    if path.name.casefold().removesuffix(PARTIAL).endswith(".tsv"):
+        return "\t"
+
+    def columns(separator: str) -> tuple[int, int]:
+        names = next(csv.reader([header], delimiter=separator), [])
+        return sum(plain_name(name) in _KNOWN for name in names), len(names)
+
+    return max(",;\t|", key=columns)  # of equals the first
 
 
 def _parquet(path: Path) -> Iterator[Located]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli.reading import check_readable, read_samples
-from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 
@@ -31,21 +32,19 @@ class Source:
         failed: Per metric why it failed, the first time that it did.
 
     Raises:
-        InputError: If a file is none that can be read, or is the one to be written; while iterating, if a file
-            cannot be read, or with ``--strict`` a row is no sample.
+        InputError: If a file is none that can be read; while iterating, if a file cannot be read, or with
+            ``--strict`` a row is no sample.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.files: list[Path] = options.files
         for path in self.files:
             check_readable(path)
-            if options.out and options.out.exists() and options.out.samefile(path):
-                raise InputError(f"--out {options.out} would overwrite the input; name another file")
         self._limit, self._strict = options.limit, options.strict
         self._columns = _columns(options)
         self._ends: list[int] = []
         self._applied: set[int] = set()
-        self._spare: dict[int, list[str]] = {}
+        self._spare: dict[int, dict[str, None]] = {}
         self._bad: dict[int, int] = {}
         self.undefined: dict[str, str] = {}
         self.failed: dict[str, str] = {}
@@ -66,12 +65,15 @@ class Source:
         return Counted(self, count)
 
     def __iter__(self) -> Iterator[Sample | RowError]:
-        self._ends, self._bad = [], {}
+        self._ends, self._bad, self._spare = [], {}, {}
         count = 0
         for number, path in enumerate(self.files):
-            for item in read_samples(path, self._columns, self._limit):
+            unread: dict[str, None] = {}
+            for item in read_samples(path, self._columns, self._limit, unread):
                 if isinstance(item, RowError):
                     self._report(item, number)
+                else:
+                    self._spare[number] = unread
                 count += 1
                 yield item
             self._ends.append(count)
@@ -88,8 +90,6 @@ class Source:
     def saw(self, result: SampleResult) -> None:
         """Note whether any metric applied to the result's file, and why others did not."""
         number = sum(end <= result.index for end in self._ends)
-        if result.sample is not None:
-            self._spare.setdefault(number, list(result.sample.metadata))
         for name, outcome in result.results.items():
             if outcome.status == "undefined":
                 self.undefined.setdefault(name, outcome.reason)
@@ -107,9 +107,18 @@ class Source:
         if spare is None:
             return f"{path} has no rows" if not bad else f"{path}: none of its {bad} rows is a sample"
         reasons = "; ".join(f"{name}: {reason}" for name, reason in self.undefined.items())
-        found = ", ".join(spare[:_SHOWN_COLUMNS]) + (", …" if len(spare) > _SHOWN_COLUMNS else "")
-        unused = f"; columns that were not recognised: {found}; name them with --question-column etc." if spare else ""
+        unused = f"; {_unread(spare)}; name them with --question-column etc." if spare else ""
         return f"no metric applies to {path} ({reasons}){unused}"
+
+    @property
+    def unread(self) -> list[str]:
+        """For each file, the columns that no field of a sample was made of; call it at the end."""
+        return [f"{self.files[number]}: {_unread(spare)}" for number, spare in sorted(self._spare.items()) if spare]
+
+
+def _unread(names: Mapping[str, None]) -> str:
+    found = ", ".join(islice(names, _SHOWN_COLUMNS)) + (", …" if len(names) > _SHOWN_COLUMNS else "")
+    return f"columns that were not recognised: {found}"
 
 
 class Counted:

@@ -9,8 +9,7 @@ from typing import Any
 
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.limits import Limits
-from ragmetrics_core.endpoints.store import FreshStore, ReplyStore
-from ragmetrics_core.endpoints.store_place import resolve_store
+from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
 
 _LIMITS: tuple[tuple[str, type, str, str], ...] = (
     ("max_calls", int, "N", "most calls to models; then the run ends with what is done"),
@@ -45,10 +44,16 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def store(options: argparse.Namespace) -> ReplyStore:
-    """By default the file in the user's cache folder; it is made at the first call of a model, if there is one."""
-    found = resolve_store(False if options.no_store else options.store or True)
+    """By default the file in the user's cache folder; it is made at the first call of a model, if there is one.
+
+    Raises:
+        SettingError: If the file is not ours.
+    """
+    if options.no_store:
+        return MemoryStore()
+    found = SqliteStore(options.store or default_path(), fresh=options.fresh)
     atexit.register(found.flush)  # what came last is on disk, too, when the command ends
-    return FreshStore(found) if options.fresh else found
+    return found
 
 
 def limits(options: argparse.Namespace) -> Limits:

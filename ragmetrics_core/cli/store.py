@@ -9,7 +9,8 @@ from typing import Any
 
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.endpoints.store_place import default_path
+from ragmetrics_core.endpoints import maintenance
+from ragmetrics_core.endpoints.store import default_path
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _AGE = re.compile(r"(\d+)\s*([hdw])")
@@ -35,17 +36,16 @@ def run(options: argparse.Namespace) -> int:
     if (options.action == "prune") != (options.older_than is not None):
         raise SettingError("prune needs --older-than, e.g. ragmetrics store prune --older-than 30d; nothing else does")
     path = options.store or default_path()
-    from ragmetrics_core.endpoints import store_care  # sqlite3 is not needed for other commands
-
     if options.action == "show":
-        show(_table(path, store_care.contents(path)))
+        show(_table(path, maintenance.contents(path)))
         return 0
-    removed = store_care.clear(path) if options.action == "clear" else store_care.prune(path, _age(options.older_than))
+    clear = options.action == "clear"
+    removed = maintenance.clear(path) if clear else maintenance.prune(path, _age(options.older_than))
     show(f"{path}: {removed} replies removed")
     return 0
 
 
-def _table(path: Path, contents: Any) -> str:
+def _table(path: Path, contents: maintenance.Contents) -> str:
     if not path.exists():
         return f"{path}: no replies are stored yet"
     lines = [f"{path}: {contents.size / 1e6:.1f} MB"]
@@ -54,8 +54,7 @@ def _table(path: Path, contents: Any) -> str:
         saved = f" and ${held.saved:.4f}" if held.unpriced < held.reused or not held.reused else ""
         without = f" ({held.unpriced} of them without known price)" if held.unpriced else ""
         lines += [
-            f"{held.model or 'unnamed model'}: {held.replies} replies ({spent}), "
-            f"{held.rejected} unusable ones kept for inspection",
+            f"{held.model or 'unnamed model'}: {held.replies} replies ({spent}), {held.rejected} unusable ones",
             f"  reused {held.reused} times{without}: {held.tokens:.0f} tokens{saved} saved",
         ]
     return "\n".join(lines)

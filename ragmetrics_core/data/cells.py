@@ -11,9 +11,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragmetrics_core.data.frozen import blank
+
 
 def present(value: Any) -> bool:
-    """False for None, NaN, NaT and blank texts; an empty list is a value: nothing was retrieved.
+    """False for None, NaN, NaT and texts that show nothing; an empty list is a value: nothing was retrieved.
 
     Example:
         >>> present(float("nan")), present(" "), present([]), present(0)
@@ -21,7 +23,7 @@ def present(value: Any) -> bool:
     """
     value = plain_data(value)
     if isinstance(value, str):
-        return bool(value.strip())
+        return not blank(value)
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which is not imported here
         return False
     return not (isinstance(value, float) and math.isnan(value))

@@ -12,6 +12,7 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "question": (
         *("question", "query", "user_input", "user_query", "user_question", "questions", "input", "inputs"),
         *("attributes.input.value", "input.question", "input.query", "input.input", "prompt", "instruction"),
+        *("inputs.question", "inputs.query", "inputs.input"),
     ),
     # In DeepEval, `context` is the ideal one and `retrieval_context` what was retrieved.
     "contexts": (
@@ -31,10 +32,11 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
         *("expected_output", "expected_answer", "expected_response", "expected", "reference_answer"),
         *("reference_answers", "reference_output", "reference_outputs", "golden_answer", "gold_answer", "gt_answer"),
         *("golden_response", "correct_answer", "ideal", "target", "reference.answer", "reference.output"),
+        *("reference_outputs.answer", "reference_outputs.output", "expectations.expected_response"),
         "answers.text",
     ),
     "retrieved": ("retrieved", "retrieved_documents", "retrieved_nodes"),
-    "facts": ("facts", "reference_facts"),
+    "facts": ("facts", "reference_facts", "expectations.expected_facts"),
     "standalone_question": ("standalone_question", "rewritten_question", "rewritten_query"),
     "history": ("history", "chat_history", "conversation"),
     "generator": ("generator", "answer_model", "generator_model"),

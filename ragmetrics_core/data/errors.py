@@ -4,12 +4,15 @@ RagMetricsError
 ├── InputError                    what the caller gave cannot be used
 │   ├── RowError                  one row of a table or file
 │   └── SettingError              a setting of a metric, a judge or a run
+│       └── ForeignFile           a file that was to be ours is somebody else's
 ├── MissingDependency             an optional package is needed for this
 ├── MetricCrashed                 a metric's own code raised; the rest of the run goes on
+├── ScoreOutOfRange               a metric's own arithmetic gave no number in [0, 1]
 └── JudgeError                    a question was not answered
     ├── JudgeUnavailable          no question will be answered: the run ends
     │   ├── AuthenticationFailed
     │   ├── ModelNotFound
+    │   ├── EndpointMoved         redirects are not followed
     │   ├── QuotaExhausted
     │   └── LimitReached          a cap of the run: it ends with what is done
     ├── TransientJudgeError       the same request may succeed later
@@ -52,12 +55,20 @@ class SettingError(InputError):
     """A setting of a metric, a judge or a run is invalid."""
 
 
+class ForeignFile(SettingError):
+    """A file that was named to keep replies or rates in is somebody else's; it was left as it is."""
+
+
 class MissingDependency(RagMetricsError, ImportError):
     """An optional package is needed; the message names the extra to install."""
 
 
 class MetricCrashed(RagMetricsError):
     """A metric's own code raised an unexpected exception."""
+
+
+class ScoreOutOfRange(RagMetricsError):
+    """A metric's value is NaN or outside [0, 1]."""
 
 
 class JudgeError(RagMetricsError):
@@ -80,6 +91,10 @@ class AuthenticationFailed(JudgeUnavailable):
 
 class ModelNotFound(JudgeUnavailable):
     """The endpoint does not know the model, or nothing provides it."""
+
+
+class EndpointMoved(JudgeUnavailable):
+    """The endpoint answers with a redirect, which is not followed: whoever it names would get keys and texts."""
 
 
 class QuotaExhausted(JudgeUnavailable):

@@ -35,7 +35,7 @@ class ChunkEvidence(Frozen):
     id: str | None = None
     useful: bool | None = None
     probability: Share | None = None
-    grade: int | None = None
+    grade: int | None = Field(default=None, ge=0, le=3)
     precision: Share | None = None
     reason: str = ""
     duplicate_of: int | None = None
@@ -100,8 +100,8 @@ class PollEvidence(Frozen):
     unsupported: tuple[str, ...] = ()
 
 
-Combination = Literal["or", "noisy_or"]
-"""How a fact's cells become one number: 1 if any is above one half, or 1 − Π(1 − p)."""
+Combination = Literal["or", "noisy_or", "soft"]
+"""How a fact's cells become one number: 1 if any is above one half, 1 − Π(1 − p), or the highest probability."""
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
@@ -117,7 +117,7 @@ class AdherenceEvidence(Frozen):
         missing: Polls that were not answered.
         polls: Every answered poll.
         probability: p(yes) of a deterministic judge; None for polls.
-        bounds: Lowest and highest share that the missing polls could have led to.
+        bounds: Lowest and highest share of yes and no that the missing polls could have led to.
         repeatability: Wilson interval over the polls: repeatability of this judge, not the probability that
             it is right. None for a deterministic judge.
         early_stopped: True if polling stopped at a decided majority.
@@ -240,8 +240,8 @@ class AccuracyEvidence(Frozen):
             subset: Indices of contexts, from 0.
 
         Returns:
-            Weighted mean over the facts, in [0, 1], of the logical OR over these contexts, or of 1 − Π(1 − p) over
-            those with different texts; as ``combination`` says.
+            Weighted mean over the facts, in [0, 1], of the logical OR over these contexts, of 1 − Π(1 − p) over
+            those with different texts, or of the highest probability; as ``combination`` says.
 
         Raises:
             IndexError: If an index is not that of a context.
@@ -261,6 +261,8 @@ class AccuracyEvidence(Frozen):
     def _found(self, cells: Sequence[Cell]) -> float:
         if self.combination == "noisy_or":
             return 1.0 - prod(1.0 - (cell.probability or 0.0) for cell in cells)
+        if self.combination == "soft":
+            return max((cell.probability or 0.0 for cell in cells), default=0.0)
         return float(any(cell.covered for cell in cells))
 
 

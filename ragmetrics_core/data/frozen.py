@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from unicodedata import category
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -76,10 +77,20 @@ def safe(text: str) -> str:
     return (cleaned if isinstance(cleaned, str) else text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
+def blank(text: str) -> bool:
+    r"""True for a text that shows nothing: empty, white space, or signs without a shape such as a byte order mark.
+
+    Example:
+        >>> blank(""), blank("\ufeff"), blank("\u200b "), blank("0")
+        (True, True, True, False)
+    """
+    return all(character.isspace() or category(character) in ("Cf", "Cc") for character in text)
+
+
 def blank_is_none(value: object) -> object:
-    """None and blank are the same: an empty or whitespace-only text becomes None."""
+    """None and blank are the same: a text that shows nothing becomes None."""
     cleaned = clean(value)
-    return None if isinstance(cleaned, str) and not cleaned.strip() else cleaned
+    return None if isinstance(cleaned, str) and blank(cleaned) else cleaned
 
 
 Text = Annotated[str, BeforeValidator(clean)]

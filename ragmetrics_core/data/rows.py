@@ -20,6 +20,7 @@ Column = str | Callable[[Mapping[str, Any]], Any]
 # Fields that are texts: an object in such a column is searched for the names above and for these.
 _INSIDE = {"question": (), "answer": ("content", "text"), "reference": ("answer", "output", "response", "text")}
 _SEVERAL = ("answers", "responses", "predictedanswers", "replies")
+_NO_ERROR = ("false", "none", "null", "nan", "0")
 _EXPORTED = ("inputs", "outputs", "referenceoutputs")  # LangSmith's, which may hold objects as JSON
 _NEEDED = {
     "contexts": "a text, or a list of texts or of objects with a text",
@@ -192,7 +193,7 @@ def _sample(row: Mapping[str, Any], found_values: Mapping[str, Any], found: _Fou
     if "answer" in values:
         values["answer"] = number_as_text(values["answer"])
     if "id" in values:
-        values["id"] = str(values["id"])
+        values["id"] = str(number_as_text(values["id"]))
     if "error" in values:
         values["error"] = _problem(values["error"])
     own = structured(values.pop("metadata", {}))
@@ -213,9 +214,9 @@ def _texts(value: Any) -> Sequence[Any]:
 
 
 def _problem(value: Any) -> str | None:
-    """The application's error as a text; False and empty objects say that there was none."""
+    """The application's error as a text; False, also as tables write it, and empty objects say that there was none."""
     if isinstance(value, str):
-        return value
+        return None if value.strip().casefold() in _NO_ERROR else value
     return json.dumps(value, default=str, ensure_ascii=False) if value else None
 
 

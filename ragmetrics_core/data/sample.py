@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank_is_none
+from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
 
 
 class Context(Frozen):
@@ -27,8 +27,8 @@ class Context(Frozen):
 
     @property
     def blank(self) -> bool:
-        """True if the text is empty or only whitespace."""
-        return not self.text.strip()
+        """True if the text shows nothing: it is empty, or only white space and signs without a shape."""
+        return blank(self.text)
 
 
 class Fact(Frozen):

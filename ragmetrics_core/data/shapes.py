@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ragmetrics_core.data.cells import first, plain_data, structured
+from ragmetrics_core.data.cells import first, number_as_text, plain_data, present, structured
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.sample import Context, Fact, Turn
 
@@ -74,7 +74,7 @@ def context(item: Any, field: str, rank: int) -> Any:
         metadata = {"metadata": metadata}
     return {
         "text": text,
-        "id": str(name) if isinstance(name, (str, int)) else None,
+        "id": None if isinstance(name, (Mapping, list, tuple)) or not present(name) else str(number_as_text(name)),
         "score": _score(plain_data(first(item, _SCORE_KEYS))),
         "metadata": {str(key): value for key, value in metadata.items()},
     }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable, RowError
+from ragmetrics_core.data.files import read_text, write_text
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Answer, ExtractFacts, Instructions, NotAnswered
 from ragmetrics_core.data.rows import sample_from_row
@@ -178,10 +179,7 @@ def write_facts(path: str | Path, file: FactsFile) -> None:
     """
     header = {MAGIC: FORMAT, **file.model_dump(exclude={"rows"})}
     lines = [json.dumps(line, ensure_ascii=False) for line in (header, *file.rows)]
-    try:
-        Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"the facts cannot be written to {path}: {error.strerror}") from error
+    write_text(path, "".join(f"{line}\n" for line in lines), "the file of facts")
 
 
 def read_facts(path: str | Path) -> FactsFile:
@@ -191,14 +189,14 @@ def read_facts(path: str | Path) -> FactsFile:
         InputError: If the file cannot be read, is none of facts, or frozen facts were changed.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        lines = read_text(Path(path)).split("\n")
         header, *rows = [json.loads(line) for line in lines if line.strip()]
         if header.pop(MAGIC) != FORMAT or not all(isinstance(row.get("facts"), list) for row in rows):
             raise ValueError("no file of facts")
         file = FactsFile.model_validate({**header, "rows": tuple(rows)})
         own = file.digest
-    except OSError as error:
-        raise InputError(f"the facts {path} cannot be read: {error.strerror}") from error
+    except InputError:
+        raise
     except (ValueError, KeyError, AttributeError, TypeError):
         raise InputError(f"{path} is no file of facts; make one with: ragmetrics facts extract") from None
     if file.frozen and file.frozen != own:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.files import read_text
 from ragmetrics_core.data.frozen import Frozen, Text
 from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.shapes import context
@@ -127,19 +128,10 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8; save the file as UTF-8") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or 'cannot be read'}") from None
-
-
 def _texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Name and text of each document of a file."""
     if path.suffix.casefold() in _TEXTS:
-        yield path.name, _read(path)
+        yield path.name, read_text(path)
         return
     for place, row in _rows(path, where):
         name = row.get("id") or row.get("title") or f"{path.name}:{place.rpartition(' ')[2]}"
@@ -162,7 +154,7 @@ def _rows(path: Path, where: Mapping[str, str], *, asked: bool = False) -> Itera
     if path.suffix.casefold() in _TEXTS:
         raise InputError(f"{path}: rows come from JSONL or JSON, not from {path.suffix}")
     lines = path.suffix.casefold() != ".json"
-    items = _lines(path) if lines else _items(path, _parsed(_read(path), str(path)), asked)
+    items = _lines(path) if lines else _items(path, _parsed(read_text(path), str(path)), asked)
     for place, row in items:
         if not isinstance(row, Mapping):
             raise InputError(f"{place}: needs an object, found {type(row).__name__}")
@@ -171,7 +163,7 @@ def _rows(path: Path, where: Mapping[str, str], *, asked: bool = False) -> Itera
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(_read(path).split("\n"), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             yield f"{path}, line {number}", _parsed(line, f"{path}, line {number}")
 

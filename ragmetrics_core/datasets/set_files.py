@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.files import write_text
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.datasets.sets import (
     AnySet,
@@ -49,10 +50,7 @@ def write_set(path: str | Path, given: AnySet) -> None:
     Raises:
         InputError: If the file cannot be written.
     """
-    try:
-        Path(path).write_bytes(to_jsonl(given))
-    except OSError as error:
-        raise InputError(f"the set cannot be written to {path}: {error.strerror}") from error
+    write_text(path, to_jsonl(given).decode("utf-8"), "the set")
 
 
 def read_set(path: str | Path) -> AnySet:

@@ -80,10 +80,12 @@ class Origin:
     Args:
         model: Name of the model as the endpoint returned it.
         together: Number of replies that the call gave.
+        unusable: True if two runs could not use what they got, of which this reply is the last; see ``ReplyStore``.
     """
 
     model: str = ""
     together: int = 1
+    unusable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,17 @@ import json
 import os
 import sys
 import weakref
+from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
-from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error, public, seconds
+from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, seconds, too_large
 from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, request_body
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
     ("ClientError", errors.ConnectionFailed),
 )
 _REJECTED = frozenset({400, 413, 422})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _IDLE_SECONDS = 15.0
 
 
@@ -45,7 +47,8 @@ class OpenAICompatibleModel(ChatModel):
     """A model behind an endpoint that speaks OpenAI's chat protocol: vLLM, SGLang, llama.cpp, Ollama, TGI, OpenAI.
 
     Args:
-        base_url: Address of the endpoint, up to and with ``/v1``.
+        base_url: Address of the endpoint, up to and with ``/v1``. It may hold a user and password, which are sent
+            where there is no key, and a query; neither is ever shown.
         model: Its name there.
         api_key: The key; None takes ``RAGMETRICS_API_KEY``. No other variable is read.
         timeout: Seconds for one call.
@@ -69,13 +72,14 @@ class OpenAICompatibleModel(ChatModel):
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        if not base_url.startswith(("http://", "https://")):
-            raise errors.SettingError(
-                f"base_url must be an address such as http://127.0.0.1:8000/v1, got {public(base_url)!r}"
-            )
-        self.base_url = base_url.rstrip("/")
+        self.base_url = public(base_url).rstrip("/")
+        if not self.base_url.startswith("http"):
+            raise errors.SettingError(f"base_url must be one such as http://127.0.0.1:8000/v1, got {self.base_url}")
+        parts = urlsplit(base_url)
         self.model = model
-        self._url = f"{self.base_url}/chat/completions"
+        self._query = parts.query
+        self._user = unquote(parts.netloc.rpartition("@")[0])
+        self._url = f"{self.base_url}/chat/completions{f'?{parts.query}' if parts.query else ''}"
         self._proxy = _proxy(self.base_url)
         self._api_key = api_key
         self._timeout = timeout
@@ -87,7 +91,7 @@ class OpenAICompatibleModel(ChatModel):
         _models.add(self)
 
     def __repr__(self) -> str:
-        return f"OpenAICompatibleModel({public(self.base_url)!r}, {self.model!r})"
+        return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
 
     @property
     def name(self) -> str:
@@ -96,8 +100,8 @@ class OpenAICompatibleModel(ChatModel):
 
     @property
     def endpoint(self) -> str:
-        """The endpoint's address, and a digest of the extra fields, which change replies."""
-        return endpoint_name(self.base_url, self._extra)
+        """The endpoint's address, and a digest of its query and the extra fields, which change replies."""
+        return endpoint_name(self.base_url, {"?": self._query, **self._extra} if self._query else self._extra)
 
     def capabilities(self) -> Capabilities:
         """What was stated; the rest is tried."""
@@ -118,26 +122,45 @@ class OpenAICompatibleModel(ChatModel):
         Raises:
             JudgeError: As its status and code say, or as listed in ``EXCEPTIONS``.
         """
+        body = json.dumps({"model": self.model, **request_body(request), **self._extra}).encode()
+        sent = await self._sent(body)
+        if isinstance(sent, errors.JudgeError):
+            raise sent  # outside of any handler: what a client raised may hold keys and texts
+        status, headers, content = sent
+        if status in _REDIRECTS and "Location" in headers:
+            raise moved(self.name, self._url, headers["Location"])
+        if status >= 300:
+            wait = seconds(headers.get("Retry-After"))
+            raise self._error(_kind(status), Fault.from_reply(status, content.decode(errors="replace"), wait))
+        return self._reply(content)
+
+    async def _sent(self, body: bytes) -> tuple[int, Mapping[str, str], bytes] | errors.JudgeError:
+        """Status, headers and content of the reply, or why there is none."""
         import aiohttp  # not every run needs it
 
-        body = json.dumps({"model": self.model, **request_body(request), **self._extra}).encode()
+        headers = self._headers()
         try:
             async with (
                 asyncio.timeout(self._timeout),
-                self._session().post(self._url, data=body, headers=self._headers(), proxy=self._proxy) as got,
+                self._session().post(
+                    self._url, data=body, headers=headers, proxy=self._proxy, allow_redirects=False
+                ) as got,
             ):
-                status, headers, content = got.status, got.headers, await got.read()
+                parts, size = [], 0
+                async for part in got.content.iter_any():
+                    parts.append(part)
+                    size += len(part)
+                    if size > MOST_BYTES:
+                        got.close()
+                        return too_large(self.name)
+                return got.status, got.headers, b"".join(parts)
         except TimeoutError:
-            raise errors.JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s") from None
+            return errors.JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s")
         except aiohttp.ClientError as error:
             kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(aiohttp, name)))
-            raise self._error(kind, None, "", None) from error
+            return self._error(kind, _named(error))
         except OSError as error:
-            raise self._error(errors.ConnectionFailed, None, "", None) from error
-        if status >= 300:
-            wait = seconds(headers.get("Retry-After"))
-            raise self._error(_kind(status), status, content.decode(errors="replace"), wait)
-        return self._reply(content)
+            return self._error(errors.ConnectionFailed, _named(error))
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next call opens new ones."""
@@ -152,7 +175,8 @@ class OpenAICompatibleModel(ChatModel):
             raise errors.AuthenticationFailed(
                 f"the key for {self.name} holds a character that no key has, e.g. a line break: copy it again"
             )
-        return {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        shown = f"Bearer {key}" if key else f"Basic {b64encode(self._user.encode()).decode()}" if self._user else ""
+        return {"Content-Type": "application/json", **({"Authorization": shown} if shown else {})}
 
     def _session(self) -> aiohttp.ClientSession:
         """The connections of the running loop, which are kept open between calls; the limits are the wrappers'."""
@@ -180,12 +204,14 @@ class OpenAICompatibleModel(ChatModel):
         cost = sent * reply.usage.prompt_tokens + received * reply.usage.completion_tokens
         return replace(reply, usage=replace(reply.usage, cost=cost))
 
-    def _error(
-        self, kind: type[errors.JudgeError], status: int | None, text: str, retry_after: float | None
-    ) -> errors.JudgeError:
-        fault = Fault.from_reply(status, text, retry_after)
+    def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
         has_key = self._api_key is not None or bool(os.environ.get("RAGMETRICS_API_KEY"))
         return judge_error(kind, fault, self.name, self.base_url, () if has_key else ("RAGMETRICS_API_KEY",))
+
+
+def _named(error: Exception) -> Fault:
+    """A fault of which no more is told than the exception's class: its message may hold an address with a key."""
+    return Fault(None, (type(error).__name__,), None, "", frozenset())
 
 
 def _kind(status: int) -> type[errors.JudgeError]:

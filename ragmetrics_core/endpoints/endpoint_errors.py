@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.overflow import filtered, token_counts, too_long
@@ -39,6 +40,7 @@ _STATUSES: dict[int | None, type[errors.JudgeError]] = {
     408: errors.JudgeTimeout,
     429: errors.RateLimited,
 }
+_STUMBLES = ("AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError")
 _CONNECTION = frozenset(
     {"APIConnectionError", "ClientConnectionError", "ConnectionError", "NetworkError", "RemoteProtocolError"}
 )
@@ -104,6 +106,12 @@ class Fault:
     def disconnected(self) -> bool:
         """True if the endpoint could not be reached, or the connection broke."""
         return not self.classes.isdisjoint(_CONNECTION)
+
+    @property
+    def unreadable(self) -> bool:
+        """True if there was a reply that the client could not read, whatever it calls that itself."""
+        stumbled = not self.classes.isdisjoint(_STUMBLES) and "OSError" not in self.classes
+        return stumbled or any(word in self.text for word in _NOT_JSON)
 
     @property
     def about_key(self) -> bool:
@@ -195,7 +203,7 @@ def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeE
     if kind in (errors.JudgeServerError, errors.ConnectionFailed):
         if fault.timed_out:
             return errors.JudgeTimeout
-        if any(word in fault.text for word in _NOT_JSON):
+        if fault.unreadable:
             return errors.JudgeServerError
         return errors.ConnectionFailed if fault.disconnected else kind
     if kind is errors.RequestRejected and filtered(fault.text):
@@ -226,19 +234,58 @@ def judge_error(
     where = f"{model} at {public(endpoint)}" if endpoint else model
     if kind is errors.AuthenticationFailed and variables:
         return kind(f"no key was given for {where}: set {', '.join(variables)} or pass api_key=")
-    message = _SENTENCES.get(kind, "{where} could not answer{details}").format(where=where, details=fault.details)
+    sentence = _SENTENCES.get(kind, "{where} could not answer{details}")
+    if kind is errors.JudgeServerError and any(word in fault.text for word in _NOT_JSON):
+        sentence = "{where} sent a body that is no JSON{details}: check the endpoint"
+    message = sentence.format(where=where, details=fault.details)
     if issubclass(kind, errors.ContextWindowExceeded):
         return kind.counted(where, *token_counts(fault.text))
+    if kind is errors.JudgeServerError and fault.unreadable:
+        message = f"{where} sent a reply that cannot be read: check that the endpoint is what its name says"
     if issubclass(kind, errors.TransientJudgeError):
         return kind(message, retry_after=fault.retry_after)
     return kind(message)
 
 
 def public(address: str) -> str:
-    """An address without the user, password and query that it may hold."""
-    return re.sub(r"//[^/@]*@", "//", address).partition("?")[0]
+    """An address without the user, password and query that it may hold; what is no address is not repeated."""
+    try:
+        parts = urlsplit(address)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return _NO_ADDRESS
+    host = parts.hostname or ""
+    if parts.scheme not in ("http", "https") or not host:
+        return _NO_ADDRESS
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path.rpartition('@')[2]}"
 
 
+def moved(where: str, asked: str, location: str) -> errors.EndpointMoved:
+    """The error for a redirect.
+
+    Args:
+        where: Name of the model.
+        asked: The address that was called.
+        location: Where its reply points to.
+    """
+    target = public(urljoin(asked, location))
+    base = target.removesuffix("/chat/completions")
+    if base == target:  # what else the path says is the endpoint's word, which may be anything
+        base = "".join(re.findall(r"^https?://[^/]*", target)) or target
+    return errors.EndpointMoved(
+        f"{where} answered with a redirect to {base}, which was not followed, because keys and texts would go there: "
+        "configure that address as the endpoint's, if it is the right one"
+    )
+
+
+def too_large(where: str) -> errors.MalformedReply:
+    """The error for a reply that is longer than any reply to a question."""
+    return errors.MalformedReply(f"{where} sent more than {MOST_BYTES // 2**20} MB; check the endpoint")
+
+
+MOST_BYTES = 16 * 2**20
+"""The largest reply that is read."""
+_NO_ADDRESS = "an address that does not begin with http:// or https://"
 _SENTENCES: dict[type[errors.JudgeError], str] = {
     errors.AuthenticationFailed: "{where} refused the key{details}: check the key and what it may use",
     errors.ModelNotFound: (
@@ -248,7 +295,7 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
     errors.QuotaExhausted: "the quota or budget for {where} is used up{details}: raise it or use another model",
     errors.RateLimited: "{where} asked to slow down{details}: lower the concurrency or run again later",
     errors.JudgeTimeout: "{where} sent no reply in time: raise the timeout or check the endpoint",
-    errors.ConnectionFailed: "{where} could not be reached: check the address and that the server runs",
+    errors.ConnectionFailed: "{where} could not be reached{details}: check the address and that the server runs",
     errors.JudgeServerError: "{where} failed or sent no valid reply{details}: run again later or check the endpoint",
     errors.UnsupportedParameter: "{where} does not support a parameter of the request{details}",
     errors.RequestRejected: "{where} rejected the request{details}",

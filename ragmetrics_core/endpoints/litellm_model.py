@@ -1,21 +1,25 @@
 """The chat model of the core: LiteLLM, which reaches every provider. The only file that knows it.
 
 ``import litellm`` takes seconds and would fetch a price list, so it happens at the first call, in a thread, with
-the list that comes with the package. Its retries and its console output are off.
+the list that comes with the package. Its retries and its console output are off. It makes an httpx client of its own
+for each provider, all of which follow redirects; during our calls none does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import logging
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Self
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
-from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error, public
+from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, too_large
 from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, request_body
 
 # LiteLLM's exceptions and ours, most specific first: the first class that fits decides.
@@ -64,6 +68,7 @@ def _litellm() -> Any:
 
     litellm: Any = module
     litellm.suppress_debug_info = True
+    _guard_clients()
     if "LITELLM_LOG" not in os.environ:
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logger = logging.getLogger(name)
@@ -149,14 +154,10 @@ class LiteLLMModel(ChatModel):
         """
         await self.prepare()
         known = tuple(getattr(self._litellm.exceptions, name, errors.JudgeError) for name, _ in EXCEPTIONS)
-        try:
+        with _Call(self.model, (TimeoutError, *known)) as call:
             async with asyncio.timeout(self._timeout):
-                response = await self._litellm.acompletion(**self._arguments(request))
-        except TimeoutError:
-            raise errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s") from None
-        except known as error:
-            raise self._translated(error) from error
-        return _reply(self.model, response)
+                return _reply(self.model, await self._litellm.acompletion(**self._arguments(request)))
+        raise self._translated(call)
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         own = {"api_base": self.api_base, "api_key": self._api_key}
@@ -170,7 +171,12 @@ class LiteLLMModel(ChatModel):
             **self._extra,
         }
 
-    def _translated(self, error: Exception) -> errors.JudgeError:
+    def _translated(self, call: _Call) -> errors.JudgeError:
+        if call.refused is not None:
+            return call.refused
+        error = call.error
+        if isinstance(error, TimeoutError):
+            return errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s")
         exceptions = self._litellm.exceptions
         kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(exceptions, name, ())))
         fault = Fault.of(error)
@@ -178,6 +184,90 @@ class LiteLLMModel(ChatModel):
         if self._api_key is None and (fault.about_key or kind is errors.AuthenticationFailed):
             variables = tuple(self._litellm.validate_environment(self.model).get("missing_keys", ()))
         return judge_error(kind, fault, self.model, self.api_base, variables)
+
+
+class _Call:
+    """One of our calls; keeps what LiteLLM raises, which holds echoed keys and texts, out of every traceback.
+
+    Args:
+        model: Name of the model.
+        known: Exceptions that end the block quietly, to be translated behind it.
+
+    Attributes:
+        error: What was raised.
+        refused: Why a reply was not followed or not read.
+    """
+
+    def __init__(self, model: str, known: tuple[type[BaseException], ...]) -> None:
+        self.model = model
+        self.error: BaseException = errors.JudgeError()
+        self.refused: errors.JudgeError | None = None
+        self._known = known
+
+    def __enter__(self) -> Self:
+        self._token = _calls.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        _calls.reset(self._token)
+        if error is None or not isinstance(error, Exception):
+            return False
+        self.error = error
+        return self.refused is not None or isinstance(error, self._known)
+
+
+_calls: ContextVar[_Call | None] = ContextVar("ragmetrics_litellm_call", default=None)
+
+
+def _guard_clients() -> None:
+    """Have every httpx client follow no redirect and read no endless reply, during our calls alone."""
+    import httpx  # comes with LiteLLM
+
+    send = httpx.AsyncClient.send
+    if hasattr(send, "__wrapped__"):
+        return
+
+    @functools.wraps(send)
+    async def guarded(client: httpx.AsyncClient, request: httpx.Request, **options: Any) -> httpx.Response:
+        call = _calls.get()
+        if call is None:
+            return await send(client, request, **options)
+        streamed = options.pop("stream", False)
+        response = await send(client, request, **{**options, "stream": True, "follow_redirects": False})
+        if response.has_redirect_location:
+            call.refused = moved(call.model, str(request.url), response.headers["Location"])
+        response.stream = _bounded(call, response.stream)
+        try:
+            if not streamed:
+                await response.aread()
+        finally:
+            if not streamed:
+                await response.aclose()
+        return response
+
+    setattr(httpx.AsyncClient, "send", guarded)  # noqa: B010 - no assignment: it is of another type by its name alone
+
+
+def _bounded(call: _Call, stream: Any) -> Any:
+    """The same stream, which ends with an error where it is too long."""
+    import httpx
+
+    class Bounded(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for part in stream:
+                size += len(part)
+                if size > MOST_BYTES:
+                    call.refused = too_large(call.model)
+                    raise call.refused
+                yield part
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
 
 
 def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:

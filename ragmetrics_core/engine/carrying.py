@@ -149,6 +149,8 @@ async def _conclude(metric: Metric, sample: Sample, seat: Seat, usage: list[Usag
             raise TypeError(
                 f"a plan must return Scored, Undefined or Failed, got {type(stop.value).__name__}"
             ) from None
+        if isinstance(stop.value, Scored) and not 0 <= stop.value.value <= 1:  # copies are not validated
+            return metric.scored(stop.value.value, stop.value.reason, stop.value.evidence)
         return stop.value
     finally:
         plan.close()

@@ -8,7 +8,7 @@ from typing import Any
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.endpoints.limits import Limits
-from ragmetrics_core.endpoints.store_place import StoreLike
+from ragmetrics_core.endpoints.store import StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
 from ragmetrics_core.engine.tables import Samples
 from ragmetrics_core.reporting.report import Report

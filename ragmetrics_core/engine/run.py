@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -17,13 +17,12 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Allowance, Limits
-from ragmetrics_core.endpoints.store import ReplyStore
-from ragmetrics_core.endpoints.store_place import StoreLike, resolve_store
+from ragmetrics_core.endpoints.store import ReplyStore, StoreLike, resolve_store
 from ragmetrics_core.engine.carrying import Room, Seat, carry_out
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.tables import Samples, each_sample
+from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
@@ -34,7 +33,7 @@ JudgeLike = Judge | ChatModel | str | None
 Show = bool | Callable[[Progress], None] | None
 
 _AHEAD = 32  # questions that wait for a slot, between two attempts, or for their reply to be read
-_POOL = 64  # samples looked at before the run by metrics that need other samples
+_POOL = 64  # samples that metrics look at which need others
 
 
 class Run:
@@ -60,6 +59,7 @@ class Run:
         self.concurrency = concurrency
         self.interrupted = False
         self.audit: Audit | None = None
+        self._before: tuple[Sample, ...] = ()
         self._started = time.monotonic()
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
         self._store = resolve_store(store)
@@ -81,8 +81,10 @@ class Run:
 
     @property
     def stopped(self) -> str:
-        """Which limit ended the run; "" if none did."""
-        return "" if self._allowance.reached is None else str(self._allowance.reached)
+        """Why not everything was judged: a limit, a judge that refuses, an interrupt; "" if nothing ended the run."""
+        refusing = (seat.unavailable for seat in self._seats.values())
+        error = self._allowance.reached or next(filter(None, refusing), None)
+        return str(error) if error is not None else "it was interrupted" if self.interrupted else ""
 
     @property
     def facts(self) -> RunFacts:
@@ -106,21 +108,24 @@ class Run:
         samples = [item for item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(samples) for metric in self.metrics]
         for index, item in enumerate(chain(pool, iterator)):
-            if self.stopped:
+            if self._allowance.reached is not None:
                 return
-            yield self.submit(index, item)
+            yield submit(self._judge(index, item, self.metrics))
 
-    def submit(self, index: int, item: Sample | RowError) -> Future[SampleResult]:
-        """Start judging one sample; the future gives its results."""
-        return submit(self._judge(index, item))
+    def follow(self, index: int, sample: Sample) -> Future[SampleResult]:
+        """Start judging a sample of a stream without end; metrics that need others take those before it."""
+        metrics = [metric.prepare(self._before) for metric in self.metrics]
+        if any(metric.needs_others for metric in self.metrics):
+            self._before = (*self._before, sample)[-_POOL:]
+        return submit(self._judge(index, sample, metrics))
 
-    async def _judge(self, index: int, item: Sample | RowError) -> SampleResult:
+    async def _judge(self, index: int, item: Sample | RowError, metrics: Sequence[Metric]) -> SampleResult:
         if isinstance(item, RowError):
             return SampleResult(index=index, sample=None, problem=str(item))
         outcomes = await self._room.enter(
-            lambda: (carry_out(metric, item, self._seats[metric.name]) for metric in self.metrics)
+            lambda: (carry_out(metric, item, self._seats[metric.name]) for metric in metrics)
         )
-        named = {metric.name: outcome for metric, outcome in zip(self.metrics, outcomes, strict=True)}
+        named = {metric.name: outcome for metric, outcome in zip(metrics, outcomes, strict=True)}
         spent = sum((outcome.usage for outcome in outcomes if _cut(outcome)), Usage())
         return SampleResult(
             index=index,
@@ -156,7 +161,7 @@ class Run:
 def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]) -> Iterator[SampleResult]:
     """Yield the results of a run in input order; an interrupt yields what is done and marks the run."""
     waiting: deque[Future[SampleResult]] = deque()
-    started = run.start(each_sample(samples, columns))
+    started = run.start(warn_of_doubles(each_sample(samples, columns)))
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
             exhausted = False
@@ -200,7 +205,7 @@ async def astream(
     waiting: deque[Future[SampleResult]] = deque()
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
-            for future in run.start(each_sample(samples, columns)):
+            for future in run.start(warn_of_doubles(each_sample(samples, columns))):
                 waiting.append(future)
                 while len(waiting) >= run.window:
                     yield await _next(run, waiting, display)
@@ -209,7 +214,7 @@ async def astream(
         finally:
             for future in waiting:
                 future.cancel()
-            run.finish()
+            await asyncio.to_thread(run.finish)  # another process may hold the file's lock for a while
 
 
 async def _next(run: Run, waiting: deque[Future[SampleResult]], display: Display) -> SampleResult:

@@ -15,6 +15,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 
 _CONCURRENCY = 32
+_READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  # what metrics read
 
 
 def score_one(metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: Judge | str | None) -> Outcome:
@@ -30,9 +31,14 @@ async def ascore_one(
 
 
 async def _score(metric: Metric, sample: Sample, judge: Judge | str | None) -> Outcome:
+    if metric.needs_others:
+        raise SettingError(
+            f"{metric.name} as set here takes contexts of other questions (controls=1), and score() sees one: "
+            "give control_contexts=, or use evaluate() with several samples"
+        )
     session = resolve_judge(judge, metric_model=metric.model).session(concurrency=_CONCURRENCY, store=None)
     seat = Seat(session)
-    outcome = await carry_out(metric.prepare([sample]), sample, seat)
+    outcome = await carry_out(metric, sample, seat)
     if seat.unavailable is not None:
         raise seat.unavailable
     return outcome
@@ -43,10 +49,18 @@ def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
         if fields:
             raise SettingError(f"give a sample or its fields, not both: {', '.join(fields)}")
         return sample
-    made = Sample.from_row(fields)
-    unknown = [name for name in made.metadata if name in fields]
-    if unknown:
+    own = fields.get("metadata") or {}
+    if not isinstance(own, Mapping):
+        raise SettingError(f"metadata must be a mapping of your own data, got {type(own).__name__}")
+    made = Sample.from_row({name: value for name, value in fields.items() if name != "metadata"})
+    if made.metadata:
         raise SettingError(
-            f"no field of a sample is named {', '.join(unknown)}; use question, contexts, answer, reference"
+            f"no field of a sample is named {', '.join(made.metadata)}; use question, contexts, answer, reference"
         )
-    return made
+    unread = [name for name in _READ if name in own and made.missing(name)]
+    if unread:
+        raise SettingError(
+            f"metadata holds {', '.join(unread)}, but metadata is yours and no metric reads it; "
+            f"give {unread[0]}= as an argument of its own"
+        )
+    return made.model_copy(update={"metadata": {str(name): value for name, value in own.items()}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import Sample
+
+logger = logging.getLogger("ragmetrics_core")
 
 Samples = Iterable[Sample | Mapping[str, Any]] | Any
 """Samples, mappings, a pandas-like data frame, or a dataset that iterates over mappings."""
@@ -40,6 +43,23 @@ def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample
             yield from samples_from_row(row, columns)
         except RowError as error:
             yield error
+
+
+def warn_of_doubles(samples: Iterable[Sample | RowError]) -> Iterator[Sample | RowError]:
+    """Hand samples on; at the end say once how many have the id of an earlier one."""
+    seen: set[int] = set()  # of hashes, so that a million ids take little memory
+    doubled = 0
+    for item in samples:
+        if isinstance(item, Sample) and item.id is not None:
+            key = hash(item.id)
+            doubled += key in seen
+            seen.add(key)
+        yield item
+    if doubled:
+        few = "1 sample has" if doubled == 1 else f"{doubled} samples have"
+        logger.warning(
+            "%s the id of an earlier one; labels and comparisons need an id of its own for each, or none at all", few
+        )
 
 
 def _rows(samples: Any) -> Iterator[Any]:

@@ -76,6 +76,8 @@ class Conversation(Generic[T]):
             return self._usable(choice)
         except UnusableReply as error:
             problem = error
+        if choice.origin.unusable:
+            return problem
         if isinstance(problem, ContentRefused):
             self._model.reject(request)
             return problem

@@ -28,7 +28,7 @@ Object = dict[str, Any]
 
 _made_once = functools.lru_cache(maxsize=64)  # a form is the same for thousands of questions
 
-_BINARY = {"0": 0, "1": 1, "true": 1, "false": 0, "yes": 1, "no": 0, "\uff10": 0, "\uff11": 1}
+_BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "true": 1, "false": 0, "yes": 1, "no": 0, "\uff10": 0, "\uff11": 1}
 _TEXT = {"type": "string"}
 _YES_NO = {"type": "string", "enum": ["yes", "no"]}
 _BIT = {"type": "integer", "enum": [0, 1]}
@@ -80,7 +80,7 @@ def _bad(name: str, expected: str) -> NoReturn:
 
 
 def _binary(value: object, name: str) -> int:
-    if isinstance(value, int) and value in (0, 1):  # True and False are the integers 1 and 0
+    if isinstance(value, (int, float)) and value in (0, 1):  # True and False are the integers 1 and 0
         return int(value)
     if isinstance(value, str) and (text := value.strip().lower()) in _BINARY:
         return _BINARY[text]
@@ -88,6 +88,8 @@ def _binary(value: object, name: str) -> int:
 
 
 def _grade(value: object, name: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     text = str(value).strip() if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
     if text in ("0", "1", "2", "3"):
         return int(text)

@@ -14,19 +14,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
-import json5
-
 from ragmetrics_core.data.errors import ConflictingVerdicts, CutOffReply, MalformedReply
 from ragmetrics_core.endpoints.chat import Choice
 
 T = TypeVar("T")
 
-_THINKING = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_UNFINISHED_THINKING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
-_STRUCTURE = re.compile(r"[{}\"']")
+_THINKING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
+_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_STRUCTURE = re.compile(r"\{+|[}\"']")
 _STRING_END = {'"': re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL), "'": re.compile(r"(?:[^'\\]++|\\.)*+'", re.DOTALL)}
-# json5 is written in Python: 64 KB take a quarter of a second. No reply of ours is longer.
-_JSON5_LIMIT = 65_536
+_TOLERANT_LIMIT = 65_536  # no reply of ours is longer
+_PART = re.compile(
+    r"(?P<space>\s++|//[^\n]*+|/\*.*?\*/)"
+    r"|(?P<string>\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+')"
+    r"|(?P<name>(?:True|False|None|true|false|null|NaN|Infinity)\b(?!\s*+:)|[^\W\d]\w*+(?=\s*+:))"
+    r"|(?P<number>-?(?:\d++(?:\.\d++)?|\.\d++)(?:[eE][-+]?\d++)?(?!\w))"
+    r"|(?P<mark>[{}\[\],:])",
+    re.DOTALL,
+)
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+_CONSTANTS |= {name: name for name in ("true", "false", "null", "NaN", "Infinity")}
+_ESCAPED = re.compile(r'\\(.)|"', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,12 +72,10 @@ def read(
         ConflictingVerdicts: If several objects hold different verdicts.
     """
     text = choice.text
-    thinking = _THINKING.match(text)
-    if thinking is None and _UNFINISHED_THINKING.match(text):
-        _fail(choice, "it ends within its reasoning")
+    thought = _thought(choice)
     found: list[Found[T]] = []
     tolerance = _Tolerance()
-    for start, end in spans(text, thinking.end() if thinking else 0):
+    for start, end in spans(text, thought):
         if text.find(field, start, len(text) if end is None else end) < 0:
             continue
         if end is None:
@@ -84,6 +90,20 @@ def read(
     if any(essence(other.value) != essence(found[0].value) for other in found):
         raise ConflictingVerdicts("it holds several verdicts that contradict each other", raw=text)
     return found[0]
+
+
+def _thought(choice: Choice) -> int:
+    """Where the reply proper begins: behind a reasoning, whose opening tag servers may have cut away.
+
+    Without the opening tag, a closing one inside an object is a quotation.
+    """
+    text = choice.text
+    ended = _THOUGHT.search(text)
+    if _THINKING.match(text):
+        return ended.end() if ended else _fail(choice, "it ends within its reasoning")
+    if ended is None or any(start < ended.start() < (end or len(text)) for start, end in spans(text)):
+        return 0
+    return ended.end()
 
 
 def _parsed(
@@ -106,9 +126,9 @@ def spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
     depth, opened, position = 0, 0, start
     while (match := _STRUCTURE.search(text, position)) is not None:
         mark, position = match[0], match.end()
-        if mark == "{":
+        if mark[0] == "{":
             opened = opened if depth else match.start()
-            depth += 1
+            depth += len(mark)
         elif mark == "}" and depth:
             depth -= 1
             if not depth:
@@ -126,53 +146,89 @@ class _Tolerance:
     """Parses the objects of one reply strictly, then tolerantly as long as the reply's budget lasts."""
 
     def __init__(self) -> None:
-        self._budget = _JSON5_LIMIT
+        self._budget = _TOLERANT_LIMIT
 
     def parse(self, text: str) -> dict[str, Any] | None:
         """Parse one object; None if it is not well-formed."""
         try:
-            value = json.loads(text, strict=False, object_pairs_hook=_distinct, parse_constant=_no_constant)
+            value = _strictly(text)
         except _NotJsonError:
             return None
         except (ValueError, RecursionError):
-            value = self._tolerant(text)
-        return value if isinstance(value, dict) and _finite(value) else None
+            value = self._tolerantly(text)
+        return value if isinstance(value, dict) else None
 
-    def _tolerant(self, text: str) -> object:
+    def _tolerantly(self, text: str) -> object:
         self._budget -= len(text)
         if self._budget < 0:
             return None
         try:
-            return json5.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
+            return _strictly(_corrected(text))
         except (ValueError, RecursionError):
             return None
 
 
 class _NotJsonError(ValueError):
-    """A repeated key or a constant that JSON does not have: no parser may accept it."""
+    """A repeated key or a number that JSON does not have: no parser may accept it."""
 
 
-def _distinct(pairs: Any) -> dict[str, Any]:
-    items = list(pairs)
-    if len(dict(items)) < len(items):
+def _strictly(text: str) -> object:
+    return json.loads(text, strict=False, object_pairs_hook=_distinct, parse_constant=_no_number, parse_float=_finite)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
         raise _NotJsonError("repeated key")
-    return dict(items)
+    return dict(pairs)
 
 
-def _no_constant(name: str) -> NoReturn:
+def _no_number(name: str) -> NoReturn:
     raise _NotJsonError(name)
 
 
-def _finite(value: object) -> bool:
-    """False if a number in it overflowed to infinity."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(map(_finite, value.values()))
-    return all(map(_finite, value)) if isinstance(value, list) else True
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _no_number(number)
 
 
-_STRINGS = re.compile(r'"(?P<double>(?:[^"\\]++|\\.)*+)"' + "|" + r"'(?P<single>(?:[^'\\]++|\\.)*+)'", re.DOTALL)
+def _corrected(text: str) -> str:
+    """The text as JSON: names and strings in double quotes, no comments, no commas before a closing bracket.
+
+    Raises:
+        ValueError: If there is something that is no part of JSON, and no such slip either.
+    """
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        match = _PART.match(text, position)
+        if match is None:
+            raise _NotJsonError("no part of JSON")
+        position = match.end()
+        part = match[0]
+        if match.lastgroup == "space":
+            continue
+        if match.lastgroup == "string":
+            part = f'"{_ESCAPED.sub(_escape, part[1:-1])}"'
+        elif match.lastgroup == "name":
+            part = _CONSTANTS.get(part) or f'"{part}"'
+        elif match.lastgroup == "number":
+            part = f"0{part}" if part.startswith(".") else part
+        elif part in "]}" and parts[-1:] == [","]:
+            parts.pop()
+        parts.append(part)
+    return "".join(parts)
+
+
+def _escape(match: re.Match[str]) -> str:
+    """A double quote gets its backslash, one that JSON does not know loses it."""
+    if match[1] is None:
+        return '\\"'
+    return match[0] if match[1] in '"\\/bfnrtu' else match[1]
+
+
+_STRINGS = re.compile(  # one that is never closed runs to the end
+    r'"(?P<double>(?:[^"\\]++|\\.)*+)(?:"|\Z)' + "|" + r"'(?P<single>(?:[^'\\]++|\\.)*+)(?:'|\Z)", re.DOTALL
+)
 _VALUE = re.compile(r"\s*+:\s*+[\"']?\s*+")
 
 

@@ -1,8 +1,8 @@
 """Turns a question into chat messages: the template's fixed text, with the sample's texts in fences.
 
-A fence opens with a 128-bit digest of the text that it encloses and closes with the digest's beginning, made
-as long as needed not to occur in the text: no text can close its own fence, and equal questions give equal
-prompts. Replaced text is never scanned again, and only known ``{names}`` are replaced.
+A fence opens and closes with the same 128-bit digest of the text that it encloses, salted if the text should hold
+it: no text can close its own fence, and equal questions give equal prompts. Replaced text is never scanned again,
+and only known ``{names}`` are replaced.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from ragmetrics_core.data.errors import SettingError
@@ -35,7 +36,6 @@ _PLACEHOLDER = re.compile(
 _BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
 _DIGITS = 39  # 128 bits in decimal, which most tokenizers write three digits to a token; hexadecimal costs half more
-_SHORTEST = 6
 
 
 def fenced(label: str, text: str) -> str:
@@ -46,12 +46,16 @@ def fenced(label: str, text: str) -> str:
         text: A text of the sample.
 
     Returns:
-        The opening line with the label and a 128-bit digest of the text, the text, the closing line.
+        The opening line with the label and a 128-bit digest of the text, the text, the closing line with the same.
     """
     text = safe(text)
-    digest = f"{int.from_bytes(hashlib.sha256(text.encode()).digest()[:16]):0{_DIGITS}d}"
-    length = next(length for length in range(_SHORTEST, _DIGITS + 1, 3) if digest[:length] not in text)
-    return f"{label} <{digest}>\n{text}\n</{digest[:length]}>"
+    digest = next(digest for salt in count() if (digest := _digest(text, salt)) not in text)
+    return f"{label} <{digest}>\n{text}\n</{digest}>"
+
+
+def _digest(text: str, salt: int) -> str:
+    salted = f"{text}\0{salt}" if salt else text  # no text holds NUL
+    return f"{int.from_bytes(hashlib.sha256(salted.encode()).digest()[:16]):0{_DIGITS}d}"
 
 
 def labels(count: int) -> tuple[str, ...]:

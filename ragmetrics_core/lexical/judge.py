@@ -27,6 +27,7 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features, reasons
 from ragmetrics_core.lexical.constants import ADHERENT, FACT, USEFUL, VETO
+from ragmetrics_core.lexical.declining import declines
 from ragmetrics_core.lexical.numerals import long_numbers
 from ragmetrics_core.lexical.sentences import split_clauses, split_sentences
 from ragmetrics_core.lexical.text import Passage, holds, read
@@ -37,7 +38,8 @@ class LexicalJudge(Judge):
 
     It wires and tests pipelines without a key and catches gross failures; it is not for decisions. It does not
     see negations, swapped names, or single digits that were changed. Facts of a reference are its sentences and
-    clauses. Probabilities come from logistic regressions on three features each, fitted on human labels.
+    clauses. An answer that only declines abstains. Probabilities come from logistic regressions on three features
+    each, fitted on human labels.
 
     Source:
         ``benchmarks/fit_lexical.py`` fits the weights and prints how they do on sources left out;
@@ -76,6 +78,8 @@ def _unsupported(question: Question[Any]) -> QuestionNotSupported:
 
 
 def _adherent(question: Adherent) -> Polls:
+    if declines(question.answer, question.standalone_question or question.question):
+        return Polls(1, (Poll("abstains", "The answer only declines to answer; it makes no claim."),))
     answer, contexts = read(question.answer), [read(text) for text in question.contexts]
     known = frozenset[str]().union(*(context.numbers for context in contexts))
     alien = {key: written for key, written in long_numbers(question.answer).items() if key not in known}

@@ -206,11 +206,12 @@ class ContextAdherence(Metric):
             )
         single = answers[0].probability if polls.asked == 1 else None
         value = len(yes) / (len(yes) + len(no)) if single is None else single
-        if self.early_stop and not polls.batched and polls.asked > 1:
+        if self.early_stop and not polls.batched and self._undecided(polls) <= 0:
             value = stopped_estimate([poll.verdict == "yes" for poll in (*yes, *no)], self.polls)
             evidence = evidence.model_copy(update={"early_stopped": True})
-        elif missing:
-            bounds = (len(yes) / polls.asked, (len(yes) + missing) / polls.asked)
+        if missing:
+            count = len(yes) + len(no) + missing
+            bounds = (len(yes) / count, (len(yes) + missing) / count)
             evidence = evidence.model_copy(update={"bounds": bounds})
         tie = "The polls are tied; the side against the answer says: " if len(yes) == len(no) else ""
         return self.scored(value, tie + evidence.explanation + _in_windows(polls.windows), evidence)

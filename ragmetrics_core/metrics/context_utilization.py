@@ -26,6 +26,7 @@ from ragmetrics_core.metrics.templates import checked, shipped
 Verdicts = Mapping[str, ChunkVerdict]
 
 _EMPTY = ChunkVerdict(useful=False, probability=0.0, grade=0, reason="The chunk is empty.")
+_SAID = ("useful", "probability", "grade", "reason", "mode", "windows")
 _FORMULAS = {
     "binary": "average precision: sum of P@k over the ranks k of useful chunks / number of useful chunks",
     "probability": "expected average precision over independent verdicts with p(useful) of each chunk",
@@ -217,24 +218,16 @@ def _chunks(contexts: Sequence[Context], verdicts: Sequence[ChunkVerdict | None]
     entries = []
     for rank, (context, verdict, share) in enumerate(zip(contexts, verdicts, shares, strict=True), start=1):
         original = first.setdefault(context.text, rank)
-        entry = ChunkEvidence(
-            rank=rank,
-            id=context.id,
-            precision=float(share) if complete else None,
-            duplicate_of=None if original == rank else original,
-        )
-        if verdict is not None:
-            entry = entry.model_copy(
-                update={
-                    "useful": verdict.useful,
-                    "probability": verdict.probability,
-                    "grade": verdict.grade,
-                    "reason": verdict.reason,
-                    "mode": verdict.mode,
-                    "windows": verdict.windows,
-                }
+        said = {} if verdict is None else {field: getattr(verdict, field) for field in _SAID}
+        entries.append(
+            ChunkEvidence(
+                rank=rank,
+                id=context.id,
+                precision=float(share) if complete else None,
+                duplicate_of=None if original == rank else original,
+                **said,
             )
-        entries.append(entry)
+        )
     return tuple(entries)
 
 

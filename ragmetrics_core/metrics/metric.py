@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, ValidationError
 
-from ragmetrics_core.data.errors import RagMetricsError, SettingError
+from ragmetrics_core.data.errors import RagMetricsError, ScoreOutOfRange, SettingError
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Batch, Replies
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Outcome = Scored | Undefined | Failed
 Plan = Generator[Batch, Replies, Outcome]
+
+_DUST = 1e-9
 
 
 class Metric(Frozen, ABC):
@@ -81,8 +83,13 @@ class Metric(Frozen, ABC):
                 return self.undefined(" and ".join(f"no {field}" for field in group if field != "retrieved"))
         return None
 
+    @property
+    def needs_others(self) -> bool:
+        """Whether the metric, as it is set, takes something from other samples, by ``prepare``."""
+        return False
+
     def prepare(self, samples: Sequence[Sample]) -> Self:
-        """Take from the first samples of a run what the metric needs of other samples; by default nothing."""
+        """Take from other samples what the metric needs of them: the first of a run, the ones before in a stream."""
         del samples
         return self
 
@@ -102,8 +109,17 @@ class Metric(Frozen, ABC):
             parts.append(f"prompt:{digest(*self.prompts(), self.language or '')}")
         return "|".join(parts)
 
-    def scored(self, value: float, reason: str, evidence: Evidence) -> Scored:
-        """A score in [0, 1] with its evidence."""
+    def scored(self, value: float, reason: str, evidence: Evidence | None) -> Scored | Failed:
+        """A score in [0, 1] with its evidence; what is no such number is failed, never clipped.
+
+        Args:
+            value: The score. Only what floating-point arithmetic adds, at most 1e-9 beyond a bound, is rounded to it.
+            reason: Why, in words.
+            evidence: What it rests on.
+        """
+        if not -_DUST <= value <= 1 + _DUST:  # NaN is not either
+            message = f"{self.name} came to {value}, which is no score in [0, 1]; correct the metric or its judge"
+            return self.failed(ScoreOutOfRange(message), evidence)
         return Scored(metric=self.name, value=min(1.0, max(0.0, value)), reason=reason, evidence=evidence)
 
     def undefined(self, reason: str, code: Any = "missing", evidence: Evidence | None = None) -> Undefined:

@@ -43,16 +43,19 @@ class RetrievalAccuracy(Metric):
         calls: ``per_fact``: one question per fact × context, as published; ``per_context``: one per context, in
             which cells depend on earlier cells.
         combination: ``or``: covered iff some context has p > 0.5; ``noisy_or``: 1 − Π(1 − p) over contexts with
-            different texts, which takes the judge's errors as independent and grows with the number of contexts.
+            different texts, which takes the judge's errors as independent and grows with the number of contexts;
+            ``soft``: the highest p.
         polls: Judgements per cell where the judge has no usable log-probabilities.
         controls: 1 judges the facts in a context of another question too: the judge's false-positive floor.
-        control_contexts: Contexts to take it from; by default those of the run's other samples.
+        control_contexts: Contexts to take it from; by default those of the run's other samples, in a watched
+            process of the samples before. ``score`` sees one sample and needs them given.
         template: Replaces the prompt of a cell; must hold ``{context}`` and ``{fact}`` (``{facts}``).
         extraction_template: Replaces the extraction prompt; must hold ``{reference}``.
 
     Returns:
         A score in [0, 1], higher is better: the (weighted) mean over facts. Of several references the best
-        counts. ``evidence.combine(subset)`` gives the value of any subset of contexts without a call.
+        counts. Where the embedded judge splits the reference itself, a fact counts with its highest probability.
+        ``evidence.combine(subset)`` gives the value of any subset of contexts without a call.
 
     Undefined when:
         Contexts, or both reference and facts, are missing; nothing was retrieved; the reference states no fact.
@@ -72,6 +75,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
+    version: ClassVar[str] = "2"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("reference", "facts"), ("retrieved", "contexts"))
 
     name: str = Field(default="retrieval_accuracy", min_length=1)
@@ -116,9 +120,14 @@ class RetrievalAccuracy(Metric):
             return self.undefined("nothing was retrieved")
         return super().gap(sample)
 
+    @property
+    def needs_others(self) -> bool:
+        """True where a control is wanted and no contexts are given for it."""
+        return bool(self.controls) and not self.control_contexts
+
     def prepare(self, samples: Sequence[Sample]) -> Self:
-        """Take control contexts from the first samples of the run."""
-        if not self.controls or self.control_contexts:
+        """Take control contexts from other samples."""
+        if not self.needs_others:
             return self
         pool = [sample.contexts[0].text for sample in samples[:_POOL] if not sample.missing("contexts")]
         return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
@@ -218,7 +227,7 @@ class RetrievalAccuracy(Metric):
             cells=rows,
             soft=_soft(option, rows),
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
-            combination=self.combination,
+            combination="soft" if self._word_overlap(sample, rows) else self.combination,
             duplicate_of=_duplicates(contexts) if self.combination == "noisy_or" else (),
         )
         places = {context.text: column for column, context in enumerate(contexts)}
@@ -228,13 +237,23 @@ class RetrievalAccuracy(Metric):
             return evidence.model_copy(update={"contexts_value": evidence.combine(kept)})
         return evidence
 
+    def _word_overlap(self, sample: Sample, rows: Sequence[Sequence[Cell]]) -> bool:
+        """True where the embedded judge split the reference itself: its soft mean is nearer to people's labels."""
+        modes = {cell.mode for row in rows for cell in row if cell is not _EMPTY}
+        return self.combination == "or" and not sample.facts and modes == {"lexical"}
+
     def _concluded(self, evidence: AccuracyEvidence) -> Outcome:
         covered = sum(any(cell.covered for cell in row) for row in evidence.cells)
         reason = f"{covered} of {len(evidence.facts)} facts are covered by at least one context."
         if self.combination == "noisy_or":
             reason += " The score is the mean of 1 − Π(1 − p): errors in different contexts are taken as independent."
+        if evidence.combination == "soft":
+            reason += " The score is the mean of each fact's highest probability"
+            reason += ", because the embedded judge split the reference itself." if self.combination == "or" else "."
         if evidence.control is not None:
             reason += f" In a foreign context the judge finds {evidence.control:.0%} of them."
+        elif self.controls:
+            reason += " There is no control: no context of another question was there to take it from."
         return self.scored(evidence.combine(range(len(evidence.context_ids))), reason, evidence)
 
 

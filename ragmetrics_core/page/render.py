@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragmetrics_core.data.errors import InputError, MissingDependency
+from ragmetrics_core.data.files import write_text
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.usage import Usage
@@ -75,10 +76,7 @@ def write_html(path: str | Path, template: str, scripts: Sequence[str], data: di
         "script_hash": b64encode(sha256(script.encode()).digest()).decode(),
     }
     text = from_file.render(**fixed, **data).lstrip()
-    try:
-        Path(path).write_text(str(clean(text)), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(f"the page cannot be written to {path}: {error.strerror}") from error
+    write_text(path, str(clean(text)), "the page")
 
 
 def check_page(path: Path) -> None:
@@ -97,7 +95,7 @@ def check_page(path: Path) -> None:
 def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> dict[str, Any]:
     """Everything that the template of a report shows."""
     metrics = [numbers.metric for numbers in summary.metrics]
-    found = Counter(diagnose(row) for row in rows)
+    found = Counter(own and own.code for own in map(diagnose, rows))
     columns = {
         "metrics": metrics,
         "diagnoses": {code: rule.title for code, rule in RULES.items()},

@@ -38,7 +38,7 @@ def index_json(rows: Sequence[SampleResult], metrics: Sequence[str]) -> str:
 
     Returns:
         Per row: its index, id, an excerpt of the question (or the problem), per metric a score or a status, and
-        the diagnosis or null.
+        the diagnosis or null and the scores that it rests on.
     """
     return json_text([_entry(row, metrics) for row in rows])
 
@@ -56,7 +56,9 @@ def _entry(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     if len(title) > _EXCERPT:
         title = title[:_EXCERPT] + "…"
     outcomes = [_outcome(row.results.get(name)) for name in metrics]
-    return [row.index, cut(sample.id or "") if sample else "", title, outcomes, diagnose(row)]
+    found = diagnose(row)
+    guess = (found.code, ", ".join(found.because)) if found else (None, "")
+    return [row.index, cut(sample.id or "") if sample else "", title, outcomes, *guess]
 
 
 def _outcome(result: MetricResult | None) -> float | str | None:

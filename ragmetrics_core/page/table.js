@@ -119,7 +119,9 @@ function rowOf(place) {
   const title = element("td", { class: "title wide" }, entry[2] || "(no question)");
   if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
   row.append(element("td", { class: "wide" }, toggle), title, ...entry[3].map(score));
-  row.append(element("td", { class: "guess", "data-label": "hypothesis" }, entry[4] ? titles[entry[4]] : "–"));
+  const guess = element("td", { class: "guess", "data-label": "hypothesis" }, entry[4] ? titles[entry[4]] : "–");
+  if (entry[5]) guess.append(element("div", { class: "muted" }, "because of " + entry[5]));
+  row.append(guess);
   return row;
 }
 

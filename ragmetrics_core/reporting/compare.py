@@ -20,7 +20,7 @@ from ragmetrics_core.reporting.comparison import (
     Side,
     Verdict,
 )
-from ragmetrics_core.reporting.matching import match, sliced
+from ragmetrics_core.reporting.matching import Part, match, sliced
 from ragmetrics_core.statistics.clusters import ClusterBy, key_of
 from ragmetrics_core.statistics.paired import (
     detectable,
@@ -77,13 +77,20 @@ def compare(
     differing = tuple(found for name in names for found in differences(pairs, name))
     if not anyway:
         _refuse(differing)
-    parts = [(None, pairs), *sliced(pairs, slices).items()]
+    matched = {id(row) for pair in pairs for row in pair}
+    alone = [row for row in (*first.results, *second.results) if id(row) not in matched]
+    parts = [(None, Part(pairs, len(alone))), *sliced(pairs, alone, slices).items()]
     changes = [_change(name, part, own, cluster, margin) for part, own in parts for name in names]
     tested = [change for change in changes if change.p is not None]
     adjusted = dict(zip(map(id, tested), holm([change.p or 0.0 for change in tested]), strict=True))
     return Comparison(
         changes=tuple(_judged(change, adjusted.get(id(change)), margin) for change in changes),
         matched=len(pairs),
+        stopped="; ".join(
+            f"the {which} run ended early: {why}"
+            for which, why in (("first", first.run.ended_early), ("second", second.run.ended_early))
+            if why
+        ),
         first_only=len(first.results) - len(pairs),
         second_only=len(second.results) - len(pairs),
         matched_by=matched_by,
@@ -110,67 +117,78 @@ def _names(first: Report, second: Report, metrics: Sequence[str] | None) -> list
     return list(metrics) if metrics is not None else both
 
 
-def _change(
-    metric: str, part: str | None, pairs: Sequence[Pair], cluster: ClusterBy, margin: float
-) -> MetricChange:  # fmt: skip
+def _change(metric: str, part: str | None, own: Part, cluster: ClusterBy, margin: float) -> MetricChange:
     """Everything about one metric over some pairs, but for what depends on the other tests."""
-    both = [(one.results.get(metric), other.results.get(metric)) for one, other in pairs]
+    both = [(one.results.get(metric), other.results.get(metric)) for one, other in own.pairs]
     counted = MetricChange(
         metric=metric,
         slice=part,
+        rows=len(own.pairs) + own.alone,
         outcomes=_outcomes(both),
         abstained=_mcnemar([(_abstained(one), _abstained(other)) for one, other in both]),
         failed=_mcnemar([(_status(one) == "failed", _status(other) == "failed") for one, other in both]),
     )
+    keys = _cluster_numbers(own.pairs, cluster)
+    scored = _differences(both, keys, None)
+    extremes = [_differences(both, keys, worst) for worst in (True, False)]
+    return _measured(counted, scored, extremes, margin) if scored[0] else counted
+
+
+def _cluster_numbers(pairs: Sequence[Pair], cluster: ClusterBy) -> list[int]:
+    """Number of each pair's cluster, −1 for none."""
     numbers: dict[Hashable, int] = {}
-    scored: list[float] = []
-    keys: list[int] = []
-    for (first, _), (one, other) in zip(pairs, both, strict=True):
-        if one is not None and other is not None and one.value is not None and other.value is not None:
-            key = key_of(first.sample, cluster) if first.sample else None
-            scored.append(other.value - one.value)
-            keys.append(-1 if key is None else numbers.setdefault(key, len(numbers)))
-    return _measured(counted, scored, keys, both, margin) if scored else counted
+    keys = (key_of(first.sample, cluster) if first.sample else None for first, _ in pairs)
+    return [-1 if key is None else numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+Differences = tuple[list[float], list[int]]
+
+
+def _differences(both: Sequence[Both], keys: Sequence[int], worst: bool | None) -> Differences:
+    """Differences with the numbers of their clusters.
+
+    Args:
+        both: Both results of each pair.
+        keys: Number of each pair's cluster.
+        worst: Set failures to the worst (True) or the best (False) for the second run; None leaves them out.
+    """
+    low, high = (None, None) if worst is None else (float(worst), float(not worst))
+    sides = [(_assumed(one, low), _assumed(other, high), key) for (one, other), key in zip(both, keys, strict=True)]
+    known = [(other - one, key) for one, other, key in sides if one is not None and other is not None]
+    return [value for value, _ in known], [key for _, key in known]
+
+
+def _assumed(result: MetricResult | None, if_failed: float | None) -> float | None:
+    if result is None:
+        return None
+    return if_failed if result.status == "failed" else result.value
 
 
 def _measured(
-    counted: MetricChange, scored: Sequence[float], keys: Sequence[int], both: Sequence[Both], margin: float
+    counted: MetricChange, scored: Differences, extremes: Sequence[Differences], margin: float
 ) -> MetricChange:
-    found = difference_interval(scored, keys)
-    one_sided = difference_interval(scored, keys, 1 - 2 * _ALPHA).interval
+    values, keys = scored
+    found = difference_interval(values, keys)
+    one_sided, lowest, highest = (
+        difference_interval(*own, 1 - 2 * _ALPHA).interval for own in (scored, *extremes)
+    )  # fmt: skip
     # The error with a pair added at each end: mostly tied pairs would otherwise promise to detect anything.
     error = (one_sided.high - one_sided.low) / (2 * NormalDist().inv_cdf(1 - _ALPHA))
-    test = permutation(scored, keys)
+    test = permutation(values, keys)
     return counted.model_copy(
         update={
-            "pairs": len(scored),
-            "difference": mean(scored),
+            "pairs": len(values),
+            "difference": mean(values),
             "interval": found.interval,
-            "one_sided": (one_sided.low, one_sided.high),
-            "bounds": _bounds(both),
+            "one_sided": (min(one_sided.low, lowest.low), max(one_sided.high, highest.high)),
+            "bounds": tuple(mean(own) for own, _ in extremes),
             "p": test.p,
             "exact": test.exact,
             "clusters": found.clusters,
             "detectable": detectable(error),
-            "needed": pairs_needed(error, len(scored), margin) if margin > 0 else None,
+            "needed": pairs_needed(error, len(values), margin) if margin > 0 else None,
         }
     )
-
-
-def _bounds(both: Sequence[Both]) -> tuple[float, float]:
-    """Mean difference over all pairs scored or failed, failures set to what is worst and best for the second."""
-    extremes = []
-    for worst in (True, False):
-        sides = [(_assumed(one, 1.0 if worst else 0.0), _assumed(other, 0.0 if worst else 1.0)) for one, other in both]
-        known = [other - one for one, other in sides if one is not None and other is not None]
-        extremes.append(mean(known) or 0.0)
-    return extremes[0], extremes[1]
-
-
-def _assumed(result: MetricResult | None, if_failed: float) -> float | None:
-    if result is None:
-        return None
-    return if_failed if result.status == "failed" else result.value
 
 
 def _judged(change: MetricChange, p: float | None, margin: float) -> MetricChange:

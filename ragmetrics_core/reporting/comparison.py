@@ -10,10 +10,10 @@ from pydantic import Field
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.reporting.gates import MIN_SCORED, Decision, Outcome, check_share
 from ragmetrics_core.statistics.statistics import Interval
 
 Verdict = Literal["better", "worse", "same", "undecided"]
-Outcome = Literal["passed", "failed", "undecided"]
 
 MARGIN = 0.02
 """Differences up to this do not matter, unless the user says otherwise."""
@@ -28,11 +28,13 @@ class MetricChange(Frozen):
     Args:
         metric: Name of the metric.
         slice: Value of the slice; None for all samples.
+        rows: All rows of either run, those without a partner too.
         outcomes: How often each pair of outcomes occurs, e.g. ``"scored/failed"``.
         pairs: Samples scored in both.
         difference: Mean of second − first over them; None without any, like what follows.
         interval: Its 95 % interval.
-        one_sided: Its lower and upper one-sided 95 % bounds.
+        one_sided: Its lower and upper one-sided 95 % bounds, the lower one with failures set to the worst, the upper
+            one with failures set to the best for the second run.
         bounds: The difference if failures are set to the worst and to the best for the second run.
         p: P-value of the permutation test.
         exact: True if every pattern of signs was tried.
@@ -47,6 +49,7 @@ class MetricChange(Frozen):
 
     metric: str
     slice: str | None = None
+    rows: int = 0
     outcomes: dict[str, int] = Field(default_factory=dict)
     pairs: int = 0
     difference: float | None = None
@@ -103,6 +106,7 @@ class Comparison(Frozen):
         margin: Differences up to this do not matter.
         differing: In what the runs are not comparable; only with ``anyway``.
         most_changed: Per metric the samples whose score changed most, losses first.
+        stopped: Why either run ended before all its rows were read; "" if neither did.
     """
 
     changes: tuple[MetricChange, ...]
@@ -113,6 +117,7 @@ class Comparison(Frozen):
     margin: Annotated[float, Field(ge=0)]
     differing: tuple[str, ...] = ()
     most_changed: tuple[Changed, ...] = ()
+    stopped: str = ""
 
     def __getitem__(self, name: str) -> MetricChange:
         """The change of a metric over all samples, or of one slice as ``"metric [slice]"``."""
@@ -121,14 +126,42 @@ class Comparison(Frozen):
                 return change
         raise SettingError(f"no {name!r} in this comparison; it has: {', '.join(c.name for c in self.changes)}")
 
-    def regression(self) -> dict[str, Outcome]:
+    def regression(self, *, min_scored: float = MIN_SCORED) -> dict[str, Outcome]:
         """Per metric and slice: did the second run lose more than the margin?
 
+        Args:
+            min_scored: Share of all rows of either run that must be scored in both.
+
         Returns:
-            ``passed`` if the one-sided 95 % lower bound of the difference lies above −margin, and still does so
-            with failures set to the worst; ``failed`` if the upper bound lies below; else ``undecided``.
+            ``passed`` if the one-sided 95 % lower bound of the difference, with failures set to the worst, lies
+            above −margin; ``failed`` if the upper bound, with failures set to the best, lies below; else, or with
+            fewer scored, or after a run that ended early, ``undecided``.
         """
-        return {change.name: _regression(change, self.margin) for change in self.changes}
+        return {found.metric: found.outcome for found in self.regressions(min_scored=min_scored)}
+
+    def regressions(self, *, min_scored: float = MIN_SCORED) -> tuple[Decision, ...]:
+        """The outcomes of ``regression`` with their reasons in words."""
+        check_share(min_scored)
+        return tuple(self._regression(change, min_scored) for change in self.changes)
+
+    def _regression(self, change: MetricChange, min_scored: float) -> Decision:
+        outcome: Outcome = "undecided"
+        words = f"{change.name} against a loss of {self.margin:g}"
+        if self.stopped:
+            words += f"; {self.stopped}"
+        elif change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING:
+            missing = {kind: count for kind, count in change.outcomes.items() if kind != "scored/scored"}
+            missing["without a partner"] = change.rows - sum(change.outcomes.values())
+            reasons = ", ".join(f"{count} {kind}" for kind, count in missing.items() if count)
+            words += f"; {change.pairs} of {change.rows} rows were scored in both runs: {reasons}"
+        else:
+            low, high = change.one_sided
+            words += f"; one-sided bounds {low:+.4f} and {high:+.4f}"
+            if high < -self.margin - ROUNDING:
+                outcome = "failed"
+            elif low >= -self.margin - ROUNDING:
+                outcome = "passed"
+        return Decision(metric=change.name, outcome=outcome, sentence=words)
 
     def table(self) -> str:
         """The comparison as plain text."""
@@ -149,12 +182,3 @@ class Comparison(Frozen):
         from ragmetrics_core.page.compared import write_comparison  # knows this module
 
         write_comparison(path, self)
-
-
-def _regression(change: MetricChange, margin: float) -> Outcome:
-    if change.one_sided is None or change.bounds is None:
-        return "undecided"
-    low, high = change.one_sided
-    if high < -margin - ROUNDING:
-        return "failed"
-    return "passed" if min(low, change.bounds[0]) >= -margin - ROUNDING else "undecided"

@@ -12,6 +12,7 @@ it more is wrong than right. A score whose uncertainty holds one half decides no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,54 +75,103 @@ RULES: dict[Code, Rule] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Signals:
-    """What is certain about a sample; None where a metric is missing or lies within its uncertainty."""
+class Diagnosis:
+    """Where a sample probably went wrong.
 
-    facts_covered: bool | None = None
-    any_fact: bool | None = None
-    lost_facts: bool = False
-    any_useful: bool | None = None
-    well_ranked: bool | None = None
-    adherent: bool | None = None
-    abstained: bool = False
-    matching: bool | None = None
+    Args:
+        code: The rule that holds.
+        because: The scores that made it hold, in words.
+    """
+
+    code: Code
+    because: tuple[str, ...] = ()
 
 
-def diagnose(row: SampleResult) -> Code | None:
+class _Signals(dict[str, bool | None]):
+    """What the metrics say, by name: None where it lies within its uncertainty; a metric that is missing says nothing.
+
+    Attributes:
+        words: Per name the score that says so.
+    """
+
+    def __init__(self, row: SampleResult) -> None:
+        super().__init__()
+        self.words: dict[str, str] = {}
+        for name, result in row.results.items():
+            found = _signals(result)
+            self.update(found)
+            score = f"{name} {result.status if result.value is None else format(result.value, '.2f')}"
+            self.words.update(dict.fromkeys(found, score))
+
+    def missing(self, name: str) -> bool:
+        """True if no metric speaks of it at all; what is uncertain is not missing."""
+        return name not in self
+
+    def of(self, *names: str) -> tuple[str, ...]:
+        """The scores behind some names, each once."""
+        return tuple(dict.fromkeys(self.words[name] for name in names if name in self.words))
+
+
+def diagnose(row: SampleResult) -> Diagnosis | None:
     """Name the stage at which a sample probably went wrong.
 
     Args:
         row: All results of the sample.
 
     Returns:
-        The code of the first rule that holds; None where nothing is wrong, nothing is certain enough, or the
-        application itself failed.
+        The first rule that holds, with the scores that made it hold; None where nothing is wrong, nothing is
+        certain enough, or the application itself failed.
     """
     sample = row.sample
     if sample is None or sample.error is not None:
         return None
     if not sample.missing("answer") and sample.missing("contexts"):
-        return "no_context"
-    signals = _Signals(**{k: v for result in row.results.values() for k, v in _signals(result).items()})
-    return next((code for code in RULES if code != "no_context" and _holds(code, signals)), None)
+        return Diagnosis("no_context")
+    signals = _Signals(row)
+    for code, rule in _CONDITIONS.items():
+        if names := rule(signals):
+            return Diagnosis(code, signals.of(*names))
+    return None
 
 
-def _holds(code: Code, found: _Signals) -> bool:
-    poor_answer = found.adherent is False or found.matching is False
-    if code == "outside_store":
-        nothing = found.any_fact is False or (found.any_fact is None and (found.adherent is False or found.abstained))
-        return found.any_useful is False and nothing
-    if code == "retrieval":
-        return found.facts_covered is False
-    if code == "ranking":
-        return found.lost_facts or (found.any_useful is True and found.well_ranked is False)
-    there = found.facts_covered is True or (found.facts_covered is None and found.any_useful is True)
-    return there and poor_answer
+def _outside_store(found: _Signals) -> tuple[str, ...]:
+    if found.get("any_useful") is not False:
+        return ()
+    if found.get("any_fact") is False:
+        return ("any_useful", "any_fact")
+    if found.missing("any_fact") and (found.get("adherent") is False or found.get("abstained")):
+        return ("any_useful", "adherent", "abstained")
+    return ()
 
 
-def _signals(result: MetricResult) -> dict[str, bool]:
+def _retrieval(found: _Signals) -> tuple[str, ...]:
+    return ("facts_covered",) if found.get("facts_covered") is False else ()
+
+
+def _ranking(found: _Signals) -> tuple[str, ...]:
+    if found.get("lost_facts"):
+        return ("lost_facts",)
+    return ("well_ranked",) if found.get("any_useful") and found.get("well_ranked") is False else ()
+
+
+def _generation(found: _Signals) -> tuple[str, ...]:
+    poor = tuple(name for name in ("adherent", "matching") if found.get(name) is False)
+    there = "any_useful" if found.missing("facts_prompted") else "facts_prompted"
+    return (there, *poor) if poor and found.get(there) else ()
+
+
+_CONDITIONS: dict[Code, Callable[[_Signals], tuple[str, ...]]] = {
+    "outside_store": _outside_store,
+    "retrieval": _retrieval,
+    "ranking": _ranking,
+    "generation": _generation,
+}
+"""Per rule the names of the signals that make it hold, empty if it does not."""
+
+
+def _signals(result: MetricResult) -> dict[str, bool | None]:
     if isinstance(result, Undefined):
-        return {"abstained": result.code == "abstained"}
+        return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
     evidence = result.evidence
@@ -130,42 +180,41 @@ def _signals(result: MetricResult) -> dict[str, bool]:
     if isinstance(evidence, UtilizationEvidence):
         return _of_chunks(result.value, evidence)
     if isinstance(evidence, AdherenceEvidence):
-        return _sure("adherent", *_adherence_bounds(result.value, evidence))
+        return {"adherent": _sure(*_adherence_bounds(result.value, evidence))}
     if isinstance(evidence, RecallEvidence):
-        return _sure("matching", result.value - _CONVENTION, result.value + _CONVENTION)
+        return {"matching": _sure(result.value - _CONVENTION, result.value + _CONVENTION)}
     return {}
 
 
-def _sure(name: str, low: float, high: float) -> dict[str, bool]:
-    """The signal if one half lies outside the bounds, nothing otherwise."""
-    return {name: low > HALF} if low > HALF or high < HALF else {}
+def _sure(low: float, high: float) -> bool | None:
+    """On which side of one half the bounds lie; None if they hold it."""
+    return low > HALF if low > HALF or high < HALF else None
 
 
-def _of_facts(value: float, evidence: AccuracyEvidence) -> dict[str, bool]:
+def _of_facts(value: float, evidence: AccuracyEvidence) -> dict[str, bool | None]:
     best = [max((cell.probability or 0.0 for cell in row), default=0.0) for row in evidence.cells]
     weights = [fact.weight for fact in evidence.facts]
-    low, high = (
+    least, most = (
         sum(weight for weight, p in zip(weights, best, strict=True) if p > bound) / sum(weights)
         for bound in reversed(_UNSURE)
     )
-    found = _sure("facts_covered", low, high)
-    if low > 0 or high == 0:
-        found["any_fact"] = low > 0
-    if evidence.contexts_value is not None:
-        found["lost_facts"] = value - evidence.contexts_value >= _LOST
-    return found
+    low, high = min(least, value), max(most, value)  # a diagnosis never contradicts the score
+    prompted = value if evidence.contexts_value is None else evidence.contexts_value
+    return {
+        "facts_covered": _sure(low, high),
+        "facts_prompted": _sure(min(low, prompted), max(high, prompted)),
+        "any_fact": True if least > 0 else False if most == 0 else None,
+        "lost_facts": value - prompted >= _LOST,
+    }
 
 
-def _of_chunks(value: float, evidence: UtilizationEvidence) -> dict[str, bool]:
+def _of_chunks(value: float, evidence: UtilizationEvidence) -> dict[str, bool | None]:
     sure = [_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks]
-    found = {}
-    if True in sure or not any(verdict is None for verdict in sure):
-        found["any_useful"] = True in sure
     if True not in sure:
-        return found
+        return {"any_useful": None if None in sure else False}
     extremes = [_precision([verdict is not False for verdict in sure]), _precision([bool(v) for v in sure]), value]
     margin = _CONVENTION if len(set(extremes)) == 1 else 0.0
-    return {**found, **_sure("well_ranked", min(extremes) - margin, max(extremes) + margin)}
+    return {"any_useful": True, "well_ranked": _sure(min(extremes) - margin, max(extremes) + margin)}
 
 
 def _verdict(useful: bool | None, probability: float | None) -> bool | None:

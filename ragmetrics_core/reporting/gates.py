@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import Share
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
-from ragmetrics_core.statistics.statistics import Interval
+
+if TYPE_CHECKING:
+    from ragmetrics_core.reporting.report import Report
 
 SHORT_NAMES = {
     "utilization": "context_utilization",
@@ -22,6 +23,9 @@ SHORT_NAMES = {
 """Short names of the published metrics."""
 
 Outcome = Literal["passed", "failed", "undecided"]
+
+MIN_SCORED = 0.95
+"""Share of all rows that must be scored for a gate to be decided."""
 
 # Means such as (0.6 + 1 + 0.8) / 3 miss 0.8 by rounding alone.
 _ROUNDING = 1e-9
@@ -43,15 +47,15 @@ class Gate(Frozen):
 
 
 class Decision(Frozen):
-    """What a gate says of a run.
+    """What was decided of one metric.
 
     Args:
-        gate: The gate.
+        metric: Its name.
         outcome: ``passed``, ``failed`` or ``undecided``.
         sentence: Why, with the numbers.
     """
 
-    gate: Gate
+    metric: str
     outcome: Outcome
     sentence: str
 
@@ -93,41 +97,92 @@ def parse_gate(text: str, *, names: Sequence[str] = tuple(SHORT_NAMES.values()))
     return Gate(metric=full, at_least=at_least)
 
 
-def decide(gate: Gate, measured: Report | Summary, *, on: Literal["interval", "point"] = "interval") -> Decision:
+def decide(
+    gate: Gate,
+    measured: Report | Summary,
+    *,
+    on: Literal["interval", "point"] = "interval",
+    min_scored: float = MIN_SCORED,
+) -> Decision:
     """Hold a gate against what a run measured.
+
+    Failed samples count as 0 and as 1: the gate is passed if the worst case reaches the threshold, failed if the
+    best case misses it, else undecided.
 
     Args:
         gate: The gate.
         measured: A report or its summary.
-        on: ``interval``: passed if the whole 95 % interval of the mean reaches the threshold, failed if none of
-            it does, else undecided. ``point``: the mean alone decides.
+        on: What is held against the threshold: the 95 % ``interval`` of the mean, or the mean (``point``).
+        min_scored: Share of all rows that must be scored; with fewer, or after a run that ended early, the gate is
+            undecided, for whatever reason the scores are missing.
 
     Returns:
-        The decision. A metric that was not measured or not scored on any row has failed.
+        The decision. A metric that was not measured, or not scored on any row, has failed.
+
+    Raises:
+        SettingError: If ``min_scored`` is not in [0, 1].
     """
-    summary = measured.summary() if isinstance(measured, Report) else measured
+    check_share(min_scored)
+    summary = measured if isinstance(measured, Summary) else measured.summary()
     found = next((numbers for numbers in summary.metrics if numbers.metric == gate.metric), None)
     if found is None:
         names = ", ".join(numbers.metric for numbers in summary.metrics) or "no metric"
-        return Decision(gate=gate, outcome="failed", sentence=f"{gate.metric} was not measured; this run has {names}.")
-    if found.mean is None or found.interval is None:
-        counts = f"{sum(found.undefined.values())} undefined, {sum(found.failed.values())} failed"
-        return Decision(gate=gate, outcome="failed", sentence=f"{gate.metric}: nothing was scored ({counts}).")
-    low, high = (found.mean, found.mean) if on == "point" else (found.interval.low, found.interval.high)
+        return _decision(gate, "failed", f"{gate.metric} was not measured; this run has {names}.")
+    missing = _missing(found, summary)
+    if found.mean is None:
+        return _decision(gate, "failed", f"{gate.metric}: nothing was scored{_listed(missing)}.")
+    if summary.stopped:
+        return _decision(gate, "undecided", f"{gate.metric} was not measured to the end: {summary.stopped}.")
+    if found.count < min_scored * summary.rows - _ROUNDING:
+        words = f"{gate.metric}: {found.count} of {summary.rows} rows were scored, fewer than {min_scored:.0%}"
+        return _decision(gate, "undecided", f"{words}{_listed(missing)}.")
+    low, high = _extremes(found, on)
     wanted = gate.at_least - _ROUNDING
     outcome: Outcome = "passed" if low >= wanted else "failed" if high < wanted else "undecided"
-    around = _interval_words(found.interval) if on == "interval" else ""
-    return Decision(gate=gate, outcome=outcome, sentence=_sentence(gate, found, outcome, around))
+    return _decision(gate, outcome, _sentence(gate, found, outcome, on, missing))
 
 
-def _interval_words(interval: Interval) -> str:
-    return f", 95 % interval {interval.low:.4f}–{interval.high:.4f} ({interval.method})"
+def check_share(min_scored: float) -> None:
+    """Raise ``SettingError`` unless a share of rows that must be scored lies in [0, 1]."""
+    if not 0 <= min_scored <= 1:
+        raise SettingError(f"min_scored is a share of all rows from 0 to 1, e.g. 0.95; got {min_scored}")
 
 
-def _sentence(gate: Gate, found: MetricSummary, outcome: Outcome, around: str) -> str:
+def _decision(gate: Gate, outcome: Outcome, sentence: str) -> Decision:
+    return Decision(metric=gate.metric, outcome=outcome, sentence=sentence)
+
+
+def _extremes(found: MetricSummary, on: str) -> tuple[float, float]:
+    """Lowest and highest value to hold against the threshold, failed samples at 0 and at 1."""
+    if on == "interval" and found.interval and found.worst and found.best:
+        return min(found.interval.low, found.worst.low), max(found.interval.high, found.best.high)
+    total, failed = found.count * (found.mean or 0.0), sum(found.failed.values())
+    return total / (found.count + failed), (total + failed) / (found.count + failed)
+
+
+def _missing(found: MetricSummary, summary: Summary) -> list[str]:
+    """Why rows have no score, with counts."""
+    counts = (
+        *((count, f"undefined ({code})") for code, count in found.undefined.items()),
+        *((count, f"failed ({kind})") for kind, count in found.failed.items()),
+        (found.not_judged, "not judged"),
+        (summary.bad_rows, "bad rows"),
+    )
+    return [f"{count} {reason}" for count, reason in counts if count]
+
+
+def _listed(reasons: Sequence[str]) -> str:
+    return f": {', '.join(reasons)}" if reasons else ""
+
+
+def _sentence(gate: Gate, found: MetricSummary, outcome: Outcome, on: str, missing: Sequence[str]) -> str:
     """The decision in words, with the numbers it rests on."""
     verb = {"passed": "reaches", "failed": "misses", "undecided": "may or may not reach"}[outcome]
-    words = f"{gate.metric} {verb} {gate.at_least:g}: mean {found.mean:.4f}{around}"
-    missing = sum(found.undefined.values()) + sum(found.failed.values()) + found.not_judged
-    words += f", {found.count} scored" + (f", {missing} not scored" if missing else "") + "."
-    return words + (" More samples would decide." if outcome == "undecided" else "")
+    words = f"{gate.metric} {verb} {gate.at_least:g}: mean {found.mean:.4f}"
+    if on == "interval" and found.interval:
+        words += f", 95 % interval {found.interval.low:.4f}–{found.interval.high:.4f} ({found.interval.method})"
+    if found.failed:
+        low, high = _extremes(found, on)
+        words += f", {low:.4f}–{high:.4f} with failed samples at 0 and at 1"
+    words += f", {found.count} scored" + (f", {', '.join(missing)}" if missing else "") + "."
+    return words + (" More samples would decide." if outcome == "undecided" and not found.failed else "")

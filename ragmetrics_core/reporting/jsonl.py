@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from io import TextIOWrapper
 from math import isfinite
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +15,9 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.files import Aside
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -32,10 +33,11 @@ M = TypeVar("M", bound=BaseModel)
 class JsonlWriter:
     """Writes a report while the run goes on, bounded in memory; each row is on disk when ``write`` returns.
 
-    Until ``close`` the file says that the run was interrupted, which stays true if the process dies.
+    Until ``close`` the rows stand in ``PATH.partial``, which says that the run was interrupted; what a process that
+    dies leaves is a report, too. An existing file is replaced only by a finished run.
 
     Args:
-        path: The file to write; an existing one is replaced.
+        path: The file to write.
         run: What is known of the run at its start.
 
     Raises:
@@ -43,25 +45,36 @@ class JsonlWriter:
     """
 
     def __init__(self, path: str | Path, run: RunFacts) -> None:
-        self._path = Path(path)
-        self._file = _open_new(self._path)
-        self._line({_MAGIC: FORMAT, "run": run.model_copy(update=_UNFINISHED)})
+        self._file = Aside(path, "the report")
+        self._header = _json_line({_MAGIC: FORMAT, "run": run.model_copy(update=_UNFINISHED)})
+        self._closed = False
+
+    @property
+    def left(self) -> Path | None:
+        """Where the rows of a run stand that was not finished; None if there are none, or all is well."""
+        return self._file.partial if self._closed and not self._file.whole and self._file.written else None
 
     def write(self, result: SampleResult) -> None:
         """Write one row; rows may come in any order."""
         self._line(result)
 
-    def close(self, run: RunFacts | None = None) -> None:
+    def close(self, run: RunFacts | None = None, *, whole: bool | None = None) -> None:
         """End the file.
 
         Args:
-            run: The facts of the finished run; None leaves the report marked as interrupted.
+            run: The facts of the run; None leaves the report marked as interrupted.
+            whole: Whether the report takes its place; by default if the run was not interrupted.
         """
-        if self._file.closed:
+        if self._closed:
             return
-        if run is not None:
-            self._line({"run": run})
-        self._file.close()
+        self._closed = True
+        try:
+            if run is not None and (whole or self._file.written or not run.interrupted):
+                self._line({"run": run})
+            if whole if whole is not None else run is not None and not run.interrupted:
+                self._file.finish()
+        finally:
+            self._file.leave()
 
     def __enter__(self) -> Self:
         return self
@@ -72,11 +85,8 @@ class JsonlWriter:
         self.close()
 
     def _line(self, value: object) -> None:
-        try:
-            self._file.write(_json_line(value))
-            self._file.flush()
-        except OSError as error:
-            raise InputError(f"the report cannot be written to {self._path}: {error.strerror}") from error
+        header, self._header = self._header, ""
+        self._file.write(header + _json_line(value))
 
 
 def write_report(path: str | Path, run: RunFacts, results: Iterable[SampleResult]) -> None:
@@ -93,7 +103,7 @@ def write_report(path: str | Path, run: RunFacts, results: Iterable[SampleResult
     with JsonlWriter(path, run) as writer:
         for result in results:
             writer.write(result)
-        writer.close(run)
+        writer.close(run, whole=True)
 
 
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
@@ -191,13 +201,6 @@ def _drop(value: Any, location: tuple[int | str, ...]) -> None:
         value.pop(location[-1], None)
 
 
-def _open_new(path: Path) -> TextIOWrapper:
-    try:
-        return path.open("w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(f"the report cannot be written to {path}: {error.strerror}") from error
-
-
 def _json_line(value: object) -> str:
     return json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -209,6 +212,7 @@ def plain(value: object, above: frozenset[int] = frozenset()) -> object:
         value: A model, a data class, or anything that metadata may hold.
         above: Identities of the values that hold this one, so that circles end.
     """
+    value = plain_data(value)
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):

@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.files import read_text
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import (
     Interval,
@@ -71,10 +72,7 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
         InputError: If the file cannot be read or has no label.
         RowError: If a line is broken; the message names it.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the labels {path} cannot be read") from error
+    lines = read_text(path).split("\n")
     found = [_label(line, f"{path}, line {n}", column) for n, line in enumerate(lines, 1) if line.strip()]
     if not found:
         raise InputError(f"{path} has no labels")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from ragmetrics_core.data.errors import InputError
@@ -41,11 +43,20 @@ def _keyed(rows: Sequence[SampleResult], *, by_id: bool) -> dict[tuple[str, int]
     return found
 
 
-def sliced(pairs: Sequence[Pair], slices: ClusterBy) -> dict[str, list[Pair]]:
-    """The pairs of each slice, by its value as text; pairs without a value are in none."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Pairs of samples, and how many rows of either run have no partner."""
+
+    pairs: Sequence[Pair]
+    alone: int
+
+
+def sliced(pairs: Sequence[Pair], alone: Sequence[SampleResult], slices: ClusterBy) -> dict[str, Part]:
+    """The pairs of each slice, by its value as text; rows without a value are in none."""
     found: dict[str, list[Pair]] = {}
     for pair in pairs:
         key = key_of(pair[0].sample, slices) if pair[0].sample else None
         if key is not None:
             found.setdefault(str(key), []).append(pair)
-    return dict(sorted(found.items()))
+    keys = Counter(str(key_of(row.sample, slices)) for row in alone if row.sample)
+    return {key: Part(own, keys[key]) for key, own in sorted(found.items())}

@@ -23,6 +23,11 @@ _NOISY_OR = (
     "probability that a context fully discusses the fact and the judge's errors taken as independent"
 )
 
+_SOFT = (
+    "Retrieval Accuracy is the mean over the facts of the reference of the highest probability with which a context "
+    "fully discusses the fact"
+)
+
 _REFERENCES: Mapping[str, str] = {
     "Buckley & Voorhees 2000": "Buckley, C. & Voorhees, E. M. (2000). Evaluating evaluation measure stability. SIGIR.",
     "Friel & Sanyal 2023": "Friel, R. & Sanyal, A. (2023). Chainpoll: a high efficacy method for LLM hallucination "
@@ -75,7 +80,14 @@ def _definition(kind: str, run: RunFacts) -> str:
     signature = run.metrics.get(kind, "")
     polls = next((part[6:] for part in signature.split("|") if part.startswith("polls:")), "")
     known = f", {polls} polls at most" if polls else ""
-    definition = _NOISY_OR if "combination:noisy_or" in signature.split("|") else _METRICS[kind]
+    parts = signature.split("|")
+    definition = _NOISY_OR if "combination:noisy_or" in parts else _METRICS[kind]
+    if "combination:soft" in parts:
+        definition = _SOFT
+    elif kind == "retrieval_accuracy" and definition != _NOISY_OR and "lexical" in run.judges:
+        definition += (
+            "; where the embedded judge split the reference itself, the mean of each fact's highest probability"
+        )
     return definition + known
 
 

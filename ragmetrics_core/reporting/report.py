@@ -37,7 +37,7 @@ class Report:
         >>> from ragmetrics_core.data.sample import Sample
         >>> scored = Scored(metric="context_recall", reason="", value=0.25)
         >>> Report([SampleResult(index=0, sample=Sample(), results={"context_recall": scored})])
-        Report(1 row: 1 judged, 0 not judged, 0 bad; context_recall 0.250 [0.000, 1.000])
+        Report(1 row, 1 judged: context_recall)
     """
 
     def __init__(self, results: Iterable[SampleResult], run: RunFacts | None = None) -> None:
@@ -74,7 +74,13 @@ class Report:
                 gets the sample, or None. ``"auto"`` takes the conversation or source document where the metadata
                 name one.
         """
-        return summarise(self._results, self.metrics, thresholds=thresholds or RiskThresholds(), cluster=cluster)
+        return summarise(
+            self._results,
+            self.metrics,
+            thresholds=thresholds or RiskThresholds(),
+            cluster=cluster,
+            stopped=self._run.ended_early,
+        )
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``.
@@ -218,13 +224,6 @@ class Report:
         return (self._results, self._run) == (other._results, other._run)
 
     def __repr__(self) -> str:
-        summary = self.summary()
-        parts = [
-            f"{found.metric} {found.mean:.3f} [{found.interval.low:.3f}, {found.interval.high:.3f}]"
-            if found.mean is not None and found.interval
-            else f"{found.metric} without scores"
-            for found in summary.metrics
-        ]
-        rows = f"{summary.rows} row{'' if summary.rows == 1 else 's'}"
-        counts = f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad"
-        return f"Report({'; '.join([counts, *parts])})"
+        judged = sum(bool(row.results) for row in self._results)
+        rows = "1 row" if len(self._results) == 1 else f"{len(self._results)} rows"
+        return f"Report({rows}, {judged} judged: {', '.join(self.metrics) or 'no metric'})"

@@ -67,3 +67,8 @@ class RunFacts(Frozen):
     stopped: str = ""
     notes: tuple[str, ...] = ()
     audit: Audit | None = None
+
+    @property
+    def ended_early(self) -> str:
+        """Why the run ended before all rows were read; "" if it did not."""
+        return self.stopped or ("it was interrupted" if self.interrupted else "")

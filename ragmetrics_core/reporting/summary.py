@@ -16,7 +16,7 @@ from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.risks import metric_signs, run_signs
-from ragmetrics_core.statistics.clusters import ClusterBy, cluster_interval, key_of
+from ragmetrics_core.statistics.clusters import ClusterBy, Clustered, cluster_interval, key_of
 from ragmetrics_core.statistics.statistics import Interval, mean, mean_interval, median, sd
 
 CAPTION = "mean score of this judge on samples like these; poll noise included, judge bias not"
@@ -58,6 +58,8 @@ class MetricSummary(Frozen):
         min: Lowest score.
         max: Highest score.
         interval: 95 % interval of the mean, with its method; see ``CAPTION`` for what it means.
+        worst: The interval if every failed sample had scored 0.
+        best: The interval if every failed sample had scored 1.
         undefined: Rows on which the metric has no meaning, by code.
         failed: Rows on which no score could be determined, by type of error.
         not_judged: Rows that are samples but have no result of this metric.
@@ -77,6 +79,8 @@ class MetricSummary(Frozen):
     min: float | None = None
     max: float | None = None
     interval: Interval | None = None
+    worst: Interval | None = None
+    best: Interval | None = None
     undefined: dict[str, int] = Field(default_factory=dict)
     failed: dict[str, int] = Field(default_factory=dict)
     not_judged: int = 0
@@ -100,6 +104,7 @@ class Summary(Frozen):
         application_errors: Samples whose application run went wrong.
         metrics: One summary per metric.
         usage: What everything cost together, metrics that a limit of the run kept from their end included.
+        stopped: Why the run ended before all rows of its input were read; "" if it did not.
         signs: Signs of high risk that concern the run as a whole; each metric has its own beside them.
         caption: What the intervals mean.
     """
@@ -112,6 +117,7 @@ class Summary(Frozen):
     application_errors: int
     metrics: tuple[MetricSummary, ...]
     usage: Usage
+    stopped: str = ""
     signs: tuple[str, ...] = ()
     caption: str = CAPTION
 
@@ -135,6 +141,7 @@ def summarise(
     *,
     thresholds: RiskThresholds = _DEFAULT_THRESHOLDS,
     cluster: ClusterBy = "auto",
+    stopped: str = "",
 ) -> Summary:
     """Summarise results metric by metric and name the signs of high risk.
 
@@ -143,6 +150,7 @@ def summarise(
         metrics: Names of the metrics, in the order to show them; one without any result stays, with count 0.
         thresholds: When a number counts as a sign of high risk.
         cluster: Which samples belong together, see ``clusters.ClusterBy``.
+        stopped: Why the run ended early; "" if it did not.
 
     Returns:
         The summary.
@@ -162,7 +170,7 @@ def summarise(
     tally = Tally(metrics, cluster=cluster)
     for result in results:
         tally.add(result)
-    return tally.summary(thresholds)
+    return tally.summary(thresholds, stopped=stopped)
 
 
 class Tally:
@@ -196,13 +204,14 @@ class Tally:
         for name, metric in self._metrics.items():
             metric.add(result.results.get(name), number)
 
-    def summary(self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS) -> Summary:
+    def summary(self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS, *, stopped: str = "") -> Summary:
         """Everything counted so far, with the signs of high risk."""
         counted = ("rows", "judged", "not_judged", "bad_rows", "without_context", "application_errors")
         facts = Summary(
             **{name: self._rows[name] for name in counted},
             metrics=tuple(metric.summary(name, thresholds) for name, metric in self._metrics.items()),
             usage=self._usage,
+            stopped=stopped,
         )
         return facts.model_copy(update={"signs": run_signs(facts)})
 
@@ -214,6 +223,7 @@ class _MetricTally:
         self.usage = Usage()
         self._values = array("d")
         self._keys = array("q")  # number of each score's cluster, negative without one
+        self._failed_keys = array("q")  # the same for each failed sample
         self._useful = array("d")  # scores of samples with any useful chunk
         self._told = 0  # samples whose evidence tells whether any chunk is useful
         self._undefined: Counter[str] = Counter()
@@ -230,6 +240,7 @@ class _MetricTally:
             self._undefined[result.code] += 1
         elif isinstance(result, Failed):
             self._failed[result.error.type] += 1
+            self._failed_keys.append(cluster)
         else:
             self._values.append(result.value)
             self._keys.append(cluster)
@@ -241,8 +252,12 @@ class _MetricTally:
     def summary(self, name: str, thresholds: RiskThresholds) -> MetricSummary:
         """The metric's numbers with its signs of high risk."""
         values = self._values
-        named = [key for key in self._keys if key >= 0]
-        clustered = cluster_interval(values, self._keys) if len(set(named)) < len(named) else None
+        interval, clustered = _interval(values, self._keys)
+        failed, keys = len(self._failed_keys), self._keys + self._failed_keys
+        worst, best = (
+            _interval(values + array("d", [end]) * failed, keys)[0] if values and failed else interval
+            for end in (0.0, 1.0)
+        )
         numbers = MetricSummary(
             metric=name,
             count=len(values),
@@ -251,7 +266,9 @@ class _MetricTally:
             sd=sd(values),
             min=min(values, default=None),
             max=max(values, default=None),
-            interval=clustered.interval if clustered else mean_interval(values),
+            interval=interval,
+            worst=worst,
+            best=best,
             clusters=clustered.clusters if clustered else None,
             design_effect=clustered.design_effect if clustered else None,
             undefined=_counts(self._undefined),
@@ -262,6 +279,13 @@ class _MetricTally:
             mean_if_useful=mean(self._useful),
         )
         return numbers.model_copy(update={"signs": metric_signs(numbers, thresholds)})
+
+
+def _interval(values: Sequence[float], keys: Sequence[int]) -> tuple[Interval | None, Clustered | None]:
+    """The interval of a mean, over clusters where samples share one."""
+    named = [key for key in keys if key >= 0]
+    clustered = cluster_interval(values, keys) if len(set(named)) < len(named) else None
+    return (clustered.interval if clustered else mean_interval(values)), clustered
 
 
 def total_usage(results: Iterable[SampleResult]) -> Usage:

@@ -71,8 +71,8 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     lines.append(f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad.")
     if summary.usage.faults:
         lines.append(f"{summary.usage.faults} faults of the judge's endpoint survived by asking again.")
-    if run.interrupted or run.stopped:
-        lines.append(f"The run ended early: {run.stopped or 'it was interrupted'}.")
+    if run.ended_early:
+        lines.append(f"The run ended early: {run.ended_early}.")
     return (*lines, *run.notes)
 
 

@@ -7,12 +7,12 @@ from typing import Literal
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import Failed, Scored, Undefined
-from ragmetrics_core.reporting.gates import Gate, decide
+from ragmetrics_core.reporting.gates import MIN_SCORED, Gate, decide
 from ragmetrics_core.reporting.report import Report
 
 
 class UndecidedWarning(UserWarning):
-    """Samples are too few to say whether a mean reaches its threshold."""
+    """Samples are too few, or too few of them scored, to say whether a mean reaches its threshold."""
 
 
 def assert_score(
@@ -21,17 +21,19 @@ def assert_score(
     at_least: float,
     metric: str | None = None,
     undecided: Literal["warn", "fail", "pass"] = "warn",
+    min_scored: float = MIN_SCORED,
 ) -> None:
     """Assert that a score, or a report's mean score, is high enough.
 
-    A result must be scored and reach the threshold. Of a report the 95 % interval of the mean decides: passed if
-    all of it reaches the threshold, failed if none of it does, else undecided.
+    A result must be scored and reach the threshold. Of a report the 95 % interval of the mean decides, with failed
+    samples at 0 and at 1: passed if all of it reaches the threshold, failed if none of it does, else undecided.
 
     Args:
         measured: One result, or a report.
         at_least: The lowest score that is good enough, in [0, 1].
         metric: For a report, which metric; None for all that it has.
         undecided: What an undecided report means: a warning (``UndecidedWarning``), a failure or nothing.
+        min_scored: Share of all rows that must be scored; a report with fewer is undecided.
 
     Raises:
         AssertionError: With the numbers, if the score is too low, there is none, or it is undecided and that
@@ -51,7 +53,7 @@ def assert_score(
     names = [metric] if metric is not None else measured.metrics
     if not names:
         raise SettingError("the report has no metric to assert anything of")
-    decisions = [decide(Gate(metric=name, at_least=at_least), measured) for name in names]
+    decisions = [decide(Gate(metric=name, at_least=at_least), measured, min_scored=min_scored) for name in names]
     fatal = ("failed", "undecided") if undecided == "fail" else ("failed",)
     if wrong := [decision.sentence for decision in decisions if decision.outcome in fatal]:
         raise AssertionError("\n".join(wrong))

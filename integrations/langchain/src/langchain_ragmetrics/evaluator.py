@@ -116,7 +116,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
             index = self._count
             self._count += 1
         with as_judge_work():
-            return list(self._run.submit(index, sample).result().results.values())
+            return list(self._run.follow(index, sample).result().results.values())
 
 
 def native(

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.endpoints import store_file
+from ragmetrics_core.endpoints import own_file
+from ragmetrics_core.endpoints.store import REPLIES
 
 
 class Holding(Frozen):
@@ -21,7 +22,7 @@ class Holding(Frozen):
     Args:
         model: Name of the model as its endpoint returned it; "" if it did not.
         replies: Replies that can be used again.
-        rejected: Replies kept for inspection only: refused, cut off or malformed.
+        rejected: Unusable ones: refused, cut off or malformed.
         spent: US dollars paid for the replies, as far as prices are known; None if no price is.
         reused: How often a reply was taken from the store instead of a call.
         tokens: Tokens that this saved.
@@ -52,8 +53,8 @@ class Contents(Frozen):
 
 
 _PER_MODEL = {
-    ("replies", "spent"): "SELECT model, count(*), sum(cost) FROM replies GROUP BY model",
-    ("rejected",): "SELECT model, count(*) FROM rejected GROUP BY model",
+    ("replies", "spent"): "SELECT model, count(*), sum(cost) FROM replies WHERE NOT unusable GROUP BY model",
+    ("rejected",): "SELECT model, count(*) FROM replies WHERE unusable GROUP BY model",
     ("reused", "tokens", "saved", "unpriced"): "SELECT model, replies, tokens, cost, unpriced FROM saved",
 }
 
@@ -62,7 +63,8 @@ def contents(path: Path) -> Contents:
     """Count what a store holds.
 
     Raises:
-        InputError: If the file cannot be read.
+        ForeignFile: If the file is not ours.
+        InputError: If it cannot be read.
     """
     if not path.exists():
         return Contents()
@@ -72,53 +74,50 @@ def contents(path: Path) -> Contents:
             for model, *values in connection.execute(query):
                 found.setdefault(model, {}).update(zip(names, values, strict=True))
     holdings = tuple(Holding.model_validate({"model": model, **found[model]}) for model in sorted(found))
-    return Contents(size=_size(path), holdings=holdings)
+    size = sum(file.stat().st_size for ending in ("", "-wal") if (file := Path(f"{path.resolve()}{ending}")).exists())
+    return Contents(size=size, holdings=holdings)
 
 
 def prune(path: Path, older_than: float) -> int:
     """Remove replies made more than ``older_than`` seconds ago; returns how many.
 
     Raises:
-        InputError: If the file cannot be written.
+        ForeignFile: If the file is not ours.
+        InputError: If it cannot be written.
     """
-    return _remove(path, "WHERE created < ?", (time.time() - older_than,))
+    return _remove(path, ("DELETE FROM replies WHERE created < ?", (time.time() - older_than,)))
 
 
 def clear(path: Path) -> int:
     """Remove all replies, and what is known of money saved; returns how many replies there were.
 
     Raises:
-        InputError: If the file cannot be written.
+        ForeignFile: If the file is not ours.
+        InputError: If it cannot be written.
     """
-    return _remove(path, "", (), "DELETE FROM saved")
+    return _remove(path, ("DELETE FROM replies", ()), ("DELETE FROM saved", ()))
 
 
-def _remove(path: Path, condition: str, values: tuple[float, ...], *more: str) -> int:
+def _remove(path: Path, *statements: tuple[str, tuple[float, ...]]) -> int:
+    """Execute statements; returns how many rows the first of them removed."""
     if not path.exists():
         return 0
     with _connected(path) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        tables = ("replies", "rejected")
-        counts = [connection.execute(f"DELETE FROM {table} {condition}", values).rowcount for table in tables]  # noqa: S608 - both parts are ours
-        for statement in more:
-            connection.execute(statement)
+        counts = [connection.execute(statement, values).rowcount for statement, values in statements]
         connection.execute("COMMIT")
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return sum(counts)
-
-
-def _size(path: Path) -> int:
-    return sum(file.stat().st_size for ending in ("", "-wal") if (file := Path(f"{path}{ending}")).exists())
+    return counts[0]
 
 
 @contextmanager
 def _connected(path: Path) -> Iterator[sqlite3.Connection]:
     try:
-        connection = store_file.connect(path)
+        connection = own_file.connect(path, REPLIES)
         try:
             yield connection
         finally:
             connection.close()
-    except (OSError, sqlite3.Error, store_file.NewerFileError) as error:
+    except (OSError, sqlite3.Error) as error:
         raise InputError(f"the store {path} cannot be used ({type(error).__name__}: {error})") from error

@@ -1,0 +1,171 @@
+"""Text files: read in the encoding that their first bytes name, and written beside their place until they are whole."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from ragmetrics_core.data.errors import InputError
+
+PARTIAL = ".partial"
+_MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
+    *((mark, "utf-32") for mark in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)),
+    *((mark, "utf-16") for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
+)
+
+
+@contextmanager
+def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
+    """Open a text file: UTF-8, or what its byte order mark says.
+
+    Args:
+        path: The file.
+        newline: As for ``open``.
+
+    Raises:
+        InputError: If the file cannot be read, or is no such text; the message says how to convert it.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+        encoding = next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8-sig")
+        if encoding == "utf-8-sig" and b"\0" in head:
+            raise InputError(_convert(path, "UTF-16BE" if head.startswith(b"\0") else "UTF-16LE", ": not UTF-8"))
+        with path.open(encoding=encoding, newline=newline) as text:
+            yield text
+    except UnicodeDecodeError as error:
+        if error.encoding != "utf-8":
+            raise InputError(f"{path}: begins like {error.encoding} and does not go on so; save it as UTF-8") from None
+        raise InputError(_convert(path, "WINDOWS-1252", f", line {_undecodable(path)}: not UTF-8")) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_text(path: Path) -> str:
+    """The whole text of a file; see ``open_text``."""
+    with open_text(path) as file:
+        return file.read()
+
+
+def _convert(path: Path, encoding: str, what: str) -> str:
+    """What is wrong with a file, and the command that puts it right if it is in the encoding that is likely."""
+    new = shlex.quote(str(path.with_name(f"{path.stem}.utf8{path.suffix}")))
+    command = f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > {new}"
+    return f"{path}{what}; save the file as UTF-8, or if it is {encoding}: {command}"
+
+
+def _undecodable(path: Path) -> int:
+    """Number of the first line that is not UTF-8."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1
+
+
+class Aside:
+    """A text file that is written beside its place and takes it when it is whole, so that a run loses no old file.
+
+    What is no regular file, such as a pipe, is written at once. A link is followed; the file's mode is kept.
+
+    Args:
+        path: The file.
+        what: What it is, for messages, e.g. ``the report``.
+
+    Attributes:
+        partial: Where the text stands until the file is whole.
+        written: True if it holds anything of this run.
+        whole: True once the file has its place.
+
+    Raises:
+        InputError: If it could not be written; nothing is changed yet.
+    """
+
+    def __init__(self, path: str | Path, what: str) -> None:
+        self.path, self._what = Path(path), what
+        self._place = Path(os.path.realpath(path)) if self.path.is_symlink() else self.path
+        self._direct = self._place.exists() and not self._place.is_file()
+        self.partial = self._place if self._direct else self._place.with_name(self._place.name + PARTIAL)
+        self.written = self.whole = False
+        with self._said():
+            old = self._place.is_file()
+            if old:
+                self._place.open("r+b").close()  # a file that must not be written must not be replaced
+            self._file = self.partial.open("w" if self._direct else "a", encoding="utf-8", newline="\n")
+            if old:
+                shutil.copymode(self._place, self.partial)
+
+    def write(self, text: str) -> None:
+        """Write some text; it has left this process when this returns.
+
+        Raises:
+            InputError: If it cannot be written, e.g. because the disk is full.
+        """
+        with self._said():
+            if not self.written and not self._direct:
+                self._file.truncate(0)  # what an earlier run left goes only now that there is something better
+            self.written = True
+            self._file.write(text)
+            self._file.flush()
+
+    def finish(self) -> None:
+        """Put the file in its place.
+
+        Raises:
+            InputError: If that fails; the message says where the text is.
+        """
+        if self._file.closed:
+            return
+        self.write("")
+        with self._said():
+            if not self._direct:
+                os.fsync(self._file.fileno())
+            self._file.close()
+        try:
+            if not self._direct:
+                self.partial.replace(self._place)
+        except OSError as error:
+            raise InputError(f"{self._what} is whole in {self.partial}, but {self.path}: {error.strerror}") from error
+        self.whole = True
+
+    def leave(self) -> None:
+        """End without taking the place; what was written stays in ``partial``."""
+        if not self._file.closed:
+            self._file.close()
+            with suppress(OSError):
+                if not self._direct and not self.partial.stat().st_size:
+                    self.partial.unlink()
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"{self._what} cannot be written to {self.path}: {error.strerror}") from error
+
+
+def write_text(path: str | Path, text: str, what: str) -> None:
+    """Write a whole file; an old one stays as it was until the new one is complete.
+
+    Args:
+        path: The file.
+        text: Its text.
+        what: What it is, for messages.
+
+    Raises:
+        InputError: If it cannot be written.
+    """
+    file = Aside(path, what)
+    try:
+        file.write(text)
+        file.finish()
+    finally:
+        file.leave()

@@ -1,0 +1,64 @@
+"""The README's table of the embedded judge asks the questions that its benchmark prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ragmetrics_core.lexical import judge
+
+ROOT = Path(__file__).parents[1]
+TEXTS = ("Anna lit the old lamp in 1932.", "Berta was painting the tall gate.", "Carl sold 14 boats near Ghent.")
+
+
+def rows(family: str) -> list[dict[str, object]]:
+    """Two sources, of answers that stand in their context or in none."""
+    made: list[dict[str, object]] = []
+    for source in ("one", "two"):
+        for number, text in enumerate(TEXTS * 2):
+            supported = number % 2
+            context = text if supported else "Wizards burned seven towers."
+            row = {"id": f"{family} {source} {number}", "source": source, "question": "What?", "answer": text}
+            row |= {"contexts": [{"text": context}], "reference": text}
+            row["labels"] = {"adherent": supported, "relevant": [supported], "recall": supported, "overall": 1}
+            if family == "recall":
+                row["facts"] = [{"text": text, "present": supported}]
+            if family == "reference_pairs":
+                row["answers"] = ["Nobody knows.", text]
+            made.append(row)
+    return made
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    if not (ROOT / "benchmarks").is_dir():
+        pytest.skip("a checkout without its benchmarks")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import lexical_table  # type: ignore[import-not-found,unused-ignore]
+
+    monkeypatch.setattr(lexical_table, "DRAWS", 3)
+    for family in ("adherence", "relevance", "recall", "reference_pairs"):
+        lines = (json.dumps(row) for row in rows(family))
+        (tmp_path / f"{family}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["lexical_table.py", str(tmp_path)])
+    lexical_table.main()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_readme_holds_the_table_that_is_printed(table: list[str]) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    start = readme.index(table[0])
+    assert readme[start + 1] == table[1]
+    questions = [line.split("|")[1] for line in table]
+    assert [line.split("|")[1] for line in readme[start : start + len(table)]] == questions
+    assert readme[start + len(table)] == ""
+
+
+def test_the_shipped_weights_are_back_after_a_source_was_left_out(table: list[str]) -> None:
+    from ragmetrics_core.lexical import constants
+
+    assert table
+    assert (judge.ADHERENT, judge.USEFUL, judge.FACT) == (constants.ADHERENT, constants.USEFUL, constants.FACT)

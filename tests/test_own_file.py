@@ -1,0 +1,192 @@
+"""Which files a store opens: its own and new ones; all others stay as they are, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from ragmetrics_core import evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import ForeignFile
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints import maintenance
+from ragmetrics_core.endpoints.chat import Choice
+from ragmetrics_core.endpoints.store import REPLIES, SqliteStore, resolve_store
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+ROW = b'{"question": "q", "contexts": ["c"], "answer": "c"}\n'
+
+
+def made_of(path: Path, *statements: str) -> None:
+    """A SQLite file, made by somebody."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def steps(version: int) -> list[str]:
+    """What made a store of an early version, which had no number of its own."""
+    made = [statement for step in REPLIES.steps[:version] for statement in step]
+    return ["PRAGMA journal_mode=WAL", *made, f"PRAGMA user_version={version}"]
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "a table of samples": lambda path: path.write_bytes(ROW),
+    "a text": lambda path: path.write_text("Dear diary"),
+    "a single byte": lambda path: path.write_bytes(b"x"),
+    "another program's file": lambda path: made_of(path, "CREATE TABLE notes (text)", "INSERT INTO notes VALUES (1)"),
+    "another program's file with tables of our names": lambda path: made_of(
+        path, "CREATE TABLE replies (key, choice)", "CREATE TABLE saved (model)", "PRAGMA user_version=2"
+    ),
+    "our early tables and one more": lambda path: made_of(path, *steps(2), "CREATE TABLE notes (text)"),
+    "our early tables with another version": lambda path: made_of(path, *steps(2), "PRAGMA user_version=1"),
+    "a file with another program's number": lambda path: made_of(path, *steps(2), "PRAGMA application_id=7"),
+    "no more than another program's number": lambda path: made_of(path, "PRAGMA application_id=7"),
+    "what remains of a SQLite file": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 84),
+    "a store of a newer version": lambda path: made_of(
+        path, "CREATE TABLE r (a)", f"PRAGMA application_id={REPLIES.application_id}", "PRAGMA user_version=999"
+    ),
+    "a journal without its file": lambda path: Path(f"{path}-wal").write_bytes(b"the last notes"),
+    "a folder": lambda path: path.mkdir(),
+}
+
+
+@contextmanager
+def in_use(path: Path) -> Iterator[None]:
+    """Another program's file while it is open, with what was written last in its journal."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE notes (text)")
+        assert Path(f"{path}-wal").stat().st_size > 0
+        yield
+
+
+def everything(folder: Path) -> dict[str, tuple[bytes | None, int, int]]:
+    """Names, contents, modes and times of all that is in a folder."""
+    found = {}
+    for place in folder.iterdir():
+        state = place.stat()
+        found[place.name] = (place.read_bytes() if place.is_file() else None, state.st_mode, state.st_mtime_ns)
+    return found
+
+
+def refused(path: Path, samples: Path) -> None:
+    """Hold that every way into a store refuses a file and leaves it as it is."""
+    before = everything(path.parent)
+    for use in (SqliteStore, resolve_store, maintenance.contents, maintenance.clear):
+        if path.exists() or use in (SqliteStore, resolve_store):
+            with pytest.raises(ForeignFile, match="name a"):
+                use(path)
+    assert main(["evaluate", str(samples), "--judge", "lexical", "--store", str(path)]) == 2
+    if path.exists():
+        assert main(["store", "show", "--store", str(path)]) == 2
+        assert main(["store", "prune", "--older-than", "0h", "--store", str(path)]) == 2
+        assert main(["store", "clear", "--store", str(path)]) == 2
+    assert everything(path.parent) == before
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    path = tmp_path / "samples.jsonl"
+    path.write_bytes(ROW)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    return folder / "replies.sqlite"
+
+
+@pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN)
+def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(
+    make: Callable[[Path], object], path: Path, samples: Path
+) -> None:
+    make(path)
+    refused(path, samples)
+
+
+def test_a_file_in_use_and_its_journals_stay_as_they_are(path: Path, samples: Path) -> None:
+    with in_use(path):
+        refused(path, samples)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no such files on this platform")
+def test_what_is_no_file_is_refused(path: Path, samples: Path) -> None:
+    os.mkfifo(path)
+    refused(path, samples)
+    with pytest.raises(ForeignFile):
+        SqliteStore(os.devnull)
+
+
+def test_the_input_and_links_to_it_are_refused(samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = samples.with_name("link.sqlite")
+    link.symlink_to(samples)
+    for path in (samples, link):
+        assert main(["evaluate", str(samples), "--judge", "gpt-4o-mini", "--store", str(path)]) == 2
+        (sentence,) = capsys.readouterr().err.splitlines()
+        assert "is no file of ragmetrics' replies, and is left as it is" in sentence
+    assert sorted(place.name for place in samples.parent.iterdir()) == ["link.sqlite", "samples.jsonl"]
+    assert samples.read_bytes() == ROW
+
+
+def test_the_environment_names_no_foreign_file(samples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGMETRICS_STORE", str(samples))
+    with pytest.raises(ForeignFile):
+        evaluate([{"question": "q", "contexts": ["c"], "answer": "c"}], judge="lexical")
+
+
+def test_a_foreign_file_that_comes_later_is_left_alone(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = SqliteStore(path)
+    path.write_bytes(ROW)
+    store.put({KEY: Choice("kept")}, Usage())
+    store.flush()
+    assert store.get(KEY) == Choice("kept")
+    assert path.read_bytes() == ROW
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert "kept in memory only" in warning
+    assert [place.name for place in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_of_before_is_brought_up_to_date(version: int, path: Path) -> None:
+    old = f"INSERT INTO replies (key, choice, created) VALUES (x'{KEY}', '[\"kept\",\"stop\",1,[]]', 1)"
+    made_of(path, *steps(version), old)
+    if version == 2:
+        made_of(path, f"INSERT INTO rejected VALUES (x'{OTHER}', '[\"what?\",\"stop\",1,[]]', 1, 'gpt')")
+    for _ in range(2):
+        store = SqliteStore(path)
+        assert (store.get(KEY), store.get(OTHER)) == (Choice("kept"), None)
+        store.put({"ef" * 32: Choice("new")}, Usage())
+        store.close()
+    assert path.read_bytes()[68:72] == REPLIES.application_id.to_bytes(4, "big")
+    assert main(["store", "--store", str(path)]) == 0
+
+
+def test_a_new_store_says_whose_it_is_before_anything_is_in_it(path: Path) -> None:
+    store = SqliteStore(path)
+    assert store.get(KEY) is None
+    assert path.read_bytes()[68:72] == REPLIES.application_id.to_bytes(4, "big")
+    store.close()
+
+
+@pytest.mark.parametrize("there", ["an empty file", "a link to nothing"])
+def test_a_new_file_is_for_the_owner_alone(there: str, path: Path) -> None:
+    if there == "an empty file":
+        path.touch(0o644)
+    else:
+        path.symlink_to(path.with_name("place.sqlite"))
+    store = SqliteStore(path)
+    store.put({KEY: Choice("a quoted text")}, Usage())
+    store.flush()
+    modes = {place.name: stat.S_IMODE(place.stat().st_mode) for place in path.parent.iterdir()}
+    store.close()
+    assert set(modes.values()) == {0o600}
+    assert any(name.endswith("-wal") for name in modes)

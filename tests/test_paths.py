@@ -1,0 +1,245 @@
+"""No output of any command destroys an input, another output, or what a run before it left."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import InputError, Report
+from ragmetrics_core.cli.main import _parser, main
+from ragmetrics_core.cli.paths import READ, WRITTEN
+from ragmetrics_core.data.files import Aside, write_text
+from ragmetrics_core.testing.server import Fault, LoopbackServer
+
+GOOD = {"id": "a", "question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
+
+Held = Callable[[], dict[str, bytes]]
+
+# Options with a value that is no path. An option in none of the three tables fails the test below.
+_OTHERS = """
+    metrics judge api_base settings limit concurrency max_calls max_cost deadline requests_per_minute
+    tokens_per_minute gate min_scored undecided fail_under cluster margin slice metric label threshold calibrate
+    certify_precision draws n stratify_by seed where model language chunk_size overlap questions top take retriever
+    documents golden noise smallest largest extraction reviewer share prompts action older_than name
+    question_column contexts_column answer_column reference_column retrieved_column facts_column id_column
+"""
+NO_PATHS = set(_OTHERS.split())
+
+
+def options(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.Action]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command, inner in action.choices.items():
+                yield from options(inner, f"{name} {command}".strip())
+        elif action.nargs != 0:
+            yield name, action
+
+
+def test_every_option_is_known_to_be_a_path_or_none() -> None:
+    found = {action.dest for _, action in options(_parser())}
+    assert found == {*READ, *WRITTEN, *NO_PATHS}
+    paths = {action.dest for _, action in options(_parser()) if action.type is Path}
+    assert paths <= {*READ, *WRITTEN}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
+    """A folder with every kind of input, under several names; gives what is in it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("RAGMETRICS_JUDGE", "RAGMETRICS_API_BASE", "RAGMETRICS_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    Path("rows.jsonl").write_text(json.dumps(GOOD) + "\n")
+    assert main(["evaluate", "rows.jsonl", "--out", "a.jsonl", "--no-store", "--metrics", "utilization"]) == 0
+    Path("b.jsonl").write_bytes(Path("a.jsonl").read_bytes())
+    Path("labels.jsonl").write_text('{"id": "a", "label": 1}\n')
+    Path("rows.jsonl.partial").write_text(json.dumps(GOOD) + "\n")
+    Path("docs").mkdir()
+    Path("docs", "one.md").write_text("Anna lit the lamp. " * 20)
+    Path("pairs.jsonl").write_text(json.dumps({"question": "Who?", "answer": "Anna."}) + "\n")
+    Path("symlink").symlink_to("rows.jsonl")
+    Path("hardlink").hardlink_to("rows.jsonl")
+    Path("result-link").symlink_to("b.jsonl")
+    Path("doc-link").hardlink_to("docs/one.md")
+    Path("new-link").symlink_to("new.jsonl")
+
+    def held() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in sorted(Path().rglob("*")) if path.is_file()}
+
+    return held
+
+
+EVALUATE, COMPARE = ["evaluate", "rows.jsonl"], ["compare", "a.jsonl", "b.jsonl"]
+DISCRETE = ["dataset", "discrete", "docs", "--pairs", "pairs.jsonl"]
+COLLISIONS = [
+    *((EVALUATE, option, other) for option in ("--out", "--report", "--store")
+      for other in ("rows.jsonl", "./rows.jsonl", "../{here}/rows.jsonl", "symlink", "hardlink")),
+    ([*EVALUATE, "a.jsonl"], "--out", "a.jsonl"),
+    (["evaluate", "rows.jsonl.partial"], "--out", "rows.jsonl"),
+    (["evaluate", "symlink.jsonl"], "--out", "rows.jsonl"),
+    ([*EVALUATE, "--out", "x.jsonl"], "--report", "x.jsonl"),
+    ([*EVALUATE, "--out", "x.jsonl"], "--report", "x.jsonl.partial"),
+    ([*EVALUATE, "--out", "new.jsonl"], "--report", "new-link"),
+    ([*EVALUATE, "--out", "x"], "--store", "x"),
+    ([*EVALUATE, "--store", "x"], "--out", "x-wal"),
+    ([*EVALUATE, "--report", "x"], "--store", "./x"),
+    *((COMPARE, "--report", other) for other in ("a.jsonl", "b.jsonl", "result-link")),
+    *((["label", "draw", "a.jsonl", "--seed", "1", "--n", "1"], "--out", other) for other in ("a.jsonl", "./a.jsonl")),
+    *((["facts", "extract", "rows.jsonl"], option, other) for option in ("--out", "--store")
+      for other in ("rows.jsonl", "symlink", "hardlink")),
+    *((DISCRETE, option, other) for option in ("--out", "--store")
+      for other in ("pairs.jsonl", "docs/one.md", "doc-link")),
+    (["dataset", "continuous", "docs"], "--out", "doc-link"),
+    (["dataset", "score", "a.jsonl"], "--store", "a.jsonl"),
+    (["dataset", "score", "a.jsonl"], "--store", "a.reviews.jsonl"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "option", "other"), COLLISIONS)
+def test_an_output_that_is_something_else_is_refused(
+    files: Held,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    option: str,
+    other: str,
+) -> None:
+    Path("symlink.jsonl").symlink_to("rows.jsonl")
+    before = files()
+    assert main([*command, option, other.format(here=Path.cwd().name)]) == 2
+    assert "would overwrite" in capsys.readouterr().err
+    assert files() == before
+
+
+def test_the_usual_store_is_an_output_too(
+    files: Held, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGMETRICS_STORE", "rows.jsonl")
+    before = files()
+    assert main(EVALUATE) == 2
+    assert "--store rows.jsonl would overwrite the input rows.jsonl" in capsys.readouterr().err
+    assert main([*EVALUATE, "--no-store"]) == 0
+    assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ([*EVALUATE, "--out", "docs"], "--out docs is a folder; name a file"),
+        ([*EVALUATE, "--report", "no/page.html"], "--report no/page.html cannot be written: there is no folder no"),
+        ([*EVALUATE, "--out", "-"], "standard output is for the table"),
+        ([*DISCRETE, "--out", "docs/set.jsonl"], "stands in the corpus"),
+        ([*DISCRETE, "--out", "no/set.jsonl"], "there is no folder no"),
+        (["facts", "extract", "rows.jsonl", "--out", "no/facts.jsonl"], "there is no folder no"),
+        ([*COMPARE, "--report", "docs"], "is a folder"),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused(
+    files: Held, capsys: pytest.CaptureFixture[str], command: list[str], said: str
+) -> None:
+    before = files()
+    assert main(command) == 2
+    assert said in capsys.readouterr().err
+    assert files() == before
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ragmetrics_core.cli.main", *arguments]
+
+
+def test_where_the_command_prints_is_no_place_for_results(files: Held) -> None:
+    with Path("all.txt").open("wb") as printed:
+        done = subprocess.run(command(*EVALUATE, "--out", "all.txt"), stdout=printed, stderr=-1, check=False)
+    assert (done.returncode, b"would overwrite where this command prints" in done.stderr) == (2, True)
+    done = subprocess.run(command(*EVALUATE, "--out", "/dev/stdout"), capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    done = subprocess.run(command(*EVALUATE, "--out", os.devnull), capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+def test_results_go_into_a_pipe_that_somebody_reads(files: Held) -> None:
+    os.mkfifo("pipe")
+    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:
+        assert main([*EVALUATE, "--out", "pipe", "--no-store"]) == 0
+        assert b'"ragmetrics_report"' in reader.communicate(timeout=60)[0]
+    assert not Path("pipe.partial").exists()
+
+
+def test_a_pipe_is_no_input(files: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("in.jsonl")
+    assert main(["evaluate", "in.jsonl"]) == 2
+    assert "is a pipe or a device" in capsys.readouterr().err
+
+
+FAULTS: dict[str, Callable[[int], Any]] = {
+    "a wrong key": lambda number: Fault(401, code="invalid_api_key"),
+    "an unknown model": lambda number: Fault(404, code="model_not_found"),
+    "no quota": lambda number: Fault(429, code="insufficient_quota"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_judge_that_cannot_be_used_leaves_the_old_results_whole(
+    files: Held, loopback_server: Callable[..., LoopbackServer], fault: str
+) -> None:
+    server = loopback_server(faults=FAULTS[fault])
+    Path("a.jsonl.partial").write_text("what an earlier interrupted run left")
+    Path("a.html").write_text("an earlier report")
+    before = files()
+    judge = ["--judge", "openai-compatible/x", "--api-base", server.base_url, "--no-store"]
+    assert main([*EVALUATE, "--out", "a.jsonl", "--report", "a.html", *judge]) == 2
+    assert files() == before
+
+
+def test_a_judge_that_ends_in_the_middle_leaves_both(
+    files: Held,
+    loopback_server: Callable[..., LoopbackServer],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ragmetrics_core.cli import evaluate
+    from ragmetrics_core.data.errors import JudgeUnavailable
+
+    real = evaluate.stream
+
+    def stream(*given: Any, **named: Any) -> Iterator[Any]:
+        yield next(real(*given, **named))
+        raise JudgeUnavailable("the endpoint is gone")
+
+    monkeypatch.setattr(evaluate, "stream", stream)
+    before = files()
+    assert main([*EVALUATE, *EVALUATE[1:], "--out", "a.jsonl", "--no-store"]) == 2
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "ragmetrics: a.jsonl is as it was; what was judged stands in a.jsonl.partial"
+    assert last == "ragmetrics: the judge cannot be used: the endpoint is gone"
+    assert {name: data for name, data in files().items() if name != "a.jsonl.partial"} == before
+    assert len(Report.from_jsonl("a.jsonl.partial").results) == 1
+    monkeypatch.setattr(evaluate, "stream", real)
+    assert main(["evaluate", "a.jsonl.partial", "--out", "a.jsonl", "--no-store"]) == 2  # it is the partial of a.jsonl
+    assert main(["evaluate", "a.jsonl.partial", "--out", "new.jsonl", "--no-store"]) == 0
+    assert main(["compare", "a.jsonl.partial", "new.jsonl"]) == 0
+
+
+def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
+    place, link = tmp_path / "a.jsonl", tmp_path / "link"
+    place.write_text("old")
+    place.chmod(0o600)
+    link.symlink_to(place)
+    write_text(link, "new", "the page")
+    assert (place.read_text(), place.stat().st_mode & 0o777, link.is_symlink()) == ("new", 0o600, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "link"]
+
+
+def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path: Path) -> None:
+    file = Aside(tmp_path / "a.jsonl", "the report")
+    file.write("text")
+    (tmp_path / "a.jsonl").mkdir()
+    with pytest.raises(InputError, match=r"the report is whole in .*a\.jsonl\.partial, but .*a\.jsonl: Is a directory"):
+        file.finish()
+    assert (tmp_path / "a.jsonl.partial").read_text() == "text"
