@@ -303,6 +303,10 @@ def test_what_is_not_shown_has_no_offsets() -> None:
     )
 
 
+def test_a_printed_place_holds_no_text() -> None:
+    assert "Storks" not in repr(locate([FARO, OVAR], FARO))
+
+
 LANGUAGES = {
     "Chinese": "波尔图位于杜罗河畔,是葡萄牙的第二大城市。这座城市以葡萄酒和古老的铁桥闻名于世,每年有许多游客。",
     "Japanese": "ポルトはドウロ川のほとりにある街です。古い鉄橋とワインで知られ、毎年多くの観光客が訪れます。",

@@ -71,7 +71,7 @@ def _folded(text: str) -> bytes:
             for char, folded in table.items():
                 text = text.replace(char, folded)
         else:
-            text = text.translate(str.maketrans(table))
+            text = text.translate({ord(char): folded for char, folded in table.items()})
     return text.encode("utf-8").translate(_LOWER, _OTHERS)
 
 
