@@ -151,6 +151,13 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
     ),
     "the overlap with a shown neighbour": ([LONG[:200], LONG[140:]], [LONG[:200]], [], ["whole", "not shown"], [0]),
     "neighbours joined without their overlap": ([LONG[:200], LONG[140:]], [LONG], [], ["whole", "whole"], [0, 1]),
+    "chunks that meet, and one across": (
+        [LONG[:200], LONG[60:270], LONG[200:]],
+        [f"Source 1: {LONG[:200]}\nSource 2: {LONG[200:]}"],
+        [],
+        ["whole", "not shown", "whole"],
+        [0, 2],
+    ),
     "an old version of a page": ([OLD, LONG], [LONG], [], ["not shown", "whole"], [1]),
     "both versions": ([OLD, LONG], [f"{LONG}\n\n{OLD}"], [], ["whole", "whole"], [1, 0]),
     "versions cut before they differ": ([OLD, LONG], [LONG[:120]], [], ["unknown", "unknown"], []),

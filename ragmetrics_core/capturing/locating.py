@@ -229,10 +229,10 @@ class _Settling:
         return not showing.whole and wholes.count(1, showing.runs[0].start, showing.runs[-1].end) >= showing.size - STEP
 
     def _rank(self, showing: Showing) -> tuple[object, ...]:
-        """The longest first; parts count less, because neighbours fit by chance; then coverage, known texts, place."""
+        """The longest first, less for parts and steps: neighbours fit by chance; then coverage, known texts, place."""
         group = self.groups[showing.group]
-        part = len(showing.runs) > 1 or not showing.whole
-        longest = max(run.size for run in showing.runs) - (STEP if part else 0)
+        plain = showing.whole and len(showing.runs) == len(showing.runs[0].pieces) == 1
+        longest = max(run.size for run in showing.runs) - (0 if plain else STEP)
         share = showing.size / showing.total
         return -longest, -showing.size, -share, not group.known, group.members[:1], showing.place
 
