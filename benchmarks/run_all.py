@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parent
 BENCHMARKS: dict[str, tuple[str, ...]] = {
     "cost.py": (),
     "rendering.py": (),
+    "locating.py": ("--repeats", "5"),
     "startup.py": (),
     "scale.py": ("--sizes", "1000", "10000"),
     "faults.py": (),
