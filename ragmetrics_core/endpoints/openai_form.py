@@ -92,7 +92,7 @@ def _choice(model: str, choice: Any) -> Choice:
     return Choice(
         text=text or refusal,
         finish=finish,  # type: ignore[arg-type]  # the values of _FINISH are the literals
-        tokens=_tokens(choice.get("logprobs")),
+        tokens=tokens_of(choice.get("logprobs")),
     )
 
 
@@ -103,9 +103,9 @@ def _refusal(message: Mapping[str, Any]) -> str:
     return refusal if isinstance(refusal, str) else ""
 
 
-def _tokens(logprobs: Any) -> tuple[TokenAlternatives, ...]:
-    """Log-probabilities of the tokens; none if they are not in the usual form."""
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+def tokens_of(logprobs: object) -> tuple[TokenAlternatives, ...]:
+    """Log-probabilities of the tokens as OpenAI-like endpoints give them; none if they are not in that form."""
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     try:
         return tuple(
             TokenAlternatives(

@@ -137,7 +137,7 @@ def test_memory_is_flat_over_many_runs() -> None:
             assert (len(RECORDER.run_map), len(RECORDER.order_map), len(RECORDER._roots)) == (0, 0, 0)
     finally:
         watching.stop()
-    assert max(sizes) - sizes[0] < 25, sizes  # a tenth of a round's runs; threads of other tests come and go by a few
+    assert max(sizes) - sizes[0] <= 20, sizes  # a round has 250 runs; what other tests leave comes and goes by a few
 
 
 def test_streamed_tokens_are_not_kept() -> None:

@@ -11,7 +11,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_ragmetrics.values import compact, said
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import ChatReply, Choice, TokenAlternatives
+from ragmetrics_core.endpoints.chat import ChatReply, Choice
+from ragmetrics_core.endpoints.openai_form import tokens_of
 
 _FINISHES: dict[str, Literal["stop", "length", "refused", "other"]] = {
     **dict.fromkeys(("stop", "end_turn", "tool_calls", "tool_use", "stop_sequence", "eos", "completed"), "stop"),
@@ -71,17 +72,4 @@ def _choice(reply: object) -> Choice:
     reason = str(facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason") or "stop")
     refusal = reply.additional_kwargs.get("refusal")
     finish = "refused" if refusal else _FINISHES.get(reason.lower(), "other")
-    return Choice(str(reply.text) or str(refusal or ""), finish, _tokens(facts.get("logprobs")))
-
-
-def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
-    """Log-probabilities in the form that OpenAI-like endpoints give."""
-    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    return tuple(
-        TokenAlternatives(
-            str(token["token"]),
-            float(token["logprob"]),
-            tuple((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
-        )
-        for token in content or ()
-    )
+    return Choice(str(reply.text) or str(refusal or ""), finish, tokens_of(facts.get("logprobs")))

@@ -17,9 +17,10 @@ from haystack_integrations.components.evaluators.ragmetrics.openai_generator imp
 from ragmetrics_core.capturing import judge_context
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Choice, TokenAlternatives
+from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.framework_model import FrameworkModel
 from ragmetrics_core.endpoints.keys import installed
+from ragmetrics_core.endpoints.openai_form import tokens_of
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
@@ -199,17 +200,4 @@ def _count(value: object) -> int:
 
 def _choice(message: ChatMessage) -> Choice:
     finish = _FINISH.get(str(message.meta.get("finish_reason") or "stop"), "other")
-    return Choice(message.text or "", finish, _tokens(message.meta.get("logprobs")))  # type: ignore[arg-type]  # the values of _FINISH are the literals
-
-
-def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
-    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    return tuple(
-        TokenAlternatives(
-            str(token["token"]),
-            float(token["logprob"]),
-            tuple((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
-        )
-        for token in (content if isinstance(content, list) else ())
-        if isinstance(token, Mapping)
-    )
+    return Choice(message.text or "", finish, tokens_of(message.meta.get("logprobs")))  # type: ignore[arg-type]  # the values of _FINISH are the literals
