@@ -73,18 +73,9 @@ def plain_name(name: str) -> str:
 
 
 def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list[Sample]:
-    """Make the samples of one row: one, or where the answer is a list of texts, one per answer.
+    """The samples of a row: one, or where the answer is a list of texts one per answer, with ids ``id#0``, ``id#1``, ….
 
-    Args:
-        row: Column names to values.
-        columns: Per field of the sample a name, dotted path or callable; fields not named are found.
-
-    Returns:
-        At least one sample. Several answers give ids ``id#0``, ``id#1``, ….
-
-    Raises:
-        RowError: If the row is no mapping, a value has a wrong type, or a named column is not there.
-        SettingError: If ``columns`` names a field that samples do not have.
+    Arguments and errors are those of ``Sample.from_row``.
     """
     if not isinstance(row, Mapping):
         raise RowError(f"a row must be an object with named fields, got {type(row).__name__}")
@@ -97,14 +88,6 @@ def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list
     name = found.get("id", (None, ""))[0]
     ids = [f"{name}#{number}" if present(name) else None for number in range(len(answers))]
     return [_sample(row, found, {"answer": answer, "id": own}) for answer, own in zip(answers, ids, strict=True)]
-
-
-def sample_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> Sample:
-    """Make the one sample of a row; see ``Sample.from_row``."""
-    samples = samples_from_row(row, columns)
-    if len(samples) > 1:
-        raise RowError(f"the row holds {len(samples)} answers; evaluate() makes one sample of each")
-    return samples[0]
 
 
 def _answers(value: Any, column: str) -> list[Any]:

@@ -18,7 +18,6 @@ from ragmetrics_core.data.errors import InputError, JudgeUnavailable, RowError
 from ragmetrics_core.data.files import read_text, write_text
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Part
-from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.making import Show
@@ -91,7 +90,7 @@ class FactsFile(Frozen):
 
 def _sample(row: Mapping[str, Any], number: int) -> Sample:
     try:
-        return sample_from_row(row, {})
+        return Sample.from_row(row)
     except RowError as error:
         raise InputError(f"row {number}: {error}") from None
 
