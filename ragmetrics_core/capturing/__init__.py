@@ -26,7 +26,6 @@ from ragmetrics_core.capturing.listening import in_a_capture as in_a_capture
 from ragmetrics_core.capturing.overrides import Overrides as Overrides
 from ragmetrics_core.capturing.overrides import Source as Source
 from ragmetrics_core.capturing.redaction import Redact as Redact
-from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.errors import InputError as InputError
 from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import RowError as RowError
@@ -34,6 +33,7 @@ from ragmetrics_core.data.errors import SettingError as SettingError
 from ragmetrics_core.data.results import ErrorInfo as ErrorInfo
 from ragmetrics_core.data.results import MetricResult as MetricResult
 from ragmetrics_core.data.results import SampleResult as SampleResult
+from ragmetrics_core.data.rows import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.data.usage import Usage as Usage
 from ragmetrics_core.engine.progress import Display as Display

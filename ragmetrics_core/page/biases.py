@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import atanh, sqrt, tanh
 from statistics import NormalDist
 
-from ragmetrics_core.data.families import family
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
@@ -114,6 +114,33 @@ def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
 def rank_share(rank: int, verdicts: Sequence[bool]) -> RankShare:
     """The share of useful chunks at a rank."""
     return RankShare(rank, sum(verdicts), len(verdicts), *wilson(sum(verdicts), len(verdicts)))
+
+
+FAMILIES = {
+    "OpenAI": r"gpt|chatgpt|\bo[1345]\b|davinci",
+    "Anthropic": r"claude",
+    "Google": r"gemini|gemma|palm",
+    "Meta": r"llama(?!-?index|cpp|\.cpp)",
+    "Mistral": r"mistral|mixtral|ministral|codestral",
+    "Alibaba": r"qwen|qwq",
+    "DeepSeek": r"deepseek",
+    "Cohere": r"command-?[ar]\b|cohere",
+    "Microsoft": r"\bphi-?\d",
+    "xAI": r"grok",
+}
+"""Families of models by how their names are written: a judge tends to favour what its own family wrote."""
+
+
+def family(model: str) -> str:
+    """The family that a model's name tells: a known one, else the first word of the name without its provider.
+
+    Example:
+        >>> family("openai/gpt-4o-mini"), family("azure/o3"), family("ollama/llama3.1"), family("local/mine-7b")
+        ('OpenAI', 'OpenAI', 'Meta', 'mine')
+    """
+    name = model.casefold()
+    word = re.match(r"[a-z]*", name.rpartition("/")[2])
+    return next((known for known, pattern in FAMILIES.items() if re.search(pattern, name)), word[0] if word else "")
 
 
 def shared_families(rows: Iterable[SampleResult]) -> dict[str, int]:
