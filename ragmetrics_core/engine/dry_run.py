@@ -12,10 +12,10 @@ from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question,
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities
-from ragmetrics_core.engine.carrying import RunJudge, carry_out
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
+from ragmetrics_core.engine.scoring import RunJudge, carry_out
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.rendering import render

@@ -21,11 +21,11 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import StoreLike, resolve_store
-from ragmetrics_core.engine.carrying import QuestionSlots, RunJudge, carry_out
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.engine.scoring import QuestionSlots, RunJudge, carry_out
 from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
