@@ -63,12 +63,7 @@ _Found = dict[str, tuple[Any, str]]  # per field its value, and the column or pa
 
 
 def plain_name(name: str) -> str:
-    """A name without case, spaces, hyphens and underscores.
-
-    Example:
-        >>> plain_name("Retrieved contexts"), plain_name("retrievedContexts")
-        ('retrievedcontexts', 'retrievedcontexts')
-    """
+    """A name without case, spaces, hyphens and underscores."""
     return "".join(character for character in name.casefold() if character not in "_- ")
 
 

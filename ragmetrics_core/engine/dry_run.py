@@ -117,10 +117,9 @@ class CountingJudge(Judge):
                 self._asked.add(key)
                 self.total += self._usage(question, sum(map(len, contents)), replies)
         if not replies:
-            kind = type(question).__name__
-            return Answer(NotAnswered(QuestionNotSupported(f"questions of type {kind} name no example reply")))
-        weights = (Weight(1.0),) * len(cells(replies[0])) if question.weigh else ()
-        return Answer(Asked(replies, weights=weights))
+            said = f"questions of type {type(question).__name__} name no example reply"
+            return Answer(NotAnswered(QuestionNotSupported(said)))
+        return Answer(Asked(replies, weights=(Weight(1.0),) * len(cells(replies[0])) if question.weigh else ()))
 
     def _replies(self, question: Question[R]) -> tuple[R, ...]:
         """Least or most; where polls are asked for in rounds and may stop early, they disagree so that none stops."""
