@@ -15,6 +15,7 @@ from ragmetrics_core.cli.options import command
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.datasets.facts import as_text, extract_facts, from_text, read_facts, write_facts
+from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.datasets.reading import read_objects
 
 
@@ -38,11 +39,12 @@ def _extract(options: argparse.Namespace) -> int:
     rows, how = [row for _, row in read_objects(options.file)], options.extraction
     judge = shared.judge_from(options.judge, options.api_base)
     if options.dry_run:
-        return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, it, extraction=how))
+        return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, Maker(it), extraction=how))
     shown, kept = shared.progress(options, "references"), shared.store(options)
-    file, usage = extract_facts(rows, judge, extraction=how, concurrency=options.concurrency, store=kept, show=shown)
+    maker = Maker(judge, concurrency=options.concurrency, store=kept, show=shown)
+    file = extract_facts(rows, maker, extraction=how)
     write_facts(options.out, file)
-    show(f"{options.out}: {file.count} facts of {len(file.rows)} references; {file.model}, {shared.spent(usage)}")
+    show(f"{options.out}: {file.count} facts of {len(file.rows)} references; {file.model}, {shared.spent(maker.usage)}")
     show(f"Next: ragmetrics facts edit {options.out}, then ragmetrics facts freeze {options.out}")
     return 0
 
