@@ -161,8 +161,3 @@ def header(
         left_out = dict(sorted(maker.left_out.items()))
         asked |= {"model": maker.name, "prompts": digest(*prompts, maker.language or ""), "left_out": left_out}
     return made.model_copy(update=asked)
-
-
-def plain(question: str) -> str:
-    """A question without case and spacing, to find duplicates."""
-    return " ".join(question.casefold().split())
