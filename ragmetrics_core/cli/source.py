@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.reading import check_readable, read_samples
@@ -97,7 +98,15 @@ class Source:
 
     @cached_property
     def _digests(self) -> list[Input]:
-        return [Input.of_file(file.path) for file in self._files]
+        found = []
+        for path in (file.path for file in self._files):
+            try:
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise InputError(f"{path} cannot be read: {error.strerror}") from None
+            found.append(Input(name=path.name, sha256=digest))
+        return found
 
     def saw(self, result: SampleResult) -> None:
         """Note whether any metric applied to the result's file, and why others did not."""
