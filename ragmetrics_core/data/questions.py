@@ -165,8 +165,8 @@ class Question(_Private, Generic[R]):
     Args:
         parts: The texts to show, by the name of their placeholder.
         instructions: What the judge is told; judges that do not read prompts ignore it.
-        Reply: Form of the reply, a pydantic model: its JSON schema is asked for, its validators read the reply. They
-            get the question as validation context.
+        Reply: Form of the reply, a pydantic model: its validators read the reply, with the question as validation
+            context. Its JSON schema is sent, unless the template names every field of it in quotes.
         polls: How many independent replies.
         first_poll: Index of the first of them where they are asked for in rounds, so that later rounds get fresh ones.
         temperature: Sampling temperature.
