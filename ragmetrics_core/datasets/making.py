@@ -61,14 +61,9 @@ class Maker:
         language: str | None = None,
         show: Show | None = None,
     ) -> None:
-        judge = resolve_judge(judge)
-        session = judge.session(concurrency=concurrency, store=MemoryStore() if store is None else store)
-        self.name = judge.name
-        self.usage = Usage()
-        self.left_out: Counter[str] = Counter()
-        self.language = language
-        self._judge = RunJudge(session)
-        self._show = show
+        judge, store = resolve_judge(judge), MemoryStore() if store is None else store
+        self.name, self.language, self.usage, self.left_out = judge.name, language, Usage(), Counter[str]()
+        self._judge, self._show = RunJudge(judge.session(concurrency=concurrency, store=store)), show
 
     async def ask(self, question: Question[R]) -> R:
         """The reply to a question, counted; raises the ``JudgeError`` if there is none."""
@@ -100,10 +95,8 @@ class Maker:
         self.usage += outcome.usage
         if self._judge.unavailable is not None:
             raise self._judge.unavailable
-        if outcome.status == "failed":
-            raise LeftOut(outcome.error.type)
-        if outcome.status == "undefined":
-            raise LeftOut(outcome.code)
+        if outcome.status != "scored":
+            raise LeftOut(outcome.error.type if outcome.status == "failed" else outcome.code)
         return outcome
 
     def shown(self, done: int, wanted: int) -> None:
@@ -154,10 +147,9 @@ def header(
     maker: Maker | None, *prompts: str, **more: str,
 ) -> Header:  # fmt: skip
     """How a set was made; ``maker`` is None where no model was asked, ``more`` are further parameters."""
-    parameters = settings.model_dump()
-    made = Header(kind=kind, source=tuple(source), corpus=corpus_digest(documents), seed=parameters.pop("seed"))
-    asked: dict[str, object] = {"parameters": parameters | more}
+    parameters, asked = settings.model_dump() | more, dict[str, Any]()
     if maker is not None:
         left_out = dict(sorted(maker.left_out.items()))
-        asked |= {"model": maker.name, "prompts": digest(*prompts, maker.language or ""), "left_out": left_out}
-    return made.model_copy(update=asked)
+        asked = {"model": maker.name, "prompts": digest(*prompts, maker.language or ""), "left_out": left_out}
+    seed, corpus = parameters.pop("seed"), corpus_digest(documents)
+    return Header(kind=kind, source=tuple(source), corpus=corpus, seed=seed, parameters=parameters, **asked)

@@ -75,14 +75,9 @@ def template() -> str:
 def _examples(question: WriteQuestion) -> tuple[Written, Written]:
     """One sentence from each chunk, and three; different for different chunks."""
     own = sha256("\0".join(question["chunks"]).encode(errors="replace")).hexdigest()
-    labels = question.parts["chunks"].labels
     short, long = (
-        Written(
-            question=f"{own}?",
-            sentences=tuple(
-                TaggedSentence(text=f"{own} {own} {number}.", chunk=label) for label in labels for number in range(each)
-            ),
-        )
+        [TaggedSentence(text=f"{own} {own} {n}.", chunk=label) for label in question.parts["chunks"].labels
+         for n in range(each)]
         for each in (1, 3)
-    )
-    return short, long
+    )  # fmt: skip
+    return Written(question=f"{own}?", sentences=tuple(short)), Written(question=f"{own}?", sentences=tuple(long))
