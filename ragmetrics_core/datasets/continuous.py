@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from itertools import chain, combinations, zip_longest
+from itertools import chain, combinations, islice, zip_longest
 from typing import Literal
 
 from ragmetrics_core.data.errors import InputError, SettingError
@@ -126,17 +126,16 @@ def _chosen(name: str, pool: dict[str, tuple[Chunk, ...]], settings: ContinuousS
     """Consecutive chunks of a document, then chunks of other documents, as many different ones as there are."""
     draw = _random(settings.seed, name)
     start = draw.randrange(len(pool[name]) - settings.golden + 1)
-    chosen = list(pool[name][start : start + settings.golden])
+    chosen = pool[name][start : start + settings.golden]
     others = [draw.sample(chunks, len(chunks)) for other, chunks in pool.items() if other != name and chunks]
     draw.shuffle(others)
-    seen, wanted = {chunk.text for chunk in pool[name]}, settings.golden + settings.noise
+    own, noise = {chunk.text for chunk in pool[name]}, dict[str, Chunk]()
     for chunk in chain.from_iterable(zip_longest(*others)):  # a chunk of each document, then the next of each
-        if chunk is not None and chunk.text not in seen and len(chosen) < wanted:
-            chosen.append(chunk)
-            seen.add(chunk.text)
-    if len(chosen) < wanted:
+        if chunk is not None and chunk.text not in own:
+            noise.setdefault(chunk.text, chunk)
+    if len(noise) < settings.noise:
         raise InputError(f"the other documents have too few chunks for {settings.noise} contexts of noise")
-    return tuple(chosen)
+    return (*chosen, *islice(noise.values(), settings.noise))
 
 
 async def _labelled(
@@ -150,14 +149,10 @@ async def _labelled(
         sentences=tuple(Sentence(text=one.text, context=labels.index(one.chunk)) for one in written.sentences),
         contexts=tuple(Context(id=chunk.id, text=chunk.text) for chunk in chunks),
         golden=settings.golden,
-        facts=(),
-        cells=(),
-        calls=0,
     )
     outcome = await maker.measure(metric, document.sample())
-    if not isinstance(outcome.evidence, AccuracyEvidence):
+    if not isinstance(found := outcome.evidence, AccuracyEvidence):
         raise LeftOut("no matrix")
-    found = outcome.evidence
     calls = found.matrix_calls + found.extraction_calls
     return document.model_copy(update={"facts": found.facts, "cells": found.cells, "calls": calls})
 

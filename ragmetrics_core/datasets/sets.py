@@ -112,9 +112,9 @@ class LabelledDocument(Frozen):
     sentences: tuple[Sentence, ...]
     contexts: tuple[Context, ...]
     golden: int
-    facts: tuple[Fact, ...]
-    cells: tuple[tuple[Cell, ...], ...]
-    calls: int
+    facts: tuple[Fact, ...] = ()
+    cells: tuple[tuple[Cell, ...], ...] = ()
+    calls: int = 0
 
     @property
     def response(self) -> str:
