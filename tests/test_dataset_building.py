@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from dataset_toys import SIZE, Body, Model, corpus, fourteen_facts, judge
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from ragmetrics_core import LexicalJudge, LLMJudge, MemoryStore
 from ragmetrics_core.cli.main import main
@@ -252,18 +254,21 @@ def test_pairs_of_the_user_need_no_model() -> None:
     assert all(point.sample.reference == (point.sample.answer,) for point in made.points)
 
 
-class Dumped:
+class Dumped(BaseModel):
     """As the documents of LangChain are."""
 
-    def model_dump(self) -> dict[str, Any]:
-        return {"id": None, "page_content": "from a model", "metadata": {}}
+    id: str | None = None
+    page_content: str = "from a model"
+    metadata: dict[str, Any] = {}
 
 
+@dataclass
 class Converted:
     """As the documents of Haystack are."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"id": "7", "content": "from a document", "score": 0.25}
+    id: str = "7"
+    content: str = "from a document"
+    score: float = 0.25
 
 
 def test_any_callable_is_a_retriever() -> None:

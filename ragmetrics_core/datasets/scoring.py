@@ -96,18 +96,10 @@ def samples_of(given: AnySet, metric: Metric, prompt: str) -> list[Sample]:
 
 
 def score_set(
-    given: AnySet,
-    reviews: Reviews | None,
-    metric: Metric,
-    judge: JudgeLike,
-    *,
-    prompt: str = "",
-    threshold: float = 0.5,
-    concurrency: int = 32,
-    store: ReplyStore | None = None,
-    progress: Any = False,
+    given: AnySet, reviews: Reviews | None, metric: Metric, judge: JudgeLike, *, prompt: str = "",
+    threshold: float = 0.5, concurrency: int = 32, store: ReplyStore | None = None, progress: Any = False,
     draws: int = DRAWS,
-) -> Score:
+) -> Score:  # fmt: skip
     """Score a judge's metric against a set.
 
     Args:
