@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.sample import Context
+from ragmetrics_core.data.sample import Context, Sample
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, all_chunks
 from ragmetrics_core.datasets.loading import Pair, check_pairs, plain
 from ragmetrics_core.datasets.making import Maker, header, template
@@ -127,12 +127,11 @@ def build_discrete(
 
 def _point(pair: Pair, contexts: Sequence[Context], take: int, label: Label) -> DiscretePoint:
     end = slice(take) if label == "positive" else slice(-take, None)
+    shown, asked, answer = tuple(contexts[end]), pair.question, pair.answer
+    name = digest_of([asked, answer, *(context.text for context in shown)])
     return DiscretePoint(
-        id=digest_of([pair.question, pair.answer, *(context.text for context in contexts[end])]),
-        document=pair.document or digest_of([pair.question]),
-        question=pair.question,
-        answer=pair.answer,
-        contexts=tuple(contexts[end]),
+        document=pair.document or digest_of([asked]),
+        sample=Sample(id=name, question=asked, contexts=shown, answer=answer, reference=answer),
         ranks=tuple(range(1, len(contexts) + 1)[end]),
         by_rank=label,
     )

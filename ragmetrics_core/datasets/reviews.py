@@ -141,8 +141,8 @@ def review_items(given: AnySet) -> list[Item]:
         return [item for document in given.documents for row in _cells(document) for item in row]
     # Equal points, e.g. where fewer documents differ than are retrieved, are decided once.
     return [
-        Item(id=one.id, was=one.by_rank, question=one.question, claim=one.answer,
-             texts=tuple(sorted(context.text for context in one.contexts)))
+        Item(id=one.id, was=one.by_rank, question=one.sample.question or "", claim=one.sample.answer or "",
+             texts=tuple(sorted(context.text for context in one.sample.contexts)))
         for one in {point.id: point for point in given.points}.values()
     ]  # fmt: skip
 
