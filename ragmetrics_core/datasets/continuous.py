@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, combinations, islice, zip_longest
 from typing import Literal
 
+from pydantic import Field
+
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Part
@@ -24,38 +26,21 @@ from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 
 
 class ContinuousSettings(Frozen):
-    """What decides a continuous set.
+    """What decides a continuous set; the command line has an option for each, with the same words."""
 
-    Args:
-        chunk_size: Most characters of a chunk.
-        overlap: Characters that neighbouring chunks share, at most.
-        documents: Over how many documents it is repeated.
-        golden: Consecutive chunks of one document.
-        noise: Random chunks of other documents.
-        smallest: Fewest contexts of a combination; 1 includes the singles (127 points instead of 120).
-        largest: Most contexts of a combination; None for all.
-        stratify: Keep equally many points for each number of golden contexts.
-        extraction: Prompt that extracts facts.
-        seed: Seed of every choice.
-    """
-
-    chunk_size: int = CHUNK_SIZE
-    overlap: int = 0
-    documents: int = 20
-    golden: int = 4
-    noise: int = 3
-    smallest: int = 2
-    largest: int | None = None
-    stratify: bool = False
-    extraction: Literal["io", "cot"] = "io"
-    seed: int = 0
+    chunk_size: int = Field(CHUNK_SIZE, description="most characters of a chunk")
+    overlap: int = Field(0, description="characters that neighbouring chunks share, at most")
+    documents: int = Field(20, description="over how many documents it is repeated")
+    golden: int = Field(4, description="consecutive chunks of one document")
+    noise: int = Field(3, description="random chunks of other documents")
+    smallest: int = Field(2, description="fewest contexts of a combination; 1 includes the singles")
+    largest: int | None = Field(None, description="most contexts of a combination; all, if none is given")
+    stratify: bool = Field(False, description="keep equally many points for each number of golden chunks")
+    extraction: Literal["io", "cot"] = Field("io", description="prompt that extracts facts")
+    seed: int = Field(0, description="of every random choice")
 
     def checked(self) -> ContinuousSettings:
-        """Itself.
-
-        Raises:
-            SettingError: If the numbers do not fit together.
-        """
+        """Itself; ``SettingError`` if the numbers do not fit together."""
         total = self.golden + self.noise
         if min(self.documents, self.golden, self.smallest) < 1 or self.noise < 0:
             raise SettingError("documents, golden contexts and sizes are at least 1, noise contexts at least 0")

@@ -9,6 +9,8 @@ import random
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from pydantic import Field
+
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Context, Sample
@@ -23,25 +25,15 @@ _LABELS: tuple[Label, ...] = ("positive", "negative")
 
 
 class DiscreteSettings(Frozen):
-    """What decides a discrete set.
+    """What decides a discrete set; the command line has an option for each, with the same words."""
 
-    Args:
-        chunk_size: Most characters of a chunk.
-        overlap: Characters that neighbouring chunks share, at most.
-        top: How many documents are retrieved per question.
-        take: How many of them a point holds: the first for a positive, the last for a negative.
-        questions: How many questions a model writes where no pairs are given.
-        retriever: Name of the retriever, for the header.
-        seed: Seed of the choice of chunks to write questions about.
-    """
-
-    chunk_size: int = CHUNK_SIZE
-    overlap: int = 0
-    top: int = 5
-    take: int = 2
-    questions: int = 15
-    retriever: str = "bm25"
-    seed: int = 0
+    chunk_size: int = Field(CHUNK_SIZE, description="most characters of a chunk")
+    overlap: int = Field(0, description="characters that neighbouring chunks share, at most")
+    top: int = Field(5, description="documents retrieved per question")
+    take: int = Field(2, description="of them a point holds the first, or the last")
+    questions: int = Field(15, description="how many a model writes where no pairs are given")
+    retriever: str = Field("bm25", description="or MODULE:NAME of your callable(question, k)")
+    seed: int = Field(0, description="of every random choice")
 
 
 def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, maker: Maker) -> tuple[Pair, ...]:
