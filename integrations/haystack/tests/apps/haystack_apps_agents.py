@@ -100,10 +100,18 @@ def a_tool_that_shows_one_of_five() -> None:
 
 @app(
     f"{DOCS}/tools/pipelinetool.mdx",
+    Expected(("gate", "mill"), retrieved=("gate", "mill")),
+)
+def a_tool_whose_result_is_shown_as_json() -> None:
+    agent(searching(top_k=2), calls("search", query="gate"), A).run(messages=user())
+
+
+@app(
+    f"{DOCS}/tools/componenttool.mdx",
     Expected(CUT, retrieved=("gate", "mill"), grade="located", warned=("cut", "cut")),
 )
-def a_tool_that_prints_its_result() -> None:
-    agent(searching(top_k=2), calls("search", query="gate"), A).run(messages=user())
+def a_tool_whose_result_is_printed() -> None:
+    agent(searching(str, 2), calls("search", query="gate"), A).run(messages=user())
 
 
 PRINTED = (
