@@ -203,13 +203,15 @@ class Run:
     Attributes:
         nodes: Its spans, in the order in which they began; the first is the run itself.
         error: What the application's run ended with; None if it ended well.
-        complete: False if it was cancelled or abandoned.
+        complete: False if it was cancelled, abandoned or paused.
+        paused: The component before which a breakpoint stopped it; "" if none did.
     """
 
     def __init__(self, problems: Problems) -> None:
         self.nodes: list[Node] = []
         self.error: str | None = None
         self.complete = True
+        self.paused = ""
         self.problems = problems
         self._clock = itertools.count(1)
 
@@ -239,6 +241,21 @@ class Run:
         """Its component spans, in the order in which they began."""
         return (node for node in self.nodes if node.operation == COMPONENT)
 
+    def goes_on_from(self, paused: Run) -> bool:
+        """True for a run that was started from the snapshot of a paused one."""
+        first = next((node.name for node in self.components()), "")
+        return first == paused.paused and self.input == paused.input
+
+    def put_before(self, paused: Run) -> None:
+        """Make it one run with the paused one that it goes on from."""
+        behind = max(max(node.opened, node.closed) for node in paused.nodes)
+        for node in self.nodes:
+            node.opened, node.closed = node.opened + behind, node.closed and node.closed + behind
+        for node in paused.nodes[1:]:
+            node.parent = self.root if node.parent is paused.root else node.parent
+        self.nodes[1:1] = paused.nodes[1:]
+        self.root.opened = paused.root.opened
+
 
 class OpenRuns:
     """Runs that are going on, for spans that lost their context in a bare thread. Keeps none of them alive."""
@@ -246,6 +263,9 @@ class OpenRuns:
     def __init__(self) -> None:
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
         self._lock = threading.Lock()
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
 
     def add(self, run: Run) -> None:
         """A run began."""
