@@ -136,7 +136,7 @@ class _Turn:
         if tree.question is not None:
             return tree.question, tree.asked_at, ()
         queries = [one.node.query for one in self.calls.retrievals if one.node.query]
-        queries += [node.query for node in self.calls.nodes if node.query]
+        queries += [node.query for one in self.calls.retrievals for node in one.path if node.query]
         if not queries:
             return None, "", ("no question was found",)
         said = "the question was not found in the inputs; the retriever's query stands for it"
