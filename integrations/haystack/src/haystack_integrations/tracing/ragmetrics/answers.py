@@ -76,7 +76,14 @@ def _objects(calls: Calls, place: str, value: object) -> list[Answer]:
     cut = [one for one in made if one.extracted]
     best = next((one for one in cut if one.text), cut[0] if cut else None)
     chosen = [replace(one, place=place) for one in made if not one.extracted or one is best]
-    return [one if one.extracted else _by(calls, _wrote(calls, (one.text, *one.replies)), one) for one in chosen]
+    read = _component(calls.run, place) if best is not None else None
+    given, _ = calls.flow(read) if read is not None else (None, "")
+    return [
+        replace(one, documents=given or one.documents)
+        if one.extracted
+        else _by(calls, _wrote(calls, (one.text, *one.replies)), one)
+        for one in chosen
+    ]
 
 
 def _answers_in(value: object) -> Iterator[Answer]:

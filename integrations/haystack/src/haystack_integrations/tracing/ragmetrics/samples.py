@@ -12,7 +12,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import AGENT, PIPELINE, Node
 from haystack_integrations.tracing.ragmetrics.tree import Calls
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capturing import Answer, Overrides, Problems, SettingError, Source, Tree, samples_of
+from ragmetrics_core.capturing import Answer, Overrides, Problems, SettingError, Source, Tree, documents_in, samples_of
 
 
 def samples_from(
@@ -98,8 +98,11 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     left = documents_left(run)
     only_documents = answer is None and bool(left) and run.error is None
     flow, place = calls.flow(last) if answer is None and last is not None and not only_documents else (None, "")
-    if only_documents:
+    if only_documents or (answer is not None and left and call is None and not answer.documents):
         place, flow = left[-1]
+        answer = answer and replace(answer, documents=None)
+    held = {one.id: one for node in run.nodes for one in documents_in(node.output)}
+    blank = tuple(one for one in held.values() if not one.text.strip())
     return Tree(
         calls.root,
         question=asked.text if asked is not None else carried,
@@ -114,11 +117,12 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         output=run.output,
         flow=flow,
         flow_at=place,
-        is_query=bool(calls.models) and (asked is not None or answer is not None),
+        is_query=answer is not None or (bool(calls.models) and asked is not None),
         gives_documents=only_documents,
         error=run.error,
         complete=run.complete,
-        warnings=_warnings(run, where),
+        other=blank,
+        warnings=(*_warnings(run, where), *([f"{len(blank)} documents without text are no contexts"] if blank else [])),
         run=run,
         places=_places(run),
         plain=copied,

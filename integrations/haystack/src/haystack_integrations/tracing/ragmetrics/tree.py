@@ -136,7 +136,7 @@ class Calls:
         spec = node.tags.get("haystack.component.input_spec") or {}
         given = any(documents_in(node.input)) or any("Document" in str(socket.get("type")) for socket in spec.values())
         found = any(documents_in(node.sockets))
-        return not given and (found or (emits_documents(node) and _holds_list(node.output)))
+        return not given and (found or (emits_documents(node) and (node.output is None or _holds_list(node.output))))
 
     @property
     def models(self) -> list[Node]:
@@ -210,8 +210,8 @@ def written(documents: Iterator[Document]) -> tuple[Document, ...]:
 
 def asked(sockets: Mapping[str, Any]) -> str | None:
     """The text that a component was asked."""
-    found = (next(iter(texts_in(sockets.get(name))), None) for name in _ASKED)
-    return next((text for text in found if text), None)
+    found = (list(texts_in(sockets.get(name))) for name in _ASKED)
+    return next((texts[0] for texts in found if len(texts) == 1), None)
 
 
 def prompt(node: Node) -> tuple[Message, ...]:
