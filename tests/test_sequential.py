@@ -199,16 +199,16 @@ def test_optionsof_a_run() -> None:
 @pytest.mark.parametrize(
     ("after", "before", "score"),
     [
-        (1.0, 0.0, 1.0),
-        (0.0, 1.0, 0.0),
-        (0.7, 0.7, 0.5),
+        (1.0, 0.0, (1.0, 1.0)),
+        (0.0, 1.0, (0.0, 0.0)),
+        (0.7, 0.7, (0.5, 0.5)),
         (None, 0.4, (0.3, 0.8)),  # (1 − A)/2 to (2 − A)/2
         (0.4, None, (0.2, 0.7)),  # B/2 to (B + 1)/2
         (None, None, (0.0, 1.0)),
         (0.4, (0.2, 0.6), (0.4, 0.6)),
     ],
 )
-def test_differences(after: Score, before: Score, score: Score) -> None:
+def test_differences(after: Score, before: Score, score: tuple[float, float]) -> None:
     assert difference(after, before) == pytest.approx(score)
 
 
@@ -220,7 +220,7 @@ def test_a_run_against_an_earlier_one(worse_by: float, outcome: Outcome) -> None
     for place in range(400):
         before = 0.3 + 0.5 * (place % 2)
         gate.update(difference(before - worse_by, before))
-    assert gate.decision == outcome
+    assert (gate.decision, gate.scored) == (outcome, 400)
 
 
 @pytest.mark.parametrize(

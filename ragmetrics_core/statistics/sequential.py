@@ -152,13 +152,13 @@ class SequentialGate:
             raise InputError(f"a unit of {rows} rows; largest_cluster is {self._largest}")
         if len(self._units) == self.population:
             raise InputError(f"more units than the population has, which is {self.population}")
+        self.rows, self.scored = self.rows + rows, self.scored + sum(low == high for low, high in ends)
         low, high = sum(low for low, _ in ends), sum(high for _, high in ends)
         self._units.append((low, high, count))
-        self.rows, self.scored = self.rows + rows, self.scored + sum(isinstance(one, (int, float)) for one in scores)
         passing = self._passing.see(low, count) >= self._levels[0]
         failing = self._failing.see(count - high, count) >= self._levels[1]
-        enough = self.scored >= self._min_samples or len(self._units) == self.population
-        enough = enough and self.scored >= self._min_scored * self.rows - ROUNDING
+        many = self.scored >= self._min_samples or len(self._units) == self.population
+        enough = many and self.scored >= self._min_scored * self.rows - ROUNDING
         if enough and (passing or failing) and self.decision == "undecided":
             self.decision, self.decided_at = "passed" if passing else "failed", len(self._units)
         return self.decision
@@ -243,9 +243,7 @@ def together(outcomes: Iterable[Outcome]) -> Outcome:
     return "failed" if "failed" in found else "passed" if found == {"passed"} else "undecided"
 
 
-def difference(after: Score, before: Score) -> Score:
-    """The score of a pair, (after − before + 1) / 2; an interval if either failed. Undefined pairs are left out."""
-    if isinstance(after, (int, float)) and isinstance(before, (int, float)):
-        return (after - before + 1) / 2
+def difference(after: Score, before: Score) -> tuple[float, float]:
+    """Lowest and highest score of a pair, (after − before + 1) / 2; a pair with an undefined score is left out."""
     (low, high), (least, most) = _ends(after), _ends(before)
     return (low - most + 1) / 2, (high - least + 1) / 2
