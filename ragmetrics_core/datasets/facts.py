@@ -18,7 +18,6 @@ from ragmetrics_core.data.errors import InputError, JudgeError, JudgeUnavailable
 from ragmetrics_core.data.files import own_lines, write_text
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Instructions, Part
-from ragmetrics_core.data.rows import sample_from_row
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.datasets.sets import digest_of
@@ -87,7 +86,7 @@ class FactsFile(Frozen):
 
 def _sample(row: Mapping[str, Any], number: int) -> Sample:
     try:
-        return sample_from_row(row, {})
+        return Sample.from_row(row)
     except RowError as error:
         raise InputError(f"row {number}: {error}") from None
 

@@ -16,7 +16,7 @@ from ragmetrics_core.data.cells import context, contexts
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.files import read_text
 from ragmetrics_core.data.frozen import Frozen, Text
-from ragmetrics_core.data.rows import sample_from_row
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.chunking import Document
 from ragmetrics_core.datasets.reading import read_objects
 
@@ -100,7 +100,7 @@ def plain(question: str) -> str:
 
 def _pair(place: str, row: Mapping[str, Any]) -> Pair:
     try:
-        sample = sample_from_row(row, {})
+        sample = Sample.from_row(row)
     except RowError as error:
         raise InputError(f"{place}: {error}") from None
     answer = sample.reference[0] if sample.reference else sample.answer or ""

@@ -13,7 +13,7 @@ from typing import Any
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.files import PARTIAL, json_lines, open_text, read_text
-from ragmetrics_core.data.rows import USUAL_NAMES, plain_name, sample_from_row
+from ragmetrics_core.data.rows import USUAL_NAMES, plain_name
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.facts import MAGIC, read_facts
 from ragmetrics_core.engine.tables import each_sample
@@ -144,7 +144,7 @@ def _is_column(name: str, value: Any) -> bool:
 def _is_sample(data: Mapping[str, Any]) -> bool:
     """Whether an object is one sample rather than the frame around a list of them."""
     try:
-        sample = sample_from_row(data, {})
+        sample = Sample.from_row(data)
     except RowError:
         return False
     return sample.question is not None and sample.answer is not None
