@@ -79,7 +79,7 @@ def variants(given: AnySet, metrics: Sequence[Metric], judge: Judge, prompts: Se
     names += ["frozen"] if "frozen" in prompts and isinstance(given, ContinuousSet) else []
     found: list[Variant] = []
     for metric in metrics:
-        for name in names or [""] if isinstance(metric, RetrievalAccuracy) else [""]:
+        for name in (names or [""]) if isinstance(metric, RetrievalAccuracy) else [""]:
             update = {"extraction": name} if name in ("io", "cot") else {}
             found.append((metric.model_copy(update=update), name))
     return found
