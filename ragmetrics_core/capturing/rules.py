@@ -145,7 +145,8 @@ class _Turn:
 
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""
-        asked = {one.node.query for one in self.calls.retrievals if one.node.kind == "retriever" and one.node.query}
+        nodes = [*(one.node for one in self.calls.retrievals), *self.calls.tool_texts]
+        asked = {node.query for node in nodes if node.query and parsed(node.query) is None}
         found = self.tree.standalone or (asked.pop() if len(asked) == 1 else None)
         return None if one_line(found) == one_line(question) else found
 
