@@ -105,6 +105,9 @@ class Calls:
         value = parsed(reply.text) if reply.text.strip() else self._structure(call)
         if isinstance(value, Mapping):
             return 2 if any(key in value for key in ANSWER_KEYS) else 0 if _STEERING & set(value) else 1
+        ran = {node.name for node in self.nodes if node.kind == "tool"}
+        if any(one.name in ran for one in reply.calls):
+            return 0
         if value is not None or not reply.text.strip() or self._steers(call):
             return int(value is not None)
         return 1 if len(reply.text) <= 24 and _LABEL.fullmatch(reply.text) else 3

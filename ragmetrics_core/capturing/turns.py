@@ -14,7 +14,7 @@ from ragmetrics_core.capturing.guarded import Problems
 from ragmetrics_core.capturing.locating import locate
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import one_line
-from ragmetrics_core.capturing.rules import JOINED, samples_of
+from ragmetrics_core.capturing.rules import FLOW, samples_of
 from ragmetrics_core.capturing.tree import Node, Tree
 from ragmetrics_core.data.sample import Sample
 
@@ -22,18 +22,22 @@ Run = TypeVar("Run")
 _MOST_WAITING = 1000
 _MOST_LOOSE = 8
 _SECONDS = 60.0
+THREAD = "runs of one thread"
 
 
-def joined(trees: Sequence[Tree]) -> Tree:
+def joined(trees: Sequence[Tree], name: str) -> Tree:
     """Several runs of one turn as one: the first question that no model wrote, the last answer."""
     if len(trees) == 1:
         return trees[0]
-    last = trees[-1]
-    inside = [Calls(tree, ()) for tree in trees]
-    wrote = {one_line(call.reply.text) for calls in inside for call in calls.models if call.reply is not None}
+    root = Node("step", name, trees[0].root.began, trees[-1].root.ended, [tree.root for tree in trees])
+    calls = Calls(Tree(root), ())
+    weights = [max((calls.weight(node) for node in tree.root.walk()), default=0) for tree in trees]
+    last = (
+        trees[-1] if name != FLOW else [tree for tree, w in zip(trees, weights, strict=True) if w == max(weights)][-1]
+    )
+    wrote = {one_line(call.reply.text) for call in calls.models if call.reply is not None}
     asked = [tree for tree in trees if tree.question is not None and tree.root.kind != "retriever"]
     asking = next((tree for tree in asked if one_line(tree.question) not in wrote), None)
-    root = Node("step", JOINED, trees[0].root.began, last.root.ended, [tree.root for tree in trees])
     given = {name: value for tree in reversed(trees) for name, value in tree.given.items()}
     return replace(
         last,
@@ -95,8 +99,8 @@ class Turns(Generic[Run]):
     def rest(self) -> list[Sample]:
         """Samples that wait for a further run; nothing is forgotten, and what the user should know is said."""
         with self._lock:
-            waiting = [*(group.trees for group in self._groups), *self._unanswered.values()]
-            found = [sample for trees in waiting for sample in samples_of(joined(trees), self._where)]
+            found = [sample for group in self._groups for sample in self._made_of(group.trees)]
+            found += [sample for parts in self._unanswered.values() for sample in self._made_of(parts, THREAD)]
             if self._paused:
                 self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
             if self._model_calls and not self._made and not found and self._hint:
@@ -122,7 +126,7 @@ class Turns(Generic[Run]):
             if tree.continues:
                 earlier = self._paused.pop(thread, []) or before or []
             elif before:  # nobody went on with it
-                found = self._made_of(before)
+                found = self._made_of(before, THREAD)
             if tree.paused:
                 return found + self._kept(self._paused, thread, [*earlier, tree])
         return found + self._answered([*earlier, tree])
@@ -130,7 +134,7 @@ class Turns(Generic[Run]):
     def _answered(self, parts: list[Tree]) -> list[Sample]:
         """A run that may answer by itself; without a retrieval of its own it may go on with another."""
         tree = parts[-1]
-        whole = joined(parts)
+        whole = joined(parts, THREAD)
         calls = Calls(whole, self._where.context_tools or ())
         error = tree.error or tree.root.error
         if len(parts) == 1 and not error:
@@ -199,13 +203,13 @@ class Turns(Generic[Run]):
         self._groups = [group for group in self._groups if group not in over]
         return [sample for group in over for sample in self._made_of(group.trees)]
 
-    def _made_of(self, trees: Sequence[Tree]) -> list[Sample]:
-        return samples_of(joined(trees), self._where)
+    def _made_of(self, trees: Sequence[Tree], name: str = FLOW) -> list[Sample]:
+        return samples_of(joined(trees, name), self._where)
 
     def _kept(self, held: OrderedDict[str, list[Tree]], key: Any, trees: list[Tree]) -> list[Sample]:
         """Hold runs in bounded memory; what had to go for them gives its samples."""
         held[key] = trees
-        return self._made_of(held.popitem(last=False)[1]) if len(held) > _MOST_WAITING else []
+        return self._made_of(held.popitem(last=False)[1], THREAD) if len(held) > _MOST_WAITING else []
 
 
 def _wrote(tree: Tree, query: str) -> bool:
