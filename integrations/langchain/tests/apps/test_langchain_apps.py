@@ -129,7 +129,7 @@ def documents_as_text() -> None:
 
 @app(Expected(["memory", "plan", "tools"], retrieved=["plan", "memory", "tools"]))
 def unique_union() -> None:
-    """langchain-ai/rag-from-scratch/rag_from_scratch_5_to_9.ipynb, part 5: several queries, the union of their finds."""
+    """langchain-ai/rag-from-scratch/rag_from_scratch_5_to_9.ipynb, part 5: several queries, what they find once."""
     found = {"goals": [PLAN, MEMORY], "recall": [MEMORY, TOOLS]}
     shelf = Shelf(books=lambda query: [one.model_copy(deep=True) for one in found[query]])
 
@@ -197,7 +197,7 @@ def truncated() -> None:
 
 @app(Expected(["plan", "memory", "tools"]))
 def refine() -> None:
-    """langchain-ai/langchain/docs/docs/versions/migrating_chains/refine_docs_chain.ipynb: one document after the other."""
+    """langchain-ai/langchain/docs/docs/versions/migrating_chains/refine_docs_chain.ipynb: one after the other."""
     lines = ["Agents plan by decomposing what they are to do.", "They decompose, and they remember.", ANSWER]
     RetrievalQA.from_chain_type(
         Speaker(lines=lines), chain_type="refine", retriever=Shelf(books=everything()), return_source_documents=True
@@ -206,7 +206,7 @@ def refine() -> None:
 
 @app(Expected(["plan", "memory", "tools"]))
 def map_and_reduce() -> None:
-    """langchain-ai/langchain/docs/docs/versions/migrating_chains/map_reduce_chain.ipynb: notes first, then an answer."""
+    """langchain-ai/langchain/docs/docs/versions/migrating_chains/map_reduce_chain.ipynb: notes, then an answer."""
 
     def said(messages: Sequence[Any]) -> str:
         shown = "\n".join(str(one.text) for one in messages)
@@ -291,7 +291,7 @@ def graded_by_hand() -> None:
 
 @app(Expected(["reflect"], retrieved=["tools", "reflect"], warnings=[HIDDEN.format(1, 2)]))
 def rewritten_by_hand() -> None:
-    """bansal1600/Advanced_RAG/Types_of_RAG_implementation_using_LangGraph/corrective_RAG/generator.py, without a graph."""
+    """bansal1600/Advanced_RAG/Types_of_RAG_implementation_using_LangGraph/corrective_RAG/generator.py, by hand."""
     first = Shelf(books=[TOOLS]).invoke(QUESTION)
     grader("no").invoke({"question": QUESTION, "document": first[0].page_content})
     better = str(Speaker(lines="reflection of autonomous agents").invoke(f"Write a better query for: {QUESTION}").text)
