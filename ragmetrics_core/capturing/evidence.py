@@ -217,7 +217,8 @@ class Calls:
         said += [node.text or "" for node in self.nodes[1:] if node.kind == "agent" and _end(node) <= before]
         said = [text for text in dict.fromkeys(said) if len(text) >= _OWN]
         known = set(self._original)
-        return [one for one in documents if not said or one.text in known or not self._is_written(one.text, said)]
+        found = [one for one in documents if one.author is None]
+        return [one for one in found if not said or one.text in known or not self._is_written(one.text, said)]
 
     def _is_written(self, text: str, said: Sequence[str]) -> bool:
         if not any(place.extent == "whole" for place in locate(said, text).places):
@@ -270,7 +271,26 @@ class Calls:
         doubtful = (one for (one, _), outcome in zip(texts, outcomes, strict=True) if outcome == "unknown")
         unknown = {one.key: one for one in doubtful if one.key not in found}
         read = zip(earlier, located.places[len(texts) :], strict=True)
-        return found, unknown, [one for one, place in read if place.extent == "whole"]
+        feeding = [one for one, place in read if place.extent == "whole"]
+        told = [*self._authors(call), *self._beside(call)]
+        return found, unknown, [*feeding, *(one for one in told if one not in feeding)]
+
+    def _beside(self, call: Node) -> list[Node]:
+        """Earlier calls of the step that was handed documents to answer from: refine, trees, one call per document."""
+        host = next((one for one in self.nodes[::-1] if one.kind == "step" and one.taken and call in one.walk()), None)
+        return [one for one in self.models if host is not None and one in host.walk() and one.began < call.began]
+
+    def _authors(self, call: Node) -> list[Node]:
+        """Calls that wrote documents which the framework handed to the engine of a call."""
+        engine = self._engine(call)
+        steps = (node for node in self.nodes if node.began < call.began and self._engine(node) is engine)
+        authors = {id(one.author): one.author for node in steps for one in node.taken if one.author is not None}
+        inside = [[one for one in author.walk() if one in self.models] for author in authors.values()]
+        return [calls[-1] for calls in inside if calls]
+
+    def _engine(self, node: Node) -> Node | None:
+        """The innermost sub-run around a call."""
+        return next((one for one in self.nodes[::-1] if one.kind == "agent" and node in one.walk()), None)
 
     def _feeds(self, one: Node, call: Node) -> bool:
         """Whether a reply may be part of what a later call reads: a free text, or what a tool or agent gave back."""
@@ -301,7 +321,8 @@ def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
         known = kept.setdefault(document.key, document)
         if known.score is None and document.score is not None:
             kept[document.key] = replace(known, score=document.score)
-    return list(kept.values())
+    named = {text for one in kept.values() if one.id is not None for text in (one.text, *one.forms)}
+    return [one for one in kept.values() if one.id is not None or one.text not in named]  # handed on as bare texts
 
 
 def _settle_versions(shown: Shown) -> None:

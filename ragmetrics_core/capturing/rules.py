@@ -296,7 +296,8 @@ class _Making:
         if self.evidence_from != "prompt" or not retrieved:
             return
         ids, texts = {one.id for one in contexts if one.id}, {one.text for one in contexts}
-        hidden = [one for one in retrieved if one.id not in ids and not texts & {one.text, *one.forms}]
+        shown = "\n".join(texts)
+        hidden = [one for one in retrieved if one.id not in ids and not any(f in shown for f in (one.text, *one.forms))]
         if 0 < len(hidden) < len(retrieved):
             self.warnings.append(f"{len(hidden)} of {len(retrieved)} retrieved documents were not shown to the model")
 

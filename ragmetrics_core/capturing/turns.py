@@ -169,6 +169,7 @@ class Turns(Generic[Run]):
         group = next((one for one in reversed(self._groups) if any(_wrote(part, query) for part in one.trees)), None)
         if group is None and wrote:
             group = next((one for one in reversed(self._groups) if one.trees[0].strand == tree.strand), None)
+        group = group or next((one for one in reversed(self._groups) if _gave(one, tree)), None)
         if group is None:
             self._groups.append(group := _Group([*wrote]))
         elif wrote:
@@ -181,11 +182,13 @@ class Turns(Generic[Run]):
     def _joins(self, tree: Tree, calls: Calls) -> bool:
         """Add a run to the groups whose documents it shows to a model; several groups become one."""
         prompts = [message.text for call in calls.models for message in call.prompt]
-        found = [group for group in self._groups if _shows(group, prompts)]
-        same = [group for group in found if any(part.strand == tree.strand for part in group.trees)]
+        same = [group for group in self._groups if any(part.strand == tree.strand for part in group.trees)]
+        others = [group for group in self._groups if group not in same]
+        found = [group for group in same if _shows(group, prompts)]
+        found = found or [group for group in others if _shows(group, prompts)]
         if not found:
             return False
-        first, *others = same or found
+        first, *others = found
         for group in others:
             first.trees += group.trees
             self._groups.remove(group)
@@ -217,6 +220,12 @@ def _wrote(tree: Tree, query: str) -> bool:
     models = (node for node in tree.root.walk() if node.kind == "model" and node.reply is not None)
     lines = (line for node in models if node.reply is not None for line in node.reply.text.splitlines())
     return bool(query) and any(one_line(line) == query for line in lines)
+
+
+def _gave(group: _Group, tree: Tree) -> bool:
+    """Whether a group holds documents that a run was handed: a reranker called by hand."""
+    held = {one.id or one.text for part in group.trees for node in part.root.walk() for one in node.documents or ()}
+    return any((one.id or one.text) in held for one in tree.root.taken)
 
 
 def _shows(group: _Group, prompts: Sequence[str]) -> bool:
