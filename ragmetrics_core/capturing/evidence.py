@@ -80,49 +80,37 @@ class Calls:
     @cached_property
     def models(self) -> list[Node]:
         """Calls of models that replied, in the order in which they began; of nested ones the innermost."""
-        within = {id(node) for host in self._working for node in host.walk()}
-        found = [node for node in self.nodes if _replied(node) and id(node) not in within]
-        return [node for node in found if not any(map(_replied, itertools.islice(node.walk(), 1, None)))]
+        return [node for node in self._prompted if _replied(node) and not any(map(_replied, [*node.walk()][1:]))]
 
     @property
     def last(self) -> Node | None:
         """The last call of a model, whether it replied or not: what a broken run had shown until then."""
-        within = {id(node) for host in self._working for node in host.walk()}
-        return next(
-            (one for one in self.nodes[::-1] if one.kind == "model" and one.prompt and id(one) not in within), None
-        )
+        return next((node for node in self._prompted[::-1] if node.prompt), None)
 
-    @property
-    def _working(self) -> Iterator[Node]:
-        """Calls whose model calls only make documents or queries."""
-        return (node for node in self.nodes if node.kind in ("retriever", "reranker"))
+    @cached_property
+    def _prompted(self) -> list[Node]:
+        """Calls of models, without those that only make documents or queries for a retriever or reranker."""
+        hosts = (node for node in self.nodes if node.kind in ("retriever", "reranker"))
+        within = {id(node) for host in hosts for node in host.walk()}
+        return [node for node in self.nodes if node.kind == "model" and id(node) not in within]
 
     def weight(self, call: Node) -> int:
         """How much a reply looks like an answer: 3 a free text, 2 a structured answer, 1 a label, 0 none."""
-        reply = call.reply
-        if reply is None:
+        ran = {node.name for node in self.nodes if node.kind == "tool"}
+        if call.reply is None or any(one.name in ran for one in call.reply.calls):
             return 0
-        value = parsed(reply.text) if reply.text.strip() else self._structure(call)
+        text = call.reply.text
+        value = parsed(text) if text.strip() else next((one.arguments for one in call.reply.calls[::-1]), None)
         if isinstance(value, Mapping):
-            return 2 if any(key in value for key in ANSWER_KEYS) else 0 if _STEERING & set(value) else 1
-        ran = {node.name for node in self.nodes if node.kind == "tool"}
-        if any(one.name in ran for one in reply.calls):
-            return 0
-        if value is not None or not reply.text.strip() or self._steers(call):
+            return 2 if any(key in value for key in ANSWER_KEYS) else int(not _STEERING & set(value))
+        if value is not None or not text.strip() or self._steers(call):
             return int(value is not None)
-        return 1 if len(reply.text) <= 24 and _LABEL.fullmatch(reply.text) else 3
-
-    def _structure(self, call: Node) -> object:
-        """Arguments of a tool call that is a structured answer: no tool ran for it."""
-        made = call.reply.calls[-1:] if call.reply is not None else ()
-        ran = {node.name for node in self.nodes if node.kind == "tool"}
-        return next((one.arguments for one in made if one.name not in ran), None)
+        return 1 if len(text) <= 24 and _LABEL.fullmatch(text) else 3
 
     def _steers(self, call: Node) -> bool:
         """Whether a later call was asked what this one wrote."""
-        lines = {one_line(line) for line in (call.reply.text.splitlines() if call.reply else ())}
-        asked = (one_line(node.query) for node in self.nodes if node.query and node.began >= call.began)
-        return any(query in lines for query in asked)
+        lines = {one_line(line) for line in text_of(call).splitlines()}
+        return any(one_line(node.query) in lines for node in self.nodes if node.query and node.began >= call.began)
 
     @cached_property
     def retrievals(self) -> list[Retrieval]:
@@ -213,7 +201,7 @@ class Calls:
 
     def _found(self, documents: Sequence[Document], before: float) -> list[Document]:
         """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
-        said = [_text(node) for node in self.models if _end(node) <= before]
+        said = [text_of(node) for node in self.models if _end(node) <= before]
         said += [node.text or "" for node in self.nodes[1:] if node.kind == "agent" and _end(node) <= before]
         said = [text for text in dict.fromkeys(said) if len(text) >= _OWN]
         known = set(self._original)
@@ -257,7 +245,7 @@ class Calls:
         earlier = [one for one in self.models if one is not call and _end(one) <= call.began and self._feeds(one, call)]
         prompt = [message.text for message in call.prompt]
         often = [text for text in dict.fromkeys(known) for _ in range(_occurrences(text, prompt))]
-        replies = [_text(one) for one in earlier]
+        replies = [text_of(one) for one in earlier]
         located = locate([*(text for _, text in texts), *replies], prompt, known=often)
         found: dict[Key, Showing] = {}
         for index in located.order:
@@ -294,7 +282,7 @@ class Calls:
 
     def _feeds(self, one: Node, call: Node) -> bool:
         """Whether a reply may be part of what a later call reads: a free text, or what a tool or agent gave back."""
-        text = _text(one)
+        text = text_of(one)
         if not text or (one.reply is not None and one.reply.calls) or self._steers(one):
             return False
         results = [message.text for message in call.prompt if message.role == "tool"]
@@ -306,7 +294,8 @@ def _replied(node: Node) -> bool:
     return node.kind == "model" and node.reply is not None and node.error is None
 
 
-def _text(node: Node) -> str:
+def text_of(node: Node) -> str:
+    """What a model said; empty where it said nothing."""
     return node.reply.text if node.reply is not None else ""
 
 

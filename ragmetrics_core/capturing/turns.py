@@ -183,9 +183,7 @@ class Turns(Generic[Run]):
         """Add a run to the groups whose documents it shows to a model; several groups become one."""
         prompts = [message.text for call in calls.models for message in call.prompt]
         same = [group for group in self._groups if any(part.strand == tree.strand for part in group.trees)]
-        others = [group for group in self._groups if group not in same]
-        found = [group for group in same if _shows(group, prompts)]
-        found = found or [group for group in others if _shows(group, prompts)]
+        found = _shown(same, prompts) or _shown([group for group in self._groups if group not in same], prompts)
         if not found:
             return False
         first, *others = found
@@ -228,10 +226,20 @@ def _gave(group: _Group, tree: Tree) -> bool:
     return any((one.id or one.text) in held for one in tree.root.taken)
 
 
-def _shows(group: _Group, prompts: Sequence[str]) -> bool:
-    """Whether prompts show the documents of a group; of one that found nothing, its query."""
-    documents = [doc for part in group.trees for some in Calls(part, ()).lists() for doc in some]
-    if documents:
-        return bool(locate([text for doc in documents for text in (doc.text, *doc.forms)], prompts).order)
-    queries = {node.query for part in group.trees for node in part.root.walk() if node.query}
-    return any(query in prompt for query in queries for prompt in prompts)
+def _shown(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Group]:
+    """The groups that prompts show: those whose question stands there first, then the latest; each adds a document."""
+    found: list[_Group] = []
+    texts: set[str] = set()
+    asked = {id(group): any(query in prompt for query in _queries(group) for prompt in prompts) for group in groups}
+    for group in sorted(groups[::-1], key=lambda group: not asked[id(group)]):
+        documents = [doc for part in group.trees for some in Calls(part, ()).lists() for doc in some]
+        held = [text for doc in documents for text in (doc.text, *doc.forms)]
+        shown = {held[index] for index in locate(held, prompts).order} - texts
+        if shown or (asked[id(group)] and not held):
+            found.append(group)
+            texts |= shown
+    return found
+
+
+def _queries(group: _Group) -> set[str]:
+    return {node.query for part in group.trees for node in part.root.walk() if node.query}
