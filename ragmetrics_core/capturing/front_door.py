@@ -10,11 +10,10 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
-from ragmetrics_core.capturing.captured import Captured, Given
+from ragmetrics_core.capturing.captured import Captured, Given, Redact
 from ragmetrics_core.capturing.guarded import Problems
 from ragmetrics_core.capturing.listening import Listener, Listeners
 from ragmetrics_core.capturing.overrides import Overrides, Source
-from ragmetrics_core.capturing.redaction import Redact
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.limits import Limits

@@ -231,7 +231,7 @@ def _shown(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Group]:
     found: list[_Group] = []
     texts: set[str] = set()
     asked = {id(group): any(query in prompt for query in _queries(group) for prompt in prompts) for group in groups}
-    for group in sorted(groups[::-1], key=lambda group: not asked[id(group)]):
+    for group in sorted(groups, key=lambda group: (asked[id(group)], group.since), reverse=True):
         documents = [doc for part in group.trees for some in Calls(part, ()).lists() for doc in some]
         held = [text for doc in documents for text in (doc.text, *doc.forms)]
         shown = {held[index] for index in locate(held, prompts).order} - texts
