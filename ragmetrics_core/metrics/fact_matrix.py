@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain, product
 from math import fsum, prod
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.evidence import Cell, FactMatrix
 from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.questions import Asked, Bit, Comment, NotAnswered, Question, Weigh, cells, in_order, shares
+from ragmetrics_core.data.questions import (
+    Asked,
+    Bit,
+    Comment,
+    EachOnce,
+    Labelled,
+    NotAnswered,
+    Question,
+    Weigh,
+    cells,
+    shares,
+)
 
 
 class Covered(Silent, extra="ignore"):
@@ -22,16 +33,13 @@ class Covered(Silent, extra="ignore"):
     reason: SkipJsonSchema[Comment] = ""
 
 
-class _LabelledCovered(Silent, extra="ignore"):
-    label: Comment
-    covered: Bit
-    reason: SkipJsonSchema[Comment] = ""
+class _LabelledCovered(Covered, Labelled): ...
 
 
 class CoveredList(Silent, extra="ignore"):
     """A verdict on each of several facts."""
 
-    facts: Annotated[tuple[_LabelledCovered, ...], AfterValidator(lambda items, info: in_order(items, info, "facts"))]
+    facts: EachOnce[_LabelledCovered]
 
 
 class FactInContext(Question[Any]):
@@ -104,8 +112,8 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         return float(any(cell.covered for cell in cells))
 
 
-Grid = dict[str, tuple[Cell, ...]]
-"""Cells of each distinct context, one per fact."""
+Grid = dict[tuple[str, str], Cell]
+"""Cells by the text of their context and of their fact."""
 
 EMPTY = Cell(probability=0.0, mode="verdict", reason="The context is empty.")
 
@@ -117,24 +125,20 @@ def example(question: FactInContext) -> tuple[Any, Any]:
     return reply, reply
 
 
-def grid_of(replies: Sequence[Asked[Any] | NotAnswered], texts: Sequence[str], facts: int) -> Grid:
-    """Cells by context text; an unanswered question leaves cells without probability."""
-    found: list[Cell] = []
-    per_reply = facts * len(texts) // len(replies)
-    for reply in replies:
-        if isinstance(reply, NotAnswered):
-            found += [Cell(probability=None, reason=type(reply.error).__name__)] * per_reply
-        else:
-            found += _cells(reply, per_reply)
-    return {text: tuple(found[index * facts : (index + 1) * facts]) for index, text in enumerate(texts)}
+def grid_of(replies: Sequence[Asked[Any] | NotAnswered], texts: Sequence[str], facts: Sequence[str]) -> Grid:
+    """Cells of all facts in one context after the other; an unanswered question leaves them without probability."""
+    expected = len(facts) * len(texts) // len(replies)
+    return dict(zip(product(texts, facts), chain.from_iterable(_cells(it, expected) for it in replies), strict=True))
 
 
-def _cells(asked: Asked[Any], expected: int) -> list[Cell]:
+def _cells(asked: Asked[Any] | NotAnswered, expected: int) -> list[Cell]:
     """One cell per fact of a question.
 
     Raises:
         JudgeError: If the judge gave more or fewer.
     """
+    if isinstance(asked, NotAnswered):
+        return [Cell(probability=None, reason=type(asked.error).__name__)] * expected
     verdicts: tuple[Any, ...] = cells(asked.reply)
     if len(verdicts) != expected:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {expected} facts")

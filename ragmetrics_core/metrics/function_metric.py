@@ -7,12 +7,9 @@ from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
-from pydantic import PrivateAttr
-
 from ragmetrics_core.data.errors import JudgeError, MetricCrashed, SettingError
 from ragmetrics_core.data.results import Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 Given = float | bool | None | Outcome
@@ -20,34 +17,14 @@ Function = Callable[[Sample], Given | Generator[Any, Any, Given]]
 
 
 class FunctionMetric(Metric):
-    """What ``@metric`` makes of a function; its settings are those of every metric.
+    """What ``@metric`` makes of a function, each in a class of its own; its settings are those of every metric."""
 
-    Args:
-        name: Key of the metric's results.
-    """
-
-    in_thread: ClassVar[bool] = False
-
-    _function: Function | None = PrivateAttr(None)
-    _version: str = PrivateAttr("1")
-    _requires: tuple[tuple[str, ...], ...] = PrivateAttr(())
-
-    @property
-    def needs(self) -> tuple[tuple[str, ...], ...]:
-        """Fields that a sample must hold; of each group one is enough."""
-        return self._requires
-
-    @property
-    def signature(self) -> Signature:
-        """Name and version."""
-        return Signature(metric=self.name, version=self._version)
+    function: ClassVar[Function]
 
     def plan(self, sample: Sample) -> Plan:
         """Carry out the function; what it returns becomes the outcome."""
-        if self._function is None:
-            raise SettingError(f"{self.name} has lost its function; name the place where @metric made it")
         try:
-            given = self._function(sample)
+            given = type(self).function(sample)
             if isinstance(given, Generator):
                 given = yield from given
         except JudgeError as error:
@@ -61,24 +38,14 @@ class FunctionMetric(Metric):
             return self.undefined("the metric is not defined for this sample", "other")
         if not isinstance(given, (bool, int, float)) or not 0 <= given <= 1:
             shown = given if isinstance(given, (int, float)) else type(given).__name__
-            return self.failed(
-                MetricCrashed(f"{self.name} must return a number from 0 to 1, a bool or None, got {shown}")
-            )
+            message = f"{self.name} must return a number from 0 to 1, a bool or None, got {shown}"
+            return self.failed(MetricCrashed(message))
         return self.scored(float(given), f"{self.name} of this sample is {given}.")
 
     def __reduce__(self) -> Any:
         """Pickled by the place of its function, where the metric now stands."""
-        function = self._function
-        return _found, (
-            getattr(function, "__module__", ""),
-            getattr(function, "__qualname__", ""),
-            self.name,
-            self.model,
-        )
-
-
-class _PlainMetric(FunctionMetric):
-    in_thread: ClassVar[bool] = True
+        function = type(self).function
+        return _found, (function.__module__, function.__qualname__, self.name, self.model)
 
 
 def metric(
@@ -114,11 +81,16 @@ def metric(
         raise SettingError(f"requires names {', '.join(unknown)}; a sample has: {', '.join(Sample.model_fields)}")
 
     def made(function: Function) -> FunctionMetric:
-        kind = FunctionMetric if inspect.isgeneratorfunction(function) else _PlainMetric
-        own = kind(name=name or function.__name__)
-        own._function, own._version, own._requires = function, version, groups  # noqa: SLF001  # of this class
-        own.__doc__ = function.__doc__
-        return own
+        members = {
+            "__doc__": function.__doc__,
+            "__module__": function.__module__,
+            "version": version,
+            "requires": groups,
+            "in_thread": not inspect.isgeneratorfunction(function),
+            "function": staticmethod(function),
+        }
+        kind: type[FunctionMetric] = type(function.__name__, (FunctionMetric,), members)
+        return kind(name=name or function.__name__)
 
     return made
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, ValidationError
 
-from ragmetrics_core.data.errors import RagMetricsError, ScoreOutOfRange, SettingError
+from ragmetrics_core.data.errors import JudgeError, RagMetricsError, ScoreOutOfRange, SettingError
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.frozen import Silent
-from ragmetrics_core.data.questions import Batch, Replies
+from ragmetrics_core.data.questions import Asked, Batch, Instructions, NotAnswered, Replies
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.signature import Signature
@@ -24,6 +24,11 @@ Outcome = Scored | Undefined | Failed
 Plan = Generator[Batch, Replies, Outcome]
 
 _DUST = 1e-9
+
+
+def unanswered(replies: Sequence[Asked[Any] | NotAnswered]) -> JudgeError | None:
+    """Why the first of the questions that were not answered was not; None if all were."""
+    return next((reply.error for reply in replies if isinstance(reply, NotAnswered)), None)
 
 
 class Metric(Silent, ABC):
@@ -58,6 +63,7 @@ class Metric(Silent, ABC):
             if first["type"] == "extra_forbidden":
                 message = f"no such setting; there are: {', '.join(type(self).model_fields)}"
             raise SettingError(f"{type(self).__name__}: {place}{': ' if place else ''}{message}") from None
+        self.instructions()
 
     @abstractmethod
     def plan(self, sample: Sample) -> Plan:
@@ -100,9 +106,14 @@ class Metric(Silent, ABC):
         """Settings that change scores, for the signature."""
         return {}
 
-    def prompts(self) -> tuple[str, ...]:
-        """Templates and examples that change scores, for the signature."""
+    def instructions(self) -> tuple[Instructions, ...]:
+        """What judges are told, question by question; made, and so checked, at construction."""
         return ()
+
+    def prompts(self) -> tuple[str, ...]:
+        """Templates, then examples, that change scores, for the signature."""
+        told = self.instructions()
+        return (*(one.template for one in told), *(one.examples for one in told))
 
     @property
     def signature(self) -> Signature:
