@@ -28,7 +28,7 @@ from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
-from ragmetrics_core.metrics.fact_extraction import extraction as facts_of
+from ragmetrics_core.metrics.fact_matrix import extraction as facts_of
 from ragmetrics_core.metrics.templates import digest, shipped
 
 MAGIC = "ragmetrics_facts"

@@ -12,31 +12,10 @@ from ragmetrics_core.data.errors import LimitReached, QuestionNotSupported, Sett
 from ragmetrics_core.data.evidence import Polled
 from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.data.questions import (
-    Asked,
-    Batch,
-    Bit,
-    Comment,
-    Instructions,
-    NotAnswered,
-    Part,
-    Question,
-    Replies,
-    about,
-    ask,
-)
+from ragmetrics_core.data.questions import Asked, Batch, Bit, Comment, Instructions, NotAnswered, Question, Replies, ask
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
-from ragmetrics_core.metrics.polls import (
-    EXAMPLES,
-    Adherent,
-    Poll,
-    PollVerdict,
-    SentenceSupport,
-    by_claims,
-    count,
-    too_long,
-)
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
+from ragmetrics_core.metrics.polls import EXAMPLES, Adherent, Poll, SentenceSupport, by_claims, count, too_long
 from ragmetrics_core.metrics.templates import prompt
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
@@ -217,7 +196,7 @@ class ContextAdherence(Metric):
         """All polls in one round, or rounds that never overshoot the deciding poll."""
         told, listing, _ = self.instructions()
         whole = Adherent(
-            parts=_parts(sample),
+            parts=turn(sample),
             instructions=told,
             Reply=Poll,
             polls=self.polls,
@@ -281,12 +260,8 @@ class ContextAdherence(Metric):
             return {"cause_note": "no cause could be looked for without the question"}
         if in_windows:
             return {"cause_note": "no cause was looked for: the contexts are longer than the judge's window"}
-        question = Sufficient(
-            parts=_parts(sample),
-            instructions=self.instructions()[2],
-            Reply=Sufficiency,
-            example=(_SHORT, _LONG),
-        )
+        told = self.instructions()[2]
+        question = Sufficient(parts=turn(sample), instructions=told, Reply=Sufficiency, example=(_SHORT, _LONG))
         (asked,) = yield from ask([question])
         if isinstance(asked, NotAnswered):
             return {"cause_note": f"no cause was determined: {asked.error}"}
@@ -295,12 +270,7 @@ class ContextAdherence(Metric):
         return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": asked.reply.reason}
 
 
-def _parts(sample: Sample) -> dict[str, Part]:
-    contexts = tuple(context.text for context in sample.contexts if not context.blank)
-    return {"contexts": Part("Context", contexts), **about(sample), "answer": Part("Answer", sample.answer or "")}
-
-
-def _saying(verdict: PollVerdict, polls: Asked[Poll]) -> list[Poll]:
+def _saying(verdict: str, polls: Asked[Poll]) -> list[Poll]:
     return [poll for poll in polls.replies if poll.verdict == verdict]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nextafter
 from typing import Annotated, ClassVar, Literal, Self
@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.questions import Comment, Instructions, NotAnswered, Part, Question, about, ask
+from ragmetrics_core.data.frozen import Silent
+from ragmetrics_core.data.questions import Comment, Instructions, NotAnswered, Part, Question, ask
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.metrics.metric import Metric, Plan, unanswered
-from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.metric import Metric, Plan, turn, unanswered
+from ragmetrics_core.metrics.templates import prompt, shipped
 
 # Name, lowest and highest score of each band. The published bands leave gaps (0.35, 0.95, …); these are closed.
 BANDS: tuple[tuple[str, float, float], ...] = (
@@ -108,60 +108,6 @@ class RecallEvidence(Evidence, extra="ignore"):
     with_contexts: bool
 
 
-class RecallExample(Silent):
-    """A few-shot example of a rating.
-
-    Args:
-        question: The question.
-        reference: The expected answer.
-        answer: The answer that is rated.
-        score: Its score in [0, 1].
-        reason: Why.
-        contexts: Contexts; may be left out.
-    """
-
-    question: str
-    reference: str
-    answer: str
-    score: Share
-    reason: str
-    contexts: tuple[str, ...] = ()
-
-    def written(self, before: RecallExample | None = None) -> str:
-        """The example as the judge sees it; what it shares with the one before is not said again."""
-        asked = {"contexts": "\n".join(self.contexts)} if self.contexts else {}
-        asked |= {"question": self.question, "expected": self.reference, "answer": self.answer}
-        if before is not None and (before.question, before.reference, before.contexts) == (
-            (self.question, self.reference, self.contexts)
-        ):
-            asked = {"answer": self.answer}
-        reply = {"reason": self.reason, "band": band_of(self.score), "score": self.score}
-        return f"{json.dumps(asked, ensure_ascii=False)} -> {json.dumps(reply, ensure_ascii=False)}"
-
-
-_RATED = (
-    (
-        "The library is closed for renovation this year.",
-        0.0,
-        "Neither the opening time nor the price is given, and the claim contradicts both.",
-    ),
-    ("It opens at 11 in the morning on Sundays.", 0.5, "The opening time matches; what a card costs is missing."),
-    (
-        "Sundays from 11 am; cards are free. There is also a café.",
-        0.9,
-        "Both points match, only the limit to residents is missing; the café neither helps nor harms.",
-    ),
-)
-EXAMPLES: tuple[RecallExample, ...] = tuple(
-    RecallExample(
-        question="When does the library open on Sundays, and what does a card cost?",
-        reference="On Sundays it opens at 11 am. A card is free for residents.",
-        answer=answer,
-        score=score,
-        reason=reason,
-    )
-    for answer, score, reason in _RATED
-)
 _SHORT, _LONG = (Rating(reason="All points match, none is missing. " * n, band="perfect", score=1.0) for n in (2, 9))
 
 
@@ -171,7 +117,7 @@ class ContextRecall(Metric):
     It scores the *answer*. The share of the expected answer that the *contexts* hold is ``RetrievalAccuracy``.
 
     Args:
-        examples: Few-shot examples; extend ``context_recall.EXAMPLES`` or replace them; () for none.
+        examples: Few-shot examples, written out; "" for none.
         template: Replaces the prompt and its rubric; must hold ``{answer}`` and ``{reference}``.
 
     Returns:
@@ -199,36 +145,30 @@ class ContextRecall(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
-    examples: tuple[RecallExample, ...] = EXAMPLES
+    examples: str = Field(default_factory=lambda: shipped("rate_recall_examples").strip())
     template: str | None = None
 
     def instructions(self) -> tuple[Instructions, ...]:
         """How an answer is rated."""
-        pairs = zip(self.examples, (None, *self.examples), strict=False)
-        written = ["Examples:", *(own.written(before) for own, before in pairs)] if self.examples else []
-        optional, examples = "question contexts", "\n".join(written)
-        return (prompt("rate_recall", self.template, "answer reference", optional, examples, self.language),)
+        optional = "question contexts"
+        return (prompt("rate_recall", self.template, "answer reference", optional, self.examples, self.language),)
 
     def plan(self, sample: Sample) -> Plan:
         """Ask for one rating per distinct reference; the best one counts."""
-        contexts = tuple(context.text for context in sample.contexts if not context.blank)
-        replies = yield from ask([self._question(sample, contexts, it) for it in dict.fromkeys(sample.reference)])
+        parts = turn(sample)
+        contexts = bool(parts["contexts"].texts)
+        replies = yield from ask([self._question(parts, reference) for reference in dict.fromkeys(sample.reference)])
         ratings = tuple(Unrated() if isinstance(reply, NotAnswered) else _named(reply.reply) for reply in replies)
         best = max(range(len(ratings)), key=lambda index: ratings[index].score or 0.0)
-        evidence = RecallEvidence(band=ratings[best].band, best=best, ratings=ratings, with_contexts=bool(contexts))
+        evidence = RecallEvidence(band=ratings[best].band, best=best, ratings=ratings, with_contexts=contexts)
         if error := unanswered(replies):
             return self.failed(error, evidence)
         note = "" if contexts else " Rated against the reference alone, without contexts."
         return self.scored(ratings[best].score or 0.0, ratings[best].reason + note, evidence)
 
-    def _question(self, sample: Sample, contexts: tuple[str, ...], reference: str) -> RateRecall:
+    def _question(self, parts: Mapping[str, Part], reference: str) -> RateRecall:
         return RateRecall(
-            parts={
-                "contexts": Part("Context", contexts),
-                **about(sample),
-                "reference": Part("Reference answer", reference),
-                "answer": Part("Answer", sample.answer or ""),
-            },
+            parts={**parts, "reference": Part("Reference answer", reference)},
             instructions=self.instructions()[0],
             Reply=Rating,
             # A template of the user's own may name other bands; then only the score is checked.

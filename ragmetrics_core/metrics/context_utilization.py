@@ -106,11 +106,11 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
 
 _UNKNOWN = JudgedChunk(rank=0)
 _EMPTY = JudgedChunk(rank=0, useful=False, probability=0.0, grade=0, reason="The chunk is empty.")
-_REPLIES: dict[tuple[bool, bool], type[BaseModel]] = {  # by graded, listwise
-    (False, False): Usefulness,
-    (False, True): UsefulnessList,
-    (True, False): UsefulGrade,
-    (True, True): GradeList,
+_REPLIES: dict[str, type[BaseModel]] = {
+    "useful_binary": Usefulness,
+    "useful_list_binary": UsefulnessList,
+    "useful_graded": UsefulGrade,
+    "useful_list_graded": GradeList,
 }
 _FORMULAS = {
     "binary": "average precision: sum of P@k over the ranks k of useful chunks / number of useful chunks",
@@ -178,12 +178,16 @@ class ContextUtilization(Metric):
             raise SettingError("orders=2 needs judging='listwise': a chunk judged by itself has no order")
         return self
 
+    @property
+    def _form(self) -> str:
+        """Name of the prompt, and of the reply's form."""
+        kind = "useful_list" if self.judging == "listwise" else "useful"
+        return f"{kind}_graded" if self.relevance == "graded" else f"{kind}_binary"
+
     def instructions(self) -> tuple[Instructions, ...]:
         """How chunks are judged."""
-        scale = "graded" if self.relevance == "graded" else "binary"
-        name, chunk = ("useful_list_", "chunks") if self.judging == "listwise" else ("useful_", "chunk")
-        required = f"{chunk} answer"
-        return (prompt(f"{name}{scale}", self.template, required, "question", self.examples, self.language),)
+        required = "chunks answer" if self.judging == "listwise" else "chunk answer"
+        return (prompt(self._form, self.template, required, "question", self.examples, self.language),)
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
@@ -193,13 +197,9 @@ class ContextUtilization(Metric):
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
         settings: dict[str, str] = {"against": self.against, "judging": self.judging, "relevance": self.relevance}
-        if self.k is not None:
-            settings["k"] = str(self.k)
-        if self.orders == 2:
-            settings["orders"] = "2"
-        if self.relevance == "probability":
-            settings["fallback"] = str(self.polls)
-        return settings
+        settings |= {} if self.k is None else {"k": str(self.k)}
+        settings |= {} if self.orders == 1 else {"orders": "2"}
+        return {**settings, "fallback": str(self.polls)} if self.relevance == "probability" else settings
 
     def plan(self, sample: Sample) -> Plan:
         """Ask for one verdict per distinct chunk and combine them over the ranks."""
@@ -223,16 +223,16 @@ class ContextUtilization(Metric):
         return _averaged(outcomes) if self.orders == 2 else outcomes[0]
 
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
-        listwise, graded = self.judging == "listwise", self.relevance == "graded"
+        listwise = self.judging == "listwise"
         target = sample.answer if self.against == "answer" else "\n".join(sample.reference)
         chunk = {"chunks": Part("Chunk", chunks, "letters")} if listwise else {"chunk": Part("Chunk", chunks[0])}
         weigh = Weigh("useful", cell_key="label" if listwise else None, fallback_polls=self.polls)
         return Useful(
             parts={**about(sample), "answer": Part("Answer", target or ""), **chunk},
             instructions=self.instructions()[0],
-            Reply=_REPLIES[graded, listwise],
+            Reply=_REPLIES[self._form],
             weigh=weigh if self.relevance == "probability" else None,
-            split=Split(next(iter(chunk)), "grade" if graded else "useful"),
+            split=Split(next(iter(chunk)), "grade" if self.relevance == "graded" else "useful"),
             example=_examples,
         )
 
@@ -292,18 +292,16 @@ def _verdicts(asked: Asked[Any] | NotAnswered, chunks: Sequence[str]) -> Iterato
         tied = weight is not None and weight.p == 0.5
         agreeing = (poll.reason for poll in polls if tied or grade is not None or poll.useful == useful)
         windows = asked.windows[place] if asked.windows else 1
-        yield (
-            text,
-            JudgedChunk(
-                rank=0,
-                useful=useful,
-                probability=weight.p if weight else None,
-                grade=grade,
-                reason=next(agreeing, polls[0].reason),
-                mode=weight.mode if weight else "verdict",
-                windows=windows if windows > 1 else None,
-            ),
+        judged = JudgedChunk(
+            rank=0,
+            useful=useful,
+            probability=weight.p if weight else None,
+            grade=grade,
+            reason=next(agreeing, polls[0].reason),
+            mode=weight.mode if weight else "verdict",
+            windows=windows if windows > 1 else None,
         )
+        yield text, judged
 
 
 def _examples(question: Useful) -> tuple[Any, Any]:

@@ -1,12 +1,14 @@
-"""Facts × contexts: the question behind each cell, the forms of its reply, and the matrix as evidence."""
+"""Facts: which ones a text states, which of them a context holds, and the matrix facts × contexts as evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from itertools import chain, product
 from math import fsum, prod
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
@@ -17,13 +19,63 @@ from ragmetrics_core.data.questions import (
     Bit,
     Comment,
     EachOnce,
+    Instructions,
     Labelled,
     NotAnswered,
+    Part,
     Question,
     Weigh,
     cells,
     shares,
 )
+
+
+def distinct(texts: object) -> object:
+    """Texts that are not blank, each once, whatever their case and spacing; anything else as it is."""
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        return texts
+    found: dict[str, str] = {}
+    for text in filter(str.strip, texts):
+        found.setdefault(" ".join(text.split()).casefold(), text.strip())
+    return tuple(found.values())
+
+
+class Facts(Silent, extra="ignore"):
+    """The distinct facts that a text states."""
+
+    facts: Annotated[tuple[str, ...], BeforeValidator(distinct)]
+
+
+class ReasonedFacts(Silent, extra="ignore"):
+    """The same after a chain of thought."""
+
+    reason: Comment = ""
+    facts: Annotated[tuple[str, ...], BeforeValidator(distinct)]
+
+
+class ExtractFacts(Question[Any]):
+    """Which distinct facts does this text state? Parts: question, reference. Replies have ``facts``."""
+
+
+def extraction(
+    text: str, instructions: Instructions, question: dict[str, Part], *, reasoning: bool = False
+) -> ExtractFacts:
+    """The question for the facts of a golden response, or of an answer; with ``reasoning`` after a chain of thought."""
+    return ExtractFacts(
+        parts={**question, "reference": Part("Reference answer", text)},
+        instructions=instructions,
+        Reply=ReasonedFacts if reasoning else Facts,
+        example=_examples,
+    )
+
+
+def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
+    """One fact per sentence, and three."""
+    text = question["reference"]
+    own = sha256(text.encode(errors="replace")).hexdigest()[:32]  # as long as facts often are
+    sentences = max(1, sum(text.count(end) for end in ".!?。"))
+    short, long = (Facts(facts=tuple(f"{number} {own}" for number in range(sentences * each))) for each in (1, 3))
+    return short, long
 
 
 class Covered(Silent, extra="ignore"):
@@ -132,11 +184,7 @@ def grid_of(replies: Sequence[Asked[Any] | NotAnswered], texts: Sequence[str], f
 
 
 def _cells(asked: Asked[Any] | NotAnswered, expected: int) -> list[Cell]:
-    """One cell per fact of a question.
-
-    Raises:
-        JudgeError: If the judge gave more or fewer.
-    """
+    """One cell per fact of a question; JudgeError if the judge gave more or fewer."""
     if isinstance(asked, NotAnswered):
         return [Cell(probability=None, reason=type(asked.error).__name__)] * expected
     verdicts: tuple[Any, ...] = cells(asked.reply)

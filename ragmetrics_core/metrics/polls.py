@@ -18,7 +18,7 @@ from ragmetrics_core.data.errors import ContextWindowExceeded, TooFewPolls
 from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import Asked, Batch, Comment, Instructions, NotAnswered, Question, Replies, ask
 from ragmetrics_core.data.windows import divided
-from ragmetrics_core.metrics.fact_extraction import distinct, extraction
+from ragmetrics_core.metrics.fact_matrix import distinct, extraction
 
 PollVerdict = Literal["yes", "no", "abstains"]
 
@@ -67,9 +67,6 @@ EXAMPLES = (
     Poll(verdict="yes", reason="The claim stands in context 1. " * 6),
     Poll(verdict="no", reason="The claim is that; no context says so. " * 28, unsupported=("A claim.",) * 3),
 )
-"""A short poll that says yes and a long one that says no, for dry runs."""
-
-
 _NO_CLAIM = Poll(verdict="abstains", reason="The answer makes no claim.")
 
 
@@ -84,15 +81,7 @@ def count(polls: Asked[Poll]) -> int:
 
 
 def by_claims(whole: Adherent, listing: Instructions) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
-    """Poll about each claim in each window, as far as it is not supported yet.
-
-    Args:
-        whole: The question that was too long.
-        listing: How claims are listed.
-
-    Returns:
-        As many polls as asked for, each about the whole answer; or why there are none.
-    """
+    """As many polls about the answer as asked for, from those about its claims in each window; or why there are none."""
     question = {"question": replace(whole.parts["question"], rewrite=None, history=())}
     (listed,) = yield from ask([extraction(whole["answer"], listing, question)])
     if isinstance(listed, NotAnswered):
@@ -121,11 +110,8 @@ def by_claims(whole: Adherent, listing: Instructions) -> Generator[Batch, Replie
 
 
 def _about(whole: Adherent, window: tuple[str, ...], claim: str) -> Adherent:
-    changed = {
-        "contexts": replace(whole.parts["contexts"], text=window),
-        "answer": replace(whole.parts["answer"], text=claim),
-    }
-    return replace(whole, parts={**whole.parts, **changed})
+    contexts, answer = replace(whole.parts["contexts"], text=window), replace(whole.parts["answer"], text=claim)
+    return replace(whole, parts={**whole.parts, "contexts": contexts, "answer": answer})
 
 
 def _settled(windows: Sequence[Asked[Poll]]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from hashlib import sha256
 from statistics import fmean
 from typing import ClassVar, Literal, Self
@@ -13,7 +13,6 @@ from ragmetrics_core.data.evidence import Cell
 from ragmetrics_core.data.questions import Batch, Instructions, NotAnswered, Part, Replies, Split, Weigh, about, ask
 from ragmetrics_core.data.results import Undefined
 from ragmetrics_core.data.sample import Context, Fact, Sample
-from ragmetrics_core.metrics.fact_extraction import extraction
 from ragmetrics_core.metrics.fact_matrix import (
     EMPTY,
     AccuracyEvidence,
@@ -23,6 +22,7 @@ from ragmetrics_core.metrics.fact_matrix import (
     FactInContext,
     Grid,
     example,
+    extraction,
     grid_of,
 )
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
@@ -147,10 +147,7 @@ class RetrievalAccuracy(Metric):
     def _facts(self, sample: Sample) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | NotAnswered]:
         """The sample's own facts, or those of each distinct reference."""
         if sample.facts:
-            own: dict[str, Fact] = {}
-            for fact in sample.facts:
-                own.setdefault(_plain(fact.text), fact)
-            return [tuple(own.values())]
+            return [_distinct(sample.facts)]
         asked, cot = {"question": Part("Question", sample.question)}, self.extraction == "cot"
         replies = yield from ask(
             [extraction(it, self.instructions()[1], asked, reasoning=cot) for it in dict.fromkeys(sample.reference)]
@@ -159,7 +156,7 @@ class RetrievalAccuracy(Metric):
         for reply in replies:
             if isinstance(reply, NotAnswered):
                 return reply
-            options.append(tuple(Fact(text=text) for text in {_plain(it): it for it in reply.reply.facts}.values()))
+            options.append(_distinct(Fact(text=text) for text in reply.reply.facts))
         return options
 
     def _questions(self, sample: Sample, facts: Sequence[str], text: str) -> list[FactInContext]:
@@ -196,17 +193,20 @@ class RetrievalAccuracy(Metric):
             evaluated="retrieved" if sample.retrieved is not None else "contexts",
             context_ids=tuple(context.id for context in contexts),
             cells=rows,
-            soft=_soft(option, rows),
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
             combination="soft" if self._word_overlap(sample, rows) else self.combination,
             duplicate_of=_duplicates(contexts) if self.combination == "noisy_or" else (),
         )
+        update: dict[str, float] = {}
+        if all(cell.probability is not None for row in rows for cell in row):
+            soft = evidence.model_copy(update={"combination": "soft", "duplicate_of": ()})
+            update["soft"] = soft.combine(range(len(contexts)))
         places = {context.text: column for column, context in enumerate(contexts)}
         shown = [places.get(context.text) for context in sample.contexts if not context.blank]
         kept = [column for column in shown if column is not None]
         if sample.retrieved is not None and kept and len(kept) == len(shown):
-            return evidence.model_copy(update={"contexts_value": evidence.combine(kept)})
-        return evidence
+            update["contexts_value"] = evidence.combine(kept)
+        return evidence.model_copy(update=update)
 
     def _word_overlap(self, sample: Sample, rows: Sequence[Sequence[Cell]]) -> bool:
         """True where the embedded judge split the reference itself: its soft mean is nearer to people's labels."""
@@ -235,13 +235,9 @@ def _duplicates(contexts: Sequence[Context]) -> tuple[int | None, ...]:
     return tuple(None if original == column else original for column, original in enumerate(originals))
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()).rstrip(".")
-
-
-def _soft(facts: Sequence[Fact], rows: Sequence[Sequence[Cell]]) -> float | None:
-    """Weighted mean of each fact's highest probability; None if a cell is unknown."""
-    if any(cell.probability is None for row in rows for cell in row):
-        return None
-    best = [max((cell.probability or 0.0 for cell in row), default=0.0) for row in rows]
-    return min(1.0, fmean(best, [fact.weight for fact in facts]))
+def _distinct(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Each fact once, whatever its case, spacing and full stop."""
+    found: dict[str, Fact] = {}
+    for fact in facts:
+        found.setdefault(" ".join(fact.text.casefold().split()).rstrip("."), fact)
+    return tuple(found.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
 
@@ -19,7 +19,7 @@ def shipped(name: str) -> str:
     return files("ragmetrics_core.metrics").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
 
 
-@cache
+@lru_cache(maxsize=64)
 def prompt(
     name: str, own: str | None, required: str, optional: str = "", examples: str = "", language: str | None = None
 ) -> Instructions:
