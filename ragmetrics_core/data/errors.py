@@ -3,6 +3,7 @@
 RagMetricsError
 ├── InputError                    what the caller gave cannot be used
 │   ├── RowError                  one row of a table or file
+│   │   └── CutOffLine            the last line of a file, which a crash cut off
 │   └── SettingError              a setting of a metric, a judge or a run
 │       └── ForeignFile           a file that was to be ours is somebody else's
 ├── MissingDependency             an optional package is needed for this
@@ -50,6 +51,10 @@ class InputError(RagMetricsError, ValueError):
 
 class RowError(InputError):
     """A row of a table or file is no sample: not an object, or a field of a wrong type."""
+
+
+class CutOffLine(RowError):
+    """The last line of a file does not end, and is no JSON: what wrote it was killed or goes on."""
 
 
 class SettingError(InputError):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import json
 import logging
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -57,6 +58,29 @@ def read_text(path: Path) -> str:
     """The whole text of a file; see ``open_text``."""
     with open_text(path) as file:
         return file.read()
+
+
+def json_lines(path: str | Path, lines: Iterable[str | bytes]) -> Iterator[tuple[str, Any]]:
+    """Place and value of each line of JSONL that is not blank; a ``RowError`` in place of what is no JSON."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            ends = line[-1:] in ("\n", b"\n")
+            why = f"not JSON ({getattr(error, 'msg', 'nested too deeply')})"
+            value = RowError(why) if ends else CutOffLine(why)
+        yield f"{path}, line {number}", value
+
+
+def own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
+    """``json_lines`` of a file of ours, which a crash may have cut off anywhere; ``InputError`` if it is unreadable."""
+    try:
+        with Path(path).open("rb") as file:
+            yield from json_lines(path, file)
+    except OSError as error:
+        raise InputError(f"{what} {path} cannot be read: {error.strerror}") from error
 
 
 def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:

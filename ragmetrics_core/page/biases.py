@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from math import atanh, sqrt, tanh
 from statistics import NormalDist
 
+from ragmetrics_core.data.evidence import JudgedChunks
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.evidence import chunks_of
 from ragmetrics_core.statistics.agreement import spearman
 
 _FEWEST = 10
@@ -105,7 +105,8 @@ def _correlation(metric: str, trait: str, pairs: Sequence[tuple[float, float]]) 
 def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
     """Share of chunks judged useful at each of the first twenty ranks; empty without Context Utilization."""
     verdicts: dict[int, list[bool]] = {}
-    for chunk in (chunk for row in rows for result in row.results.values() for chunk in chunks_of(result)):
+    found = (result.evidence for row in rows for result in row.results.values())
+    for chunk in (chunk for own in found if isinstance(own, JudgedChunks) for chunk in own.chunks):
         if chunk.useful is not None and chunk.rank <= _MOST_RANKS:
             verdicts.setdefault(chunk.rank, []).append(chunk.useful)
     return [rank_share(rank, own) for rank, own in sorted(verdicts.items())]
