@@ -81,7 +81,7 @@ def count(polls: Asked[Poll]) -> int:
 
 
 def by_claims(whole: Adherent, listing: Instructions) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
-    """As many polls about the answer as asked for, from those about its claims in each window; or why there are none."""
+    """Polls about the answer, as many as asked for, made of polls about its claims; or why there are none."""
     question = {"question": replace(whole.parts["question"], rewrite=None, history=())}
     (listed,) = yield from ask([extraction(whole["answer"], listing, question)])
     if isinstance(listed, NotAnswered):
