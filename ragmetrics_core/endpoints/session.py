@@ -33,8 +33,7 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.attempts import Attempts, Availability
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
 from ragmetrics_core.endpoints.fitting import Feature, Fitting, corrected, gathered
-from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter
-from ragmetrics_core.endpoints.slots import SharedSlots, Slots
+from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, SharedSlots, Slots
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 
 T = TypeVar("T")
@@ -159,18 +158,9 @@ class Session:
         await self.model.prepare()
         key = self.model.cache_key  # asked for once: it may take a while, and shall not change
         self._place = (self.model.name, key or "")
-        limits = self.budget.limits
         limiters: list[Limiter] = [Slots(self.concurrency, shared.slots), *self._further]
-        if limits.per_minute and limits.rate_file is None:
-            limiters.append(RateLimiter(self.budget))
-        elif limits.rate_file is not None:
-            from ragmetrics_core.endpoints.shared_rate import SharedRate  # SQLite is not needed for other limits
-
-            limiters.append(
-                SharedRate(
-                    limits.rate_file, self._place, limits.per_minute, check=self.budget.check, sleep=self.budget.pause
-                )
-            )
+        if self.budget.limits.per_minute:
+            limiters.append(RateLimiter(self.budget, self._place))
         self._kept = shared.memory if key is None else self.store
         self._attempts = Attempts(
             self.model, shared.availability, limiters, self.budget, self._kept, most=self._most, timeout=self._timeout
@@ -228,7 +218,7 @@ class Session:
             self._kept.reject(key)
             return error
         if usage.calls:  # else whoever asked has kept it
-            self._kept.put({key: again}, usage)
+            self._kept.put({key: again})
         return repaired
 
     def _keys(self, request: ChatRequest, polls: int, first_poll: int) -> list[str]:
@@ -277,7 +267,7 @@ class Session:
                 if isinstance(given, Choice):
                     spent.append(Usage(stored=1))
                     if keep and store is not self._kept:
-                        self._kept.put({key: given}, Usage())
+                        self._kept.put({key: given})
         return [outcome for outcome in outcomes.values() if outcome is not None]
 
     async def _fetch(
@@ -290,7 +280,7 @@ class Session:
             pairs = zip(keys[position:], reply.choices, strict=False)
             named = {key: Choice(given.text, given.finish, given.tokens, origin) for key, given in pairs}
             if keep:
-                self._kept.put(named, reply.usage)
+                self._kept.put(named)
             outcomes.update(named)
 
         if request.n != len(keys):
