@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field
 
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
 
@@ -57,10 +57,20 @@ class Turn(Frozen):
     content: Text = Field(repr=False)
 
 
+Grade = Literal["exact", "located", "inferred", "incomplete"]
+EvidenceFrom = Literal["prompt", "resolved", "none_found", "undivided", "listed", "retrieved_only", "ids_only", "named"]
+
+
 class CaptureNotes(Frozen):
     """What capturing knows about a sample, beyond the sample itself.
 
     Args:
+        grade: How sure the sample is: ``exact``; ``located``, some context was shown in part; ``inferred``, contexts
+            follow the framework's data flow, or something is ambiguous; ``incomplete``, there is no answer or no
+            evidence, or the run broke. None for samples that no rules made.
+        evidence_from: How the contexts are known: from the ``prompt``; ``resolved`` by id; ``none_found``, the
+            retrieval returned nothing; ``undivided``, the text of a tool; ``listed``, the last list before the
+            answering call; ``retrieved_only``; ``ids_only``; ``named`` by the user.
         provenance: For each field, which run or key it came from.
         warnings: What was ambiguous, in words.
         intermediate: Answers of intermediate steps, which are not retrieved evidence.
@@ -69,6 +79,8 @@ class CaptureNotes(Frozen):
         conversation: The conversation that the run was a turn of, as the user named it.
     """
 
+    grade: Grade | None = None
+    evidence_from: EvidenceFrom | None = None
     provenance: dict[str, str] = Field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = Field(default=(), repr=False)
     intermediate: tuple[Context, ...] = ()
@@ -77,8 +89,8 @@ class CaptureNotes(Frozen):
     conversation: str | None = None
 
 
-def _as_contexts(value: object) -> object:
-    """Accept plain strings as contexts."""
+def _with_texts(value: object) -> object:
+    """Accept plain strings as objects with a text."""
     if isinstance(value, (str, Context)):
         value = [value]
     if isinstance(value, (list, tuple)):
@@ -95,14 +107,7 @@ def _as_texts(value: object) -> object:
     return value
 
 
-def _as_facts(value: object) -> object:
-    """Accept plain strings as facts."""
-    if isinstance(value, (list, tuple)):
-        return tuple({"text": item} if isinstance(item, str) else item for item in value) or None
-    return value
-
-
-Contexts = Annotated[tuple[Context, ...], BeforeValidator(_as_contexts)]
+Contexts = Annotated[tuple[Context, ...], BeforeValidator(lambda value: () if value is None else _with_texts(value))]
 
 
 class Sample(Frozen):
@@ -137,8 +142,8 @@ class Sample(Frozen):
     contexts: Contexts = ()
     answer: OptionalText = Field(default=None, repr=False)
     reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = Field(default=(), repr=False)
-    retrieved: Annotated[Contexts | None, BeforeValidator(_as_contexts)] = None
-    facts: Annotated[tuple[Fact, ...] | None, BeforeValidator(_as_facts)] = None
+    retrieved: Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)] = None
+    facts: Annotated[tuple[Fact, ...] | None, BeforeValidator(lambda facts: _with_texts(facts) or None)] = None
     standalone_question: OptionalText = Field(default=None, repr=False)
     history: tuple[Turn, ...] = ()
     generator: str | None = None
@@ -146,11 +151,6 @@ class Sample(Frozen):
     id: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
     capture: CaptureNotes | None = None
-
-    @field_validator("contexts", mode="before")
-    @classmethod
-    def _none_is_empty(cls, value: object) -> object:
-        return () if value is None else value
 
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.
