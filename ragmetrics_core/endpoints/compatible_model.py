@@ -232,12 +232,12 @@ class OpenAICompatibleModel(ChatModel):
 
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
         has_key = self._api_key is not None or bool(os.environ.get(self._key_variable))
-        return judge_error(kind, fault, self.name, self.base_url, () if has_key else (self._key_variable,))
+        return judge_error(kind, fault, self.name, self.base_url, "" if has_key else self._key_variable)
 
 
 def _named(error: Exception) -> Fault:
     """A fault of which no more is told than the exception's class: its message may hold an address with a key."""
-    return Fault(None, (type(error).__name__,), None, "", frozenset())
+    return Fault(symbols=(type(error).__name__,))
 
 
 def _proxy(address: str) -> str | None:

@@ -184,9 +184,9 @@ class LiteLLMModel(ChatModel):
             return errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s")
         bases = (EXCEPTIONS.get(base.__name__) for base in type(error).__mro__)
         kind, fault = next(filter(None, bases), errors.JudgeServerError), Fault.of(error)
-        variables: tuple[str, ...] = ()
+        variables = ""
         if self._api_key is None and (fault.about_key or fault.status in (401, 403)):
-            variables = tuple(self._litellm.validate_environment(self.model).get("missing_keys", ()))
+            variables = ", ".join(self._litellm.validate_environment(self.model).get("missing_keys", ()))
         return judge_error(kind, fault, self.model, self.api_base, variables)
 
 
