@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,6 @@ _logger = logging.getLogger("ragmetrics_core")
 _TROUBLE = (OSError, sqlite3.Error, ForeignFile)
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _BUSY_SECONDS = 30.0
-_IN_MEMORY = 10_000  # most news that are kept of what cannot be written
 
 Change = Callable[[sqlite3.Connection], object]
 
@@ -168,16 +167,6 @@ def _seen(path: Path) -> tuple[int, int]:
         return number, version
 
 
-class _Batch:
-    """Changes that are committed together, and what readers are told until then."""
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.news: dict[str, Any] = {}
-        self.done: Future[None] = Future()
-        self.done.set_running_or_notify_cancel()  # shared by all who wait: none of them can take it back
-
-
 class OwnFile:
     """A file of ours in use, opened at the first use.
 
@@ -213,49 +202,37 @@ class OwnFile:
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._waiting, self._writing = _Batch(), _Batch()
-        self._writing.done.set_result(None)
+        self._waiting: list[Change] = []
+        self._done, self._written = _future(), _future()  # of those that wait, and of those that are being committed
+        self._written.set_result(None)
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
         """The first row that is committed; None if there is none, or the file cannot be read. Texts are bytes."""
+        row: tuple[Any, ...] | None = None
         with self._lock:
             if self._reader is None and self._readable:
                 self._open_to_read()
-            row: tuple[Any, ...] | None = None
             try:
                 if self._reader is not None:
                     row = self._reader.execute(query, values).fetchone()
             except sqlite3.Error as error:
                 self._reader, self._readable = None, False
                 self._give_up(error)
-            return row
+        return row
 
-    def write(self, change: Change, news: Mapping[str, Any] | None = None) -> None:
-        """Have a change made soon, in the writing thread and one transaction with others.
-
-        Args:
-            change: Called with that thread's connection.
-            news: What ``unwritten`` tells until it is committed, by key; for good, if it cannot be written.
-        """
+    def write(self, change: Change) -> None:
+        """Have a change made soon, in the writing thread and in one transaction with others that wait."""
         with self._lock:
-            batch, first = self._waiting, not self._waiting.changes
-            batch.news.update(news or {})
             if self.trouble is not None:
-                while len(batch.news) > _IN_MEMORY:
-                    batch.news.pop(next(iter(batch.news)))
                 return
-            batch.changes.append(change)
+            self._waiting.append(change)
+            first = len(self._waiting) == 1
             self._thread = self._thread or ThreadPoolExecutor(1, "ragmetrics-database")
         if first:
             try:
                 self._thread.submit(self._commit)
             except RuntimeError:  # the process is too near its end
                 self._commit()
-
-    def unwritten(self, key: str) -> tuple[Any] | None:
-        """The news of a key that are not committed, in a tuple; None if there are none."""
-        with self._lock:
-            return next(((batch.news[key],) for batch in (self._waiting, self._writing) if key in batch.news), None)
 
     async def settled(self) -> None:
         """Wait until everything written so far is committed or given up."""
@@ -284,7 +261,7 @@ class OwnFile:
 
     def _last(self) -> Future[None]:
         with self._lock:
-            return self._waiting.done if self._waiting.changes else self._writing.done
+            return self._done if self._waiting else self._written
 
     def _connected(self) -> sqlite3.Connection:
         connection = connect(self.path, self._kind)
@@ -308,15 +285,15 @@ class OwnFile:
         """Commit what waits; whatever ends this, nobody waits for it any longer."""
         with self._committing:
             with self._lock:
-                if not self._waiting.changes:
+                if not self._waiting:
                     return
-                batch = self._writing = self._waiting
-                self._waiting = _Batch()
+                changes, self._waiting = self._waiting, []
+                self._written, self._done = self._done, _future()
             trouble: Exception | None = RuntimeError("unforeseen")
             try:
                 self._writer = self._writer or self._connected()
                 self._writer.execute("BEGIN IMMEDIATE")
-                for change in batch.changes:
+                for change in changes:
                     change(self._writer)
                 self._writer.execute("COMMIT")
                 trouble = None
@@ -326,25 +303,29 @@ class OwnFile:
                 with self._lock:
                     if trouble is not None:
                         self._give_up(trouble)
-                    if self.trouble is not None:
-                        self._waiting.news = {**batch.news, **self._waiting.news}
-                    batch.news = {}
-                    batch.done.set_result(None)
+                self._written.set_result(None)
 
     def _give_up(self, error: Exception) -> None:
         """Write nothing any more, and say so once; a damaged file is moved aside."""
         if self.trouble is not None:
             return
         self.trouble = error
-        if self._waiting.changes:
-            self._waiting.changes = []
-            self._waiting.done.set_result(None)
+        if self._waiting:
+            self._waiting = []
+            self._done.set_result(None)
         name = getattr(error, "sqlite_errorname", None) or getattr(error, "strerror", None) or type(error).__name__
         why = str(error) if isinstance(error, ForeignFile) else f"{self.path} cannot be written ({name})"
         _logger.warning("%s: %s; make room or name another file", self._kind.without, why)
         if _damaged(error):
             with contextlib.suppress(OSError, ForeignFile):
                 _move_aside(self.path.resolve(), self._kind)
+
+
+def _future() -> Future[None]:
+    """To be shared by all who wait: none of them can take it back."""
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+    return future
 
 
 _OPEN: weakref.WeakSet[OwnFile] = weakref.WeakSet()

@@ -13,11 +13,11 @@ import time
 from collections.abc import Mapping
 from operator import methodcaller
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, get_args, runtime_checkable
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import safe
-from ragmetrics_core.endpoints.chat import Choice, Origin, TokenAlternatives
+from ragmetrics_core.endpoints.chat import Choice, Finish, Origin, TokenAlternatives
 from ragmetrics_core.endpoints.own_file import Kind, OwnFile
 
 
@@ -101,7 +101,6 @@ _PUT = """INSERT INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?) 
 choice = excluded.choice, created = excluded.created, model = excluded.model, unusable = 0"""
 _REJECT = "UPDATE replies SET unusable = 1, rejections = rejections + ? WHERE key = ?"
 _RUNS = 2  # that could not use what they got, until it is known
-_FINISHES = frozenset({"stop", "length", "refused", "other"})
 
 
 class SqliteStore(OwnFile, ReplyStore):
@@ -129,6 +128,7 @@ class SqliteStore(OwnFile, ReplyStore):
     def begin(self) -> None:
         """Start anew: at first, and in a forked process."""
         super().begin()
+        self._memory = MemoryStore()  # what is not committed yet, or cannot be
         self._rejected: dict[str, bool] = {}  # what this run rejected; False once there is another reply
 
     def __repr__(self) -> str:
@@ -138,8 +138,7 @@ class SqliteStore(OwnFile, ReplyStore):
         """Return the reply kept under a key; None if it is to be asked for."""
         if self._rejected.get(key) or (self._new is not None and key not in self._new):
             return None
-        if (unwritten := self.unwritten(key)) is not None:
-            choice: Choice | None = unwritten[0]
+        if (choice := self._memory.get(key)) is not None:
             return choice
         row = self.read(_GET, (bytes.fromhex(key),))
         return None if row is None else _loaded(*row)
@@ -148,21 +147,23 @@ class SqliteStore(OwnFile, ReplyStore):
         """Keep the replies of one call; they are committed together, soon."""
         now = time.time()
         rows = [(bytes.fromhex(key), _dumped(one), now, safe(one.origin.model)) for key, one in choices.items()]
-        self.write(methodcaller("executemany", _PUT, rows), choices)
+        self._memory.put(choices)
         self._rejected.update((key, False) for key in choices if key in self._rejected)
         if self._new is not None:
             self._new.update(choices)
+        self.write(methodcaller("executemany", _PUT, rows))
 
     def reject(self, key: str) -> None:
         """Mark a reply as unusable; counted once in a run."""
         first = key not in self._rejected
         self._rejected[key] = True
-        self.write(methodcaller("execute", _REJECT, (first, bytes.fromhex(key))), {key: None})
+        self._memory.reject(key)
+        self.write(methodcaller("execute", _REJECT, (first, bytes.fromhex(key))))
 
     def flush(self) -> None:
         """Wait until everything put so far is committed, and end the run."""
-        self._rejected.clear()
         super().flush()
+        self._rejected.clear()
 
 
 def _dumped(choice: Choice) -> str:
@@ -183,7 +184,7 @@ def _loaded(text: bytes, model: bytes, unusable: int, runs: int) -> Choice | Non
         choice = Choice(content, finish, tokens, Origin(model.decode(), int(together), unusable=bool(unusable)))
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return choice if isinstance(content, str) and finish in _FINISHES else None
+    return choice if isinstance(content, str) and finish in get_args(Finish) else None
 
 
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
