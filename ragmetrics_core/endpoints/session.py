@@ -37,6 +37,7 @@ from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 T = TypeVar("T")
 Outcome = Choice | JudgeError
 
+_encoded = json.JSONEncoder(sort_keys=True).encode
 _LONGER = 4  # times as many tokens for a reply that was cut off
 
 
@@ -162,7 +163,7 @@ class Session:
             for place, (outcome, error) in enumerate(zip(outcomes, known, strict=True))
             if isinstance(outcome, Choice) and isinstance(error, UnusableReply) and not outcome.origin.unusable
         }
-        for place, answer in zip(repairs, await gathered(repairs.values()), strict=True):
+        for place, answer in zip(repairs, await gathered(repairs.values()) if repairs else (), strict=True):
             known[place] = answer
         return Answers(tuple(known), spent[0] if len(spent) == 1 else sum(spent, Usage()))
 
@@ -203,13 +204,9 @@ class Session:
             request.max_tokens,
             self._replicate,
         ]
-        common = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
-        keys = []
-        for poll in range(first_poll, first_poll + polls):
-            key = common.copy()
-            key.update(f"|poll {poll}".encode())
-            keys.append(key.hexdigest())
-        return keys
+        common = hashlib.sha256(_encoded(content).encode()).hexdigest()
+        polled = range(first_poll, first_poll + polls)
+        return [hashlib.sha256(f"{common}|poll {poll}".encode()).hexdigest() for poll in polled]
 
     # Stored replies, and one call for equal requests in flight.
 
