@@ -466,8 +466,8 @@ def test_a_dry_run_counts_what_a_run_asks(tmp_path: Path, served: Any, capsys: p
     [
         (lambda lines: [*lines[:3], '{"else": 1}'], "line 4: this is no line of a set"),
         (lambda lines: [*lines[:3], "cut off {"], "line 4: this is no line of a set"),
-        (lambda lines: [lines[0], '{"point": {"document": "d"}}'], "line 2: the field 'id' is missing or wrong"),
-        (lambda lines: [lines[0].replace("discrete", "other")], "line 1: the field 'kind' is missing or wrong"),
+        (lambda lines: [lines[0], '{"point": {"document": "d"}}'], "line 2: id: Field required"),
+        (lambda lines: [lines[0].replace("discrete", "other")], "line 1: kind: Input should be"),
         (lambda lines: [lines[0].replace('dataset": 1', 'dataset": 2')], "this is no set of ragmetrics"),
     ],
 )

@@ -423,10 +423,8 @@ def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -
     assert resolve.resolve_judge("lexical").name == "lexical"
 
 
-def test_without_a_choice_the_embedded_judge_says_so_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(resolve, "_announced", False)
+def test_without_a_choice_the_embedded_judge_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    resolve._announce.cache_clear()
     with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
         assert resolve.resolve_judge(None).name == "lexical"
         assert resolve.resolve_judge(None).name == "lexical"

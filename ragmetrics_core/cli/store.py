@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.options import add_store, command
+from ragmetrics_core.cli.options import add, add_store, command
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.endpoints import own_file
@@ -25,14 +25,12 @@ GROUP BY model ORDER BY model"""
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = command(
-        *(commands, "store", _run, "show, prune or clear the stored replies of models"),
-        description="Replies of models are kept so that nothing is paid twice.",
-    )
+    text = "Replies of models are kept so that nothing is paid twice."
+    parser = command(commands, "store", _run, "show, prune or clear the stored replies of models", description=text)
     told = "show entries, size and age (the default); prune old replies; clear all"
-    parser.add_argument("action", nargs="?", choices=("show", "prune", "clear"), default="show", help=told)
+    add(parser, "action", told, default="show", nargs="?", choices=("show", "prune", "clear"))
     add_store(parser)
-    parser.add_argument("--older-than", metavar="AGE", help="for prune: hours, days or weeks, e.g. 12h, 30d or 8w")
+    add(parser, "--older-than", "for prune: hours, days or weeks, e.g. 12h, 30d or 8w", "AGE")
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -15,7 +15,8 @@ from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Part
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, chunked
-from ragmetrics_core.datasets.making import LeftOut, Maker, header, plain
+from ragmetrics_core.datasets.loading import plain
+from ragmetrics_core.datasets.making import LeftOut, Maker, header
 from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument, Sentence
 from ragmetrics_core.datasets.writing import template
 from ragmetrics_core.engine.loop import run

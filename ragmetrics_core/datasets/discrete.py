@@ -13,8 +13,8 @@ from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, all_chunks
-from ragmetrics_core.datasets.loading import Pair, check_pairs
-from ragmetrics_core.datasets.making import Maker, header, plain
+from ragmetrics_core.datasets.loading import Pair, check_pairs, plain
+from ragmetrics_core.datasets.making import Maker, header
 from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
 from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Label, digest_of
 from ragmetrics_core.datasets.writing import template

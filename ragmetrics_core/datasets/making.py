@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel
 
 from ragmetrics_core.data.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.questions import NotAnswered
+from ragmetrics_core.data.questions import NotAnswered, Question
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.chunking import Document
@@ -24,6 +26,7 @@ from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.templates import digest
 
 T = TypeVar("T")
+R = TypeVar("R", bound=BaseModel)
 K = TypeVar("K", bound=Hashable)
 Show = Callable[[int, int, Usage], None]
 """Called with how many are done, how many are wanted, and what it cost so far."""
@@ -67,6 +70,15 @@ class Maker:
         self._judge = RunJudge(session)
         self._show = show
 
+    async def ask(self, question: Question[R]) -> R:
+        """The reply to a question, counted; raises the ``JudgeError`` if there is none."""
+        answer = await self._judge.session.answer(question)
+        self.usage += answer.usage
+        if isinstance(answer.reply, NotAnswered):
+            raise answer.reply.error
+        self._judge.answered += 1
+        return answer.reply.reply
+
     async def write(self, chunks: Sequence[str]) -> Written:
         """A question and its golden response from chunks.
 
@@ -75,20 +87,15 @@ class Maker:
             JudgeUnavailable: If it will answer nothing.
             QuestionNotSupported: If the judge is none that writes.
         """
-        answer = await self._judge.session.answer(WriteQuestion.about(chunks, self.language))
-        self.usage += answer.usage
-        if isinstance(answer.reply, NotAnswered):
-            raise self._reason(answer.reply.error)
-        self._judge.answered += 1
-        return answer.reply.reply
+        try:
+            return await self.ask(WriteQuestion.about(chunks, self.language))
+        except (JudgeUnavailable, QuestionNotSupported):
+            raise
+        except JudgeError as error:
+            raise LeftOut(type(error).__name__) from None
 
     async def measure(self, metric: Metric, sample: Sample) -> Outcome:
-        """A metric's outcome on a sample.
-
-        Raises:
-            LeftOut: If there is no score.
-            JudgeUnavailable: If the model will answer nothing.
-        """
+        """A metric's outcome on a sample; ``LeftOut`` without a score, ``JudgeUnavailable`` as in ``write``."""
         outcome = await carry_out(metric, sample, self._judge)
         self.usage += outcome.usage
         if self._judge.unavailable is not None:
@@ -99,11 +106,13 @@ class Maker:
             raise LeftOut(outcome.code)
         return outcome
 
-    def _reason(self, error: JudgeError) -> Exception:
-        return error if isinstance(error, (JudgeUnavailable, QuestionNotSupported)) else LeftOut(type(error).__name__)
+    def shown(self, done: int, wanted: int) -> None:
+        """Show progress."""
+        if self._show is not None:
+            self._show(min(done, wanted), wanted, self.usage)
 
     async def until(
-        self, wanted: int, candidates: Iterable[K], make: Callable[[K], Awaitable[T]], key: Callable[[T], str]
+        self, wanted: int, candidates: Iterable[K], make: Callable[[K], Coroutine[Any, Any, T]], key: Callable[[T], str]
     ) -> list[T]:
         """Make so many items of candidates in their order; where one gives nothing, the next one is tried.
 
@@ -116,31 +125,28 @@ class Maker:
         Raises:
             InputError: If no candidate gave an item.
         """
-        found: dict[str, T] = {}
-        queue, done = iter(candidates), Counter[str]()
+        found, queue, done = dict[str, T](), iter(candidates), 0
+
+        async def tried(candidate: K) -> T | LeftOut:
+            nonlocal done
+            try:
+                item = await make(candidate)
+            except LeftOut as reason:
+                return reason
+            done += 1
+            self.shown(done, wanted)
+            return item
+
         while len(found) < wanted and (batch := list(islice(queue, wanted - len(found)))):
-            for item in await gathered((self._tried(make(it), done, wanted) for it in batch), hasty=True):
-                if isinstance(item, LeftOut):
-                    self.left_out[str(item)] += 1
-                elif key(item) in found:
-                    self.left_out["duplicate question"] += 1
+            for item in await gathered(map(tried, batch), hasty=True):
+                if isinstance(item, LeftOut) or key(item) in found:
+                    self.left_out[str(item) if isinstance(item, LeftOut) else "duplicate question"] += 1
                 else:
                     found[key(item)] = item
         if not found:
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
             raise InputError(f"{self.name} gave nothing that could be used ({reasons}); try another model")
         return list(found.values())
-
-    async def _tried(self, making: Awaitable[T], done: Counter[str], wanted: int) -> T | LeftOut:
-        """An item, or why there is none; shows progress."""
-        try:
-            item = await making
-        except LeftOut as reason:
-            return reason
-        done["items"] += 1
-        if self._show is not None:
-            self._show(min(done["items"], wanted), wanted, self.usage)
-        return item
 
 
 def header(
@@ -155,8 +161,3 @@ def header(
         left_out = dict(sorted(maker.left_out.items()))
         asked |= {"model": maker.name, "prompts": digest(*prompts, maker.language or ""), "left_out": left_out}
     return made.model_copy(update=asked)
-
-
-def plain(question: str) -> str:
-    """A question without case and spacing, to find duplicates."""
-    return " ".join(question.casefold().split())

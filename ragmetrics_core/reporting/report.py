@@ -14,9 +14,8 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.grouping import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
-from ragmetrics_core.reporting.risks import RiskThresholds
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.reporting.summary import Summary, Tally
+from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
 from ragmetrics_core.reporting.tables import data_frame, html_table, text_table
 
 if TYPE_CHECKING:

@@ -46,12 +46,9 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         if (own := numbers.interval) is not None and own.clusters is not None:
             effect = "" if own.design_effect is None else f", design effect {own.design_effect:.2f}"
             lines.append(f"{numbers.metric}: {own.clusters} clusters{effect}.")
-    lines += [
-        f"{numbers.metric}: any useful chunk in {numbers.useful_share:.0%} of the samples; "
-        f"mean among those {_shown(3, numbers.mean_if_useful)}."
-        for numbers in summary.metrics
-        if numbers.useful_share is not None
-    ]
+    for numbers in (numbers for numbers in summary.metrics if numbers.useful_share is not None):
+        useful = f"any useful chunk in {numbers.useful_share:.0%} of the samples"
+        lines.append(f"{numbers.metric}: {useful}; mean among those {_shown(3, numbers.mean_if_useful)}.")
     rows = "1 row" if summary.rows == 1 else f"{summary.rows} rows"
     lines.append(f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad.")
     if summary.usage.faults:

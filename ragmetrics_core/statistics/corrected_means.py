@@ -40,6 +40,16 @@ class CorrectedMean:
     labelled: int
     unlabelled: int
 
+    @property
+    def sentence(self) -> str:
+        """The estimate in words."""
+        low, high = self.interval.low, self.interval.high
+        weight = "" if self.weight is None else f", weight of the judge {self.weight:.2f}"
+        return (
+            f"People would say yes to {self.mean:.3f} [{low:.3f}, {high:.3f}] of the {self.labelled + self.unlabelled} "
+            f"scored samples ({self.interval.method}; {self.labelled} labels{weight})"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
