@@ -95,21 +95,13 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fault:
-    """What an exception of a client, or a reply that is an error, says.
-
-    Args:
-        status: HTTP status; None if there was none.
-        symbols: Error codes and names of parameters.
-        retry_after: Seconds to wait.
-        text: Everything said, to be searched, never to be shown.
-        classes: Names of the exceptions' classes and of their bases, causes included.
-    """
+    """What an exception of a client, or a reply that is an error, says."""
 
     status: int | None = None
-    symbols: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()  # error codes and names of parameters
     retry_after: float | None = None
-    text: str = ""
-    classes: frozenset[str] = frozenset()
+    text: str = ""  # everything said, to be searched, never to be shown
+    classes: frozenset[str] = frozenset()  # names of the exceptions' classes and their bases, causes included
 
     @classmethod
     def of(cls, error: BaseException) -> Fault:
@@ -183,11 +175,7 @@ def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
 
 
 def seconds(header: Any, now: datetime | None = None) -> float | None:
-    """Read a ``Retry-After`` header: seconds or an HTTP date.
-
-    Returns:
-        Seconds from now, at least 0; None if the header is missing or says neither.
-    """
+    """Seconds from now that a ``Retry-After`` header says, as a number or a date; None if it says neither."""
     text = str("" if header is None else header).strip()
     try:
         wait = float(text)
@@ -252,12 +240,7 @@ def _count(pattern: re.Pattern[str], text: str) -> int | None:
 
 
 def foreign(error: Exception, where: str) -> errors.JudgeError:
-    """The judge error for what any client raised: by what it says of the endpoint, else by its class.
-
-    Args:
-        error: The exception.
-        where: Name of the model.
-    """
+    """The judge error for what any client raised: by what it says of the endpoint, else by its class."""
     fault = Fault.of(error)
     if fault.status is not None or fault.about_key or fault.unanswered:
         return judge_error(errors.JudgeServerError, fault, where)

@@ -77,6 +77,8 @@ class LiteLLMModel(ChatModel):
         LiteLLMModel('ollama/llama3.1', api_base='http://127.0.0.1:11434')
     """
 
+    name = cache_key = ""
+
     def __init__(
         self,
         model: str,
@@ -93,15 +95,13 @@ class LiteLLMModel(ChatModel):
                 f"{model} is reached through LiteLLM: pip install 'ragmetrics-core[litellm]'; without it "
                 "there are OpenAI's own models and openai-compatible/MODEL with api_base="
             )
-        self.model = model
-        self.api_base = api_base
-        self._api_key = api_key
-        self._timeout = timeout
-        self._stated = capabilities
+        self.model = self.name = model
+        self.api_base, self._api_key, self._timeout = api_base, api_key, timeout
         known = listed(model.removeprefix("openai/"))
         self._prices = prices or (None if known is None else known.prices)
         self._extra = dict(extra or {})
-        self._capabilities = capabilities or Capabilities()
+        self.cache_key = endpoint_name(api_base or "", self._extra)
+        self._capabilities = capabilities
         self._litellm: Any = None
         self._theirs: tuple[type[Exception], ...] = ()
 
@@ -109,25 +109,15 @@ class LiteLLMModel(ChatModel):
         base = f", api_base={public(self.api_base)!r}" if self.api_base else ""
         return f"LiteLLMModel({self.model!r}{base})"
 
-    @property
-    def name(self) -> str:
-        """LiteLLM's name of the model."""
-        return self.model
-
-    @property
-    def cache_key(self) -> str:
-        """The endpoint's address, and a digest of the extra arguments, which change replies."""
-        return endpoint_name(self.api_base or "", self._extra)
-
     def capabilities(self) -> Capabilities:
         """What was stated, else what LiteLLM's tables say; unknown before ``prepare``."""
-        return self._capabilities
+        return self._capabilities or Capabilities()
 
     async def prepare(self) -> None:
         """Import LiteLLM in a thread, and look the model up in its tables."""
         if self._litellm is None:
             litellm = await asyncio.to_thread(_litellm)
-            if self._stated is None:
+            if self._capabilities is None:
                 self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
             kinds = [kind for kind in vars(litellm.exceptions).values() if isinstance(kind, type)]
             own = (kind for kind in kinds if kind.__module__ == "litellm.exceptions")
