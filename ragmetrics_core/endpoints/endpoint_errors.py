@@ -84,12 +84,12 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
     errors.QuotaExhausted: "the quota or budget for {where} is used up{details}: raise it or use another model",
     errors.RateLimited: "{where} asked to slow down{details}: lower the concurrency or run again later",
     errors.JudgeTimeout: "{where} sent no reply in time: raise the timeout or check the endpoint",
-    errors.Unreachable: "{where} could not be reached{details}: check the address and that the server runs",
     errors.ConnectionFailed: "{where} could not be reached{details}: check the address and that the server runs",
     errors.JudgeServerError: "{where} failed or sent no valid reply{details}: run again later or check the endpoint",
     errors.UnsupportedParameter: "{where} does not support a parameter of the request{details}",
     errors.RequestRejected: "{where} rejected the request{details}",
     errors.ContentRefused: "{where} or a content filter refused the request{details}",
+    errors.JudgeError: "{where} could not answer{details}",
 }
 
 
@@ -166,8 +166,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
     """Error codes and names of parameters, as far as they are symbols."""
-    nested = body.get("error")
-    detail = nested if isinstance(nested, dict) else body
+    detail = nested if isinstance(nested := body.get("error"), dict) else body
     symbols = [detail.get(name) for name in ("code", "type", "param")]
     valid = [symbol for symbol in symbols if isinstance(symbol, str) and _SYMBOL.fullmatch(symbol)]
     named = [*_PARAMETERS.findall(text), *(("param n",) if _ABOUT_N.search(text) else ())]
@@ -215,7 +214,7 @@ def judge_error(
         stated: What the client's class of exception stands for.
         fault: What the exception says.
         where: Name of the model.
-        endpoint: Address of the endpoint, if it is one of the user's own.
+        endpoint: Its address, if it is one of the user's own.
         variables: Environment variables that would hold the key, if it is missing.
     """
     kind = _kind(stated, fault)
@@ -225,7 +224,7 @@ def judge_error(
     if issubclass(kind, errors.ContextWindowExceeded):
         return kind.counted(where, _count(_TOKENS, fault.text), _count(_WINDOW, fault.text))
     details = ", ".join((*((f"HTTP {fault.status}",) if fault.status else ()), *fault.symbols))
-    sentence = _SENTENCES.get(kind, "{where} could not answer{details}")
+    sentence = next(_SENTENCES[base] for base in kind.__mro__ if base in _SENTENCES)
     if kind is errors.JudgeServerError and fault.unreadable:
         sentence = "{where} sent a reply that cannot be read: check that the endpoint is what its name says"
     message = sentence.format(where=where, details=f" ({details})" if details else "")
@@ -255,22 +254,22 @@ def foreign(error: Exception, where: str) -> errors.JudgeError:
 def public(address: str) -> str:
     """An address without the user, password and query that it may hold; what is no address is not repeated."""
     try:
-        parts = urlsplit(address)
-        port = f":{parts.port}" if parts.port else ""
+        parts, port = urlsplit(address), urlsplit(address).port
     except ValueError:
-        return "an address that does not begin with http:// or https://"
+        parts, port = urlsplit(""), None
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host:
         return "an address that does not begin with http:// or https://"
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path.rpartition('@')[2]}"
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rpartition('@')[2]}"
 
 
 def moved(where: str, asked: str, location: str) -> errors.EndpointMoved:
     """The error for a redirect of a call to an address; of where it points to, only what is no word of the endpoint."""
-    target = public(urljoin(asked, location))
-    base = target.removesuffix("/chat/completions")
-    if base == target:  # what else the path says may be anything
-        base = "".join(re.findall(r"^https?://[^/]*", target)) or target
+    base = target = public(urljoin(asked, location))
+    if target.startswith("http"):  # what else the path says may be anything
+        end = "/chat/completions"
+        base = target.removesuffix(end) if target.endswith(end) else "/".join(target.split("/")[:3])
     return errors.EndpointMoved(
         f"{where} answered with a redirect to {base}, which was not followed, because keys and texts would go there: "
         "configure that address as the endpoint's, if it is the right one"
