@@ -267,8 +267,10 @@ class OwnFile:
             except _TROUBLE as error:
                 trouble = error
             finally:
-                with self._lock:
-                    if trouble is not None:
+                if trouble is not None:
+                    if self._writer is not None:
+                        self._writer.close()  # and give up what was begun
+                    with self._lock:
                         self._give_up(trouble)
                 self._written.set_result(None)
 
