@@ -19,7 +19,7 @@ from ragmetrics_core.data.sample import Context
 from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document, chunked
 from ragmetrics_core.datasets.loading import plain
 from ragmetrics_core.datasets.making import LeftOut, Maker, header, template
-from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument, Sentence
+from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
@@ -130,7 +130,8 @@ async def _labelled(
     document = LabelledDocument(
         id=name,
         question=written.question,
-        sentences=tuple(Sentence(text=one.text, context=labels.index(one.chunk)) for one in written.sentences),
+        sentences=tuple(one.text for one in written.sentences),
+        tags=tuple(labels.index(one.chunk) for one in written.sentences),
         contexts=chunks,
         golden=settings.golden,
     )
@@ -158,7 +159,7 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
     """A combination of contexts, labelled without a call: the mean over facts of the logical OR over contexts."""
     chosen = tuple(sorted(subset))
     facts = [any(row[column].covered for column in chosen) for row in document.cells]
-    tagged = [sentence.context in chosen for sentence in document.sentences]
+    tagged = [tag in chosen for tag in document.tags]
     return CombinationPoint(
         document=document.id,
         contexts=chosen,
