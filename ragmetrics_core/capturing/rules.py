@@ -109,13 +109,16 @@ class _Turn:
         return _Answered(answer, likely[-1], why, len(likely) == 1)
 
     def _unrivalled(self, answer: Answer, call: Node) -> _Answered:
-        """An answer of plain functions, where any call may be the last word: is there another that it does not use?"""
+        """An answer of plain functions, where any call may be the last word: is there another that it does not use?
+
+        One that it uses may be the answer all the same, if that was asked the question and this one was not: a title.
+        """
         if self.tree.root.name != FLOW:
             return _Answered(answer, call)
-        used = self.calls.shown(call, ()).calls
-        others = [
-            one for one in self._likely() if one not in used and one_line(text_of(one)) != one_line(text_of(call))
-        ]
+        question, likely = self.question()[0] or "", self._likely()
+        asked = [one for one in likely if any(question in message.text for message in one.prompt)]
+        used = self.calls.shown(call, ()).calls if call in asked or not asked else [call]
+        others = [one for one in likely if one not in used and one_line(text_of(one)) != one_line(text_of(call))]
         why = ("several calls may have answered; the last one is taken",) if others else ()
         return _Answered(answer, call, why, not others)
 
@@ -139,7 +142,8 @@ class _Turn:
         said = "the outputs hold the texts of several model calls; the last one is taken as the answer"
         text = next((structured(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
-        return _Answered(Answer(text, place), call, (said,) if several else (), not several)
+        answer = Answer(text, place)
+        return _Answered(answer, call, (said,), sure=False) if several else self._unrivalled(answer, call)
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
         """The question, where it was found, and what is uncertain about it."""
