@@ -15,7 +15,6 @@ from ragmetrics_core.capturing.reading import (
     one_line,
     parsed,
     question_in,
-    structured,
     texts_in,
 )
 from ragmetrics_core.capturing.tree import DISTANCE_KEYS, Answer, Document, Node, Tree
@@ -140,7 +139,7 @@ class _Turn:
         if call is None:
             return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
         said = "the outputs hold the texts of several model calls; the last one is taken as the answer"
-        text = next((structured(value) or compact(value) for value in _values(call)), text_of(call))
+        text = next((answer_text(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
         answer = Answer(text, place)
         return _Answered(answer, call, (said,), sure=False) if several else self._unrivalled(answer, call)
@@ -256,28 +255,28 @@ class _Making:
         """What the prompt shows, in its order; what it does not tell of stays between its neighbours."""
         turn, order = self.turn, list(shown.found)
         self.evidence_from, self.provenance["contexts"] = "prompt", f"what occurs in the prompt of {call.name}"
-        if {one.document.text for one in shown.found.values()} <= {node.text for node in turn.calls.tool_texts}:
+        if {document.text for document, _ in shown.found.values()} <= {node.text for node in turn.calls.tool_texts}:
             self.evidence_from = "undivided"
         for some in turn.calls.lists(call.began):
             keys = [one.key for one in some]
             if any(key in shown.found for key in keys):
-                for place, key in enumerate(keys):
+                for at, key in enumerate(keys):
                     if key in shown.unknown and key not in order:
-                        before = next((one for one in reversed(keys[:place]) if one in order), None)
+                        before = next((one for one in reversed(keys[:at]) if one in order), None)
                         order.insert(0 if before is None else order.index(before) + 1, key)
                 break
         contexts = []
         for rank, key in enumerate(order, start=1):
-            showing = shown.found.get(key)
-            if showing is None:
+            if key not in shown.found:
                 self.grades.add("inferred")
                 self.warnings.append(f"context {rank}: the prompt does not tell whether it was shown")
                 contexts.append(shown.unknown[key].context())
                 continue
-            if not showing.whole:
+            document, place = shown.found[key]
+            if place.extent != "whole":
                 self.grades.add("located")
-                self.warnings.append(f"context {rank} was cut to {showing.coverage:.0%}")
-            contexts.append(showing.document.context(showing.text))
+                self.warnings.append(f"context {rank} was cut to {place.coverage:.0%}")
+            contexts.append(document.context(place.text))
         return tuple(contexts), order
 
     def _flow(self) -> tuple[tuple[Document, ...], str]:
@@ -327,4 +326,4 @@ def _values(call: Node) -> list[Any]:
 
 def _fields(call: Node) -> set[str]:
     """Texts inside a structured reply."""
-    return {one_line(text) for value in _values(call) for text in (*texts_in(value), structured(value) or "")} - {""}
+    return {one_line(text) for value in _values(call) for text in (*texts_in(value), answer_text(value) or "")} - {""}
