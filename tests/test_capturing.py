@@ -38,8 +38,7 @@ from ragmetrics_core.capturing import (
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.fact_extraction import ExtractFacts
-from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GOLDEN_TURNS

@@ -174,8 +174,8 @@ def test_a_schema_is_sent_in_the_form_that_the_endpoint_takes() -> None:
 )
 def test_a_server_that_sends_500_for_a_parameter_is_understood(text: str, kind: str) -> None:
     """Servers built on pydantic do; the first text is that of llama.cpp's Python server, shortened."""
-    fault = EndpointFault(500, (), None, text, frozenset())
-    assert type(judge_error(errors.JudgeServerError, fault, "m", None, ())).__name__ == kind
+    fault = EndpointFault(500, text=text)
+    assert type(judge_error(errors.JudgeServerError, fault, "m")).__name__ == kind
 
 
 @pytest.mark.parametrize("model", ["ollama_chat/x", "hosted_vllm/x"])

@@ -23,7 +23,7 @@ from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, named
+from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
 from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import Decision, decide
 from ragmetrics_core.reporting.report import JsonlWriter
@@ -193,7 +193,7 @@ def _metrics(options: argparse.Namespace) -> Sequence[Metric]:
             settings[name][setting] = json.loads(value)
         except ValueError:
             settings[name][setting] = value
-    return chosen([named(name, **chosen_settings) for name, chosen_settings in settings.items()])
+    return chosen([metric_named(name, **chosen_settings) for name, chosen_settings in settings.items()])
 
 
 def _name(text: str) -> str:

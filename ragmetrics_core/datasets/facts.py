@@ -23,7 +23,7 @@ from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.datasets.sets import digest_of
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.metrics.fact_extraction import extraction as facts_of
+from ragmetrics_core.metrics.fact_matrix import extraction as facts_of
 from ragmetrics_core.metrics.templates import digest, shipped
 from ragmetrics_core.reporting.jsonl import validated
 

@@ -56,29 +56,22 @@ class DiscretePoint(Frozen):
     """A golden answer with retrieved documents, labelled by their ranks.
 
     Args:
-        id: Digest of the point, which tells nothing about its label.
         document: What intervals resample: the document that the question is about, else the question.
-        question: The question.
-        answer: The golden answer.
-        contexts: The documents, with the retriever's scores.
-        ranks: Their ranks, from 1.
+        sample: Question and documents with the retriever's scores; the golden answer is both answer and reference.
+            Its id is a digest, which tells nothing about the label.
+        ranks: The documents' ranks, from 1.
         by_rank: The label that the ranks suggest.
     """
 
-    id: str
     document: str
-    question: Text = Field(repr=False)
-    answer: Text = Field(repr=False)
-    contexts: tuple[Context, ...]
+    sample: Sample
     ranks: tuple[int, ...]
     by_rank: Label
 
     @property
-    def sample(self) -> Sample:
-        """The point as a sample: the golden answer is both answer and reference."""
-        return Sample(
-            id=self.id, question=self.question, contexts=self.contexts, answer=self.answer, reference=self.answer
-        )
+    def id(self) -> str:
+        """The id of the sample."""
+        return self.sample.id or ""
 
 
 class Sentence(Frozen):
@@ -112,9 +105,9 @@ class LabelledDocument(Frozen):
     sentences: tuple[Sentence, ...]
     contexts: tuple[Context, ...]
     golden: int
-    facts: tuple[Fact, ...]
-    cells: tuple[tuple[Cell, ...], ...]
-    calls: int
+    facts: tuple[Fact, ...] = ()
+    cells: tuple[tuple[Cell, ...], ...] = ()
+    calls: int = 0
 
     @property
     def response(self) -> str:

@@ -161,15 +161,14 @@ class Comparison:
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
         outcome, why = "undecided", self.stopped
         if not why and (change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING):
-            missing = {kind: count for kind, count in change.outcomes.items() if kind != "scored/scored"}
-            missing["without a partner"] = change.rows - sum(change.outcomes.values())
-            reasons = ", ".join(f"{count} {kind}" for kind, count in missing.items() if count)
-            why = f"{change.pairs} of {change.rows} rows were scored in both runs: {reasons}"
+            missing = {**change.outcomes, "without a partner": change.rows - sum(change.outcomes.values())}
+            reasons = (f"{count} {kind}" for kind, count in missing.items() if count and kind != "scored/scored")
+            why = f"{change.pairs} of {change.rows} rows were scored in both runs: {', '.join(reasons)}"
         elif not why and change.one_sided is not None:
             low, high = change.one_sided
             outcome, why = three_way(low, high, -self.margin), f"one-sided bounds {low:+.4f} and {high:+.4f}"
-        sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
-        return Decision(metric=change.name, outcome=outcome, sentence=sentence)
+        why = f"{change.name} against a loss of {self.margin:g}; {why}"
+        return Decision(metric=change.name, outcome=outcome, sentence=why)
 
     def table(self) -> str:
         """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
@@ -231,14 +230,10 @@ def compare(
     parts = [(part, name) for part in matched.parts(slices) for name in names]
     changes = [_change(name, *part, cluster, margin) for part, name in parts]
     adjusted = iter(paired.holm([change.p for change in changes if change.p is not None]))
+    judged = tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes)
     early = (("first", first.run.ended_early), ("second", second.run.ended_early))
-    return Comparison(
-        changes=tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes),
-        matched=matched,
-        margin=margin,
-        differing=tuple(differing),
-        stopped="; ".join(f"the {which} run ended early: {why}" for which, why in early if why),
-    )
+    stopped = "; ".join(f"the {which} run ended early: {why}" for which, why in early if why)
+    return Comparison(judged, matched, margin, tuple(differing), stopped)
 
 
 def _change(

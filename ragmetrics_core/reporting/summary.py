@@ -42,9 +42,6 @@ class RiskThresholds(Frozen):
     failed_share: Share = 0.05
 
 
-_DEFAULT_THRESHOLDS = RiskThresholds()
-
-
 class MetricSummary(Frozen):
     """One metric over all rows. A number that does not exist is None, never NaN.
 
@@ -84,7 +81,7 @@ class MetricSummary(Frozen):
     not_judged: int = 0
     useful_share: float | None = None
     mean_if_useful: float | None = None
-    limits: RiskThresholds = Field(default=_DEFAULT_THRESHOLDS, repr=False)
+    limits: RiskThresholds = Field(default=RiskThresholds(), repr=False)
 
     @property
     def signs(self) -> tuple[str, ...]:
@@ -194,16 +191,11 @@ class Tally:
             self._rows["application_errors"] += sample.error is not None
 
     def summary(
-        self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS, *, stopped: str = "", bootstrap: bool = False
+        self, thresholds: RiskThresholds | None = None, *, stopped: str = "", bootstrap: bool = False
     ) -> Summary:
-        """Everything counted so far, with the signs of high risk.
-
-        Args:
-            thresholds: When a number counts as a sign.
-            stopped: Why the run ended early; "" if it did not.
-            bootstrap: Intervals from the BCa bootstrap, where there are enough scores that stand alone.
-        """
-        metrics = tuple(metric.summary(name, thresholds, bootstrap) for name, metric in self._metrics.items())
+        """Everything counted so far, as in ``Report.summary``; ``stopped`` says why the run ended early."""
+        limits = thresholds or RiskThresholds()
+        metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self._metrics.items())
         return Summary(**self._rows, metrics=metrics, usage=self._usage, stopped=stopped)
 
 
