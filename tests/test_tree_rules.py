@@ -460,6 +460,14 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
         ],
         [(QUESTION, [PORTO, FARO], ANSWER), ("And Faro?", [PORTO, FARO], "In the south, by the sea.")],
     ),
+    "a title that reads the answer": (  # said to be inferred, see below
+        lambda c: [
+            alone(retriever(c, DOCS[0])),
+            alone(model(c, asked(PORTO))),
+            alone(model(c, f"Title for: {ANSWER} {PORTO}", "The city on the Douro, in short")),
+        ],
+        [(QUESTION, [PORTO], "The city on the Douro, in short")],
+    ),
     "two requests, each in tasks of its own": (
         lambda c: [
             alone(retriever(c, DOCS[0]), strand="a"),
@@ -495,6 +503,15 @@ def test_several_runs(name: str) -> None:
     samples += turns.finish()
     assert [(one.question, [context.text for context in one.contexts], one.answer) for one in samples] == expected
     assert turns.finish() == []
+
+
+@pytest.mark.parametrize("name", ["a title that reads the answer"])
+def test_two_that_could_answer_are_said(name: str) -> None:
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    (sample,) = [*(s for one in FLOWS[name][0](Clock()) for s in turns.add(one)), *turns.finish()]
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert sample.capture.warnings == ("several calls may have answered; the last one is taken",)
 
 
 # What queries and arguments of tools do not mean
