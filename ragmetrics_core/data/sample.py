@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -57,10 +57,20 @@ class Turn(Frozen):
     content: Text = Field(repr=False)
 
 
+Grade = Literal["exact", "located", "inferred", "incomplete"]
+EvidenceFrom = Literal["prompt", "resolved", "none_found", "undivided", "listed", "retrieved_only", "ids_only", "named"]
+
+
 class CaptureNotes(Frozen):
     """What capturing knows about a sample, beyond the sample itself.
 
     Args:
+        grade: How sure the sample is: ``exact``; ``located``, some context was shown in part; ``inferred``, contexts
+            follow the framework's data flow, or something is ambiguous; ``incomplete``, there is no answer or no
+            evidence, or the run broke. None for samples that no rules made.
+        evidence_from: How the contexts are known: from the ``prompt``; ``resolved`` by id; ``none_found``, the
+            retrieval returned nothing; ``undivided``, the text of a tool; ``listed``, the last list before the
+            answering call; ``retrieved_only``; ``ids_only``; ``named`` by the user.
         provenance: For each field, which run or key it came from.
         warnings: What was ambiguous, in words.
         intermediate: Answers of intermediate steps, which are not retrieved evidence.
@@ -69,6 +79,8 @@ class CaptureNotes(Frozen):
         conversation: The conversation that the run was a turn of, as the user named it.
     """
 
+    grade: Grade | None = None
+    evidence_from: EvidenceFrom | None = None
     provenance: dict[str, str] = Field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = Field(default=(), repr=False)
     intermediate: tuple[Context, ...] = ()

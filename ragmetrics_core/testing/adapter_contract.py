@@ -16,7 +16,7 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import evaluate
-from ragmetrics_core.testing.golden import GOLDEN_TURNS, GoldenTurn
+from ragmetrics_core.testing.golden import GOLDEN_TURNS, SHOWN_CASES, SHOWN_TURN, GoldenTurn
 
 _FRAMEWORKS = ("langchain_core", "llama_index", "haystack")
 _CLIENTS = ("openai", "anthropic", "cohere", "mistralai", "google.genai", "boto3", "litellm")
@@ -66,6 +66,10 @@ class AdapterContract:
         """The same application, failing after retrieval: its generator raises. The error is swallowed here."""
         raise AssertionError("implement play_unanswered()")
 
+    def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
+        """A real application that retrieves the contexts of a turn and hands its model exactly this prompt."""
+        raise AssertionError("implement play_prompt()")
+
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         """Turn a result into the framework's own result type and read score and reason back from it."""
         raise AssertionError("implement to_native_and_back()")
@@ -92,6 +96,18 @@ class AdapterContract:
         """Each turn gives exactly its sample."""
         for turn in GOLDEN_TURNS:
             self.check(self.play(turn)[0], turn)
+
+    def test_what_the_prompt_shows(self) -> None:
+        """The same prompt gives the same contexts, in its order, as much of each as it shows."""
+        for case in SHOWN_CASES:
+            (sample,) = self.play_prompt(SHOWN_TURN, case.prompt)
+            assert sample.capture is not None
+            assert sample.question == SHOWN_TURN.question, case.name
+            assert tuple(context.text for context in sample.contexts) == case.contexts, case.name
+            assert sample.capture.grade == case.grade, case.name
+            ids = {context.text: context.id for context in SHOWN_TURN.contexts}
+            if self.keeps_ids:
+                assert all(one.id == ids.get(one.text, one.id) for one in sample.contexts), case.name
 
     def test_streamed(self) -> None:
         """A streamed answer is captured whole."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import json
+import textwrap
+
 from pydantic import Field
 
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.sample import Context, Sample
+from ragmetrics_core.data.sample import Context, Grade, Sample
 
 
 class GoldenTurn(Frozen):
@@ -87,4 +91,62 @@ GOLDEN_TURNS: tuple[GoldenTurn, ...] = (
         answer="I don't know.",
         reference="The clerk.",
     ),
+)
+
+
+class ShownCase(Frozen):
+    """A prompt that shows documents of ``SHOWN_TURN`` in some form, and what must be captured of them.
+
+    Args:
+        name: The form.
+        prompt: Exactly what the model is handed.
+        contexts: Texts of the contexts, in order.
+        grade: How sure that is.
+    """
+
+    name: str
+    prompt: str = Field(repr=False)
+    contexts: tuple[str, ...] = Field(repr=False)
+    grade: Grade
+
+
+FRANCE_TRAINS = (
+    "Trains à grande vitesse link Paris with Lyon in two hours; the <first> line was opened in 1981.\nBook early."
+)
+SHOWN_TURN = GoldenTurn(
+    name="shown_in_many_forms",
+    question=FRANCE_QUESTION,
+    contexts=tuple(
+        Context(text=text, id=name, score=score)
+        for name, text, score in (
+            ("wine", FRANCE_WINE, 0.9),
+            ("paris", FRANCE_PARIS, 0.4),
+            ("trains", FRANCE_TRAINS, 0.2),
+        )
+    ),
+    answer=FRANCE_ANSWER,
+)
+_ALL = (FRANCE_WINE, FRANCE_PARIS, FRANCE_TRAINS)
+_CUT = FRANCE_PARIS[: FRANCE_PARIS.index(". Paris")]
+
+
+def _shown(name: str, context: str, contexts: tuple[str, ...] = _ALL, grade: Grade = "exact") -> ShownCase:
+    prompt = f"Answer from the context alone.\n{context}\n\nQuestion: {FRANCE_QUESTION}"
+    return ShownCase(name=name, prompt=prompt, contexts=contexts, grade=grade)
+
+
+SHOWN_CASES: tuple[ShownCase, ...] = (
+    _shown("joined", "\n\n".join(_ALL)),
+    _shown("in another order", "\n\n".join(_ALL[::-1]), _ALL[::-1]),
+    _shown("repr of a list", repr(list(_ALL))),
+    _shown("ascii repr", ascii(list(_ALL))),
+    _shown("json", json.dumps([{"text": text, "rank": rank} for rank, text in enumerate(_ALL)])),
+    _shown("json inside json", json.dumps(json.dumps(_ALL))),
+    _shown("escaped", "".join(f"<doc>{html.escape(text)}</doc>" for text in _ALL)),
+    _shown("wrapped and numbered", "\n".join(f"[{n}] {textwrap.fill(text, 40)}" for n, text in enumerate(_ALL, 1))),
+    _shown("quoted lines", "\n".join(f"> {line}" for text in _ALL for line in text.splitlines())),
+    _shown("lower case", " | ".join(_ALL).lower()),
+    _shown("one of three", FRANCE_TRAINS, (FRANCE_TRAINS,)),
+    _shown("cut", f"{FRANCE_WINE}\n{_CUT}", (FRANCE_WINE, _CUT), "located"),
+    _shown("none", "France is in Europe, they say.", _ALL, "inferred"),
 )

@@ -1,0 +1,317 @@
+"""What the calls of one turn brought in, and what of it a model call was shown. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from ragmetrics_core.capturing.locating import locate
+from ragmetrics_core.capturing.reading import ANSWER_KEYS, one_line, parsed
+from ragmetrics_core.capturing.tree import Document, Node, Tree
+
+_STEERING = {
+    *("binary_score", "score", "grade", "verdict", "relevant", "is_relevant", "datasource", "route", "next", "action"),
+    *("destination", "decision", "query", "queries", "search_query", "search_queries", "steps", "plan"),
+}
+_LABEL = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
+_ALWAYS = float("inf")
+_OWN = 32
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Documents that one call brought in, and the calls from the root down to it."""
+
+    documents: tuple[Document, ...]
+    path: tuple[Node, ...]
+
+    @property
+    def node(self) -> Node:
+        """The call itself."""
+        return self.path[-1]
+
+    def beside(self, other: Retrieval) -> bool:
+        """True if both ran at the same time, or in branches that did."""
+        pairs = (pair for pair in zip(self.path, other.path, strict=False) if pair[0] is not pair[1])
+        return any(one.began < _end(two) and two.began < _end(one) for one, two in itertools.islice(pairs, 1))
+
+
+def _end(node: Node) -> float:
+    return node.began if node.ended is None else node.ended
+
+
+@dataclass(frozen=True)
+class Showing:
+    """A document as model calls were shown it: its shown text, how much of it that is, and whether it is all."""
+
+    document: Document
+    text: str
+    coverage: float
+    whole: bool
+
+
+@dataclass
+class Shown:
+    """What of some documents model calls were shown.
+
+    Args:
+        found: The documents shown, by key, in the order of first showing.
+        unknown: Those of which the prompts do not tell, by key.
+        calls: The calls looked at: those that feed the answering one, and itself, in the order in which they began.
+    """
+
+    found: dict[Key, Showing] = field(default_factory=dict)
+    unknown: dict[Key, Document] = field(default_factory=dict)
+    calls: list[Node] = field(default_factory=list)
+
+
+class Calls:
+    """The calls of one turn, as the rules look at them."""
+
+    def __init__(self, tree: Tree, tools: Collection[str]) -> None:
+        self.tree, self._tools = tree, tools
+        self.nodes = list(tree.root.walk())
+
+    @cached_property
+    def models(self) -> list[Node]:
+        """Calls of models that replied, in the order in which they began; of nested ones the innermost."""
+        within = {id(node) for host in self._working for node in host.walk()}
+        found = [node for node in self.nodes if _replied(node) and id(node) not in within]
+        return [node for node in found if not any(map(_replied, itertools.islice(node.walk(), 1, None)))]
+
+    @property
+    def last(self) -> Node | None:
+        """The last call of a model, whether it replied or not: what a broken run had shown until then."""
+        within = {id(node) for host in self._working for node in host.walk()}
+        return next(
+            (one for one in self.nodes[::-1] if one.kind == "model" and one.prompt and id(one) not in within), None
+        )
+
+    @property
+    def _working(self) -> Iterator[Node]:
+        """Calls whose model calls only make documents or queries."""
+        return (node for node in self.nodes if node.kind in ("retriever", "reranker"))
+
+    def weight(self, call: Node) -> int:
+        """How much a reply looks like an answer: 3 a free text, 2 a structured answer, 1 a label, 0 none."""
+        reply = call.reply
+        if reply is None:
+            return 0
+        value = parsed(reply.text) if reply.text.strip() else self._structure(call)
+        if isinstance(value, Mapping):
+            return 2 if any(key in value for key in ANSWER_KEYS) else 0 if _STEERING & set(value) else 1
+        if value is not None or not reply.text.strip() or self._steers(call):
+            return int(value is not None)
+        return 1 if len(reply.text) <= 24 and _LABEL.fullmatch(reply.text) else 3
+
+    def _structure(self, call: Node) -> object:
+        """Arguments of a tool call that is a structured answer: no tool ran for it."""
+        made = call.reply.calls[-1:] if call.reply is not None else ()
+        ran = {node.name for node in self.nodes if node.kind == "tool"}
+        return next((one.arguments for one in made if one.name not in ran), None)
+
+    def _steers(self, call: Node) -> bool:
+        """Whether a later call was asked what this one wrote."""
+        lines = {one_line(line) for line in (call.reply.text.splitlines() if call.reply else ())}
+        asked = (one_line(node.query) for node in self.nodes if node.query and node.began >= call.began)
+        return any(query in lines for query in asked)
+
+    @cached_property
+    def retrievals(self) -> list[Retrieval]:
+        """Outermost retrievals that succeeded and what tools returned beside them, else what steps introduced."""
+        found = list(self._retrievals(self.tree.root, ()))
+        return found or [Retrieval(docs, (node,)) for node in self.reworking if (docs := node.documents or ())]
+
+    def _retrievals(self, node: Node, above: tuple[Node, ...]) -> Iterator[Retrieval]:
+        path = (*above, node)
+        if node.kind == "retriever":
+            if node.documents is not None and node.error is None:
+                yield Retrieval(node.documents, path)
+        elif node.kind != "ignored":
+            below = [found for child in node.children for found in self._retrievals(child, path)]
+            yield from below
+            if node.kind == "tool" and node.documents and node.error is None:
+                known = {document.text for one in below for document in one.documents}
+                fresh = tuple(document for document in node.documents if document.text not in known)
+                if fresh:
+                    yield Retrieval(fresh, path)
+
+    @property
+    def reworking(self) -> list[Node]:
+        """Steps that gave documents, in the order in which they ended; the root only where it is the one call."""
+        steps = [node for node in self.nodes if node.kind in ("step", "agent", "reranker") and node.documents]
+        return sorted((node for node in steps if node is not self.tree.root or not node.children), key=_end)
+
+    @cached_property
+    def tool_texts(self) -> list[Node]:
+        """Tools named as those whose text is a context, where no documents stand behind it."""
+        named = [node for node in self.nodes if node.kind == "tool" and node.name in self._tools]
+        return [node for node in named if (node.text or "").strip() and not any(one.documents for one in node.walk())]
+
+    @property
+    def tried(self) -> bool:
+        """Whether anything was retrieved, or a retriever ran and found nothing."""
+        return bool(self.retrievals or self.tool_texts) or any(node.kind == "retriever" for node in self.nodes)
+
+    def retrieved(self, order: Sequence[Key] = ()) -> tuple[Document, ...] | None:
+        """What retrievers returned, each document once; None if that is unknown.
+
+        Args:
+            order: Keys of documents in the order of the prompt, for retrievals that ran beside each other.
+        """
+        groups: list[list[Retrieval]] = []
+        for one in sorted(self.retrievals, key=lambda one: one.node.began):
+            if groups and any(one.beside(other) for other in groups[-1]):
+                groups[-1].append(one)
+            else:
+                groups.append([one])
+        made = [call.id for node in self.nodes if node.reply is not None for call in node.reply.calls]
+
+        def rank(one: Retrieval) -> tuple[float, int, str]:
+            first = min((order.index(doc.key) for doc in one.documents if doc.key in order), default=len(order))
+            call = next((node.call for node in one.path if node.call), None)
+            branch = next((node.branch for node in one.path if node.branch), "")
+            return first, made.index(call) if call in made else len(made), branch
+
+        found = [one for group in groups for one in sorted(group, key=rank)]
+        kept: dict[Key, Document] = {}
+        texts: set[str] = set()
+        for one in found:
+            fresh = [doc for doc in one.documents if one.node.kind == "retriever" or doc.text not in texts]
+            for document in fresh:
+                kept.setdefault(("id", document.id) if document.id is not None else document.key, document)
+                texts.add(document.text)
+        return tuple(kept.values()) if found else None
+
+    def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
+        """Lists of documents that were there before a moment, the latest first."""
+        held: list[tuple[float, int, tuple[Document, ...]]] = []
+        for place, node in enumerate(self.nodes):
+            if node.taken and node.began <= before:
+                held.append((node.began, -place, node.taken))
+            if node.documents and node.ended is not None and node.ended <= before:
+                held.append((node.ended, -place, node.documents))
+            if node in self.tool_texts and _end(node) <= before:
+                held.append((_end(node), -place, (Document(node.text or ""),)))
+        held.sort(key=lambda one: one[:2], reverse=True)
+        kept = (tuple(one for one in some if not self.is_written(one)) for _, _, some in held)
+        return [some for some in kept if some]
+
+    @cached_property
+    def _original(self) -> frozenset[str]:
+        """Texts of documents that retrievers and tools gave."""
+        sources = (node for node in self.nodes if node.kind in ("retriever", "tool"))
+        return frozenset(text for node in sources for one in node.documents or () for text in (one.text, *one.forms))
+
+    def is_written(self, document: Document) -> bool:
+        """Whether a model of this run wrote a document: its answer to a sub-question, a summary."""
+        if document.text in self._original:
+            return False
+        said = [node.reply.text for node in self.models if node.reply is not None and node.reply.text.strip()]
+        said += [node.text for node in self.nodes if node.kind == "agent" and node is not self.tree.root and node.text]
+        places = locate(list(dict.fromkeys(said)), document.text).places if said else ()
+        if not any(place.extent == "whole" for place in places):
+            return False
+        inside = locate([document.text], list(self._original)).order
+        return not inside and not locate(list(self._original), document.text).order
+
+    # What a call was shown
+
+    def shown(self, call: Node, known: Sequence[str]) -> Shown:
+        """What a call, and those that feed it, were shown.
+
+        Args:
+            call: The answering call.
+            known: Texts that stand in prompts for another reason: question, history, instructions.
+        """
+        result = Shown(calls=[call])
+        each: list[tuple[Node, dict[Key, Showing], dict[Key, Document]]] = []
+        for one in result.calls:  # grows
+            found, unknown, feeding = self._shown(one, known)
+            each.append((one, found, unknown))
+            result.calls += [node for node in feeding if node not in result.calls]
+        result.calls.sort(key=lambda node: node.began)
+        for _, found, unknown in sorted(each, key=lambda one: one[0].began):
+            result.unknown |= unknown
+            for key, showing in found.items():
+                earlier = result.found.get(key)
+                if earlier is None or earlier.coverage < showing.coverage:
+                    result.found[key] = showing
+        _settle_versions(result)
+        return result
+
+    def _shown(self, call: Node, known: Sequence[str]) -> tuple[dict[Key, Showing], dict[Key, Document], list[Node]]:
+        """Documents that one call was shown, those of which its prompt does not tell, and the calls that feed it."""
+        documents = _latest(self.lists(call.began) or self.lists())
+        texts = [(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))]
+        earlier = [one for one in self.models if one is not call and _end(one) <= call.began and self._feeds(one, call)]
+        prompt = [message.text for message in call.prompt]
+        often = [text for text in dict.fromkeys(known) for _ in range(_occurrences(text, prompt))]
+        replies = [_text(one) for one in earlier]
+        located = locate([*(text for _, text in texts), *replies], prompt, known=often)
+        found: dict[Key, Showing] = {}
+        for index in located.order:
+            place = located.places[index]
+            if index < len(texts):
+                document, _ = texts[index]
+                showing = Showing(document, place.text, place.coverage, place.extent == "whole")
+                if document.key not in found or len(found[document.key].text) < len(showing.text):
+                    found[document.key] = showing
+        outcomes = [place.outcome for place in located.places[: len(texts)]]
+        doubtful = (one for (one, _), outcome in zip(texts, outcomes, strict=True) if outcome == "unknown")
+        unknown = {one.key: one for one in doubtful if one.key not in found}
+        read = zip(earlier, located.places[len(texts) :], strict=True)
+        return found, unknown, [one for one, place in read if place.extent == "whole"]
+
+    def _feeds(self, one: Node, call: Node) -> bool:
+        """Whether a reply may be part of what a later call reads: a free text, or what a tool or agent gave back."""
+        text = _text(one)
+        if not text or (one.reply is not None and one.reply.calls) or self._steers(one):
+            return False
+        return len(text) >= _OWN or any(
+            message.role == "tool" and one_line(message.text) == one_line(text) for message in call.prompt
+        )
+
+
+def _replied(node: Node) -> bool:
+    return node.kind == "model" and node.reply is not None and node.error is None
+
+
+def _text(node: Node) -> str:
+    return node.reply.text if node.reply is not None else ""
+
+
+def _occurrences(text: str, prompt: Sequence[str]) -> int:
+    return min(50, max(1, sum(message.count(text) for message in prompt))) if text.strip() else 0
+
+
+def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
+    """Each document once: as the latest list holds it, with the score of the last step that scored it."""
+    kept: dict[Key, Document] = {}
+    for document in itertools.chain.from_iterable(lists):
+        known = kept.setdefault(document.key, document)
+        if known.score is None and document.score is not None:
+            kept[document.key] = replace(known, score=document.score)
+    return list(kept.values())
+
+
+def _settle_versions(shown: Shown) -> None:
+    """Of several versions of one document, those that are whole count, else the one of which most is shown."""
+    by_id: dict[str, list[Key]] = {}
+    for key, showing in shown.found.items():
+        if showing.document.id is not None:
+            by_id.setdefault(showing.document.id, []).append(key)
+    for keys in by_id.values():
+        whole = [key for key in keys if shown.found[key].whole]
+        best = whole or [max(keys, key=lambda key: len(shown.found[key].text))]
+        for key in keys:
+            if key not in best:
+                del shown.found[key]
+    for key in [*shown.unknown]:
+        if key in shown.found or shown.unknown[key].id in by_id:
+            del shown.unknown[key]

@@ -1,0 +1,204 @@
+"""Question, history and answer in plain values: texts, messages, documents, mappings and sequences of these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ragmetrics_core.capturing.tree import Document, Message
+from ragmetrics_core.data.sample import Turn
+
+QUESTION_KEYS = ("question", "query", "input", "user_input", "user_question", "prompt", "messages")
+ANSWER_KEYS = ("answer", "result", "output_text", "output", "response", "generation", "text", "content")
+HISTORY_KEYS = ("chat_history", "history")
+_STATED = ("question", "query", "user_input", "user_question")
+_WRITTEN = ("generation", "answer", "response", "output_text", "result")
+_DEPTH = 4
+
+
+def one_line(text: str | None) -> str:
+    """A text with every run of white space as one space: texts are compared so."""
+    return " ".join((text or "").split())
+
+
+def is_list(value: object) -> bool:
+    """True for a list or tuple."""
+    return isinstance(value, (list, tuple))
+
+
+def documents_in(value: object, depth: int = _DEPTH) -> Iterator[Document]:
+    """Documents in a value and its mappings and sequences."""
+    if isinstance(value, Document):
+        yield value
+    elif depth and isinstance(value, Mapping):
+        for item in value.values():
+            yield from documents_in(item, depth - 1)
+    elif depth and isinstance(value, (list, tuple)):
+        for item in value:
+            yield from documents_in(item, depth - 1)
+
+
+def texts_in(value: object, depth: int = _DEPTH) -> Iterator[str]:
+    """Texts in a value, those of messages included, of documents not."""
+    if isinstance(value, (str, Message)):
+        yield value if isinstance(value, str) else value.text
+    elif depth and isinstance(value, Mapping):
+        for item in value.values():
+            yield from texts_in(item, depth - 1)
+    elif depth and isinstance(value, (list, tuple)):
+        for item in value:
+            yield from texts_in(item, depth - 1)
+
+
+def conversation(value: object) -> tuple[Message, ...] | None:
+    """Messages of a sequence, a bare text being the user's; None if it holds anything else."""
+    if not isinstance(value, (list, tuple)) or not value:
+        return None
+    found = [Message("user", item) if isinstance(item, str) else item for item in value]
+    kept = tuple(one for one in found if isinstance(one, Message))
+    return kept if len(kept) == len(found) else None
+
+
+def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
+    """The question in what a run was given: a text, the last message of the user, or a field of a usual name."""
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if isinstance(value, Message):
+        return value.text if value.role == "user" and value.text.strip() else None
+    messages = conversation(value)
+    if messages is not None:
+        return next((one.text for one in reversed(messages) if one.role == "user" and one.text.strip()), None)
+    if not depth or not isinstance(value, Mapping):
+        return None
+    for key in QUESTION_KEYS:
+        found = question_in(value.get(key), depth=depth - 1)
+        if found is not None:
+            return found
+    texts = {key: item for key, item in value.items() if isinstance(item, str) and item.strip()}
+    if len(texts) == 1:
+        return next((text for key, text in texts.items() if key not in _WRITTEN), None)
+    return question_in(next(iter(value.values())), depth=depth - 1) if len(value) == 1 and not texts else None
+
+
+def question_in_state(output: object) -> str | None:
+    """The question that a resumed graph keeps in its state; never its messages, which steps rewrite."""
+    state = output if isinstance(output, Mapping) else {}
+    return next((text for key in _STATED if isinstance(text := state.get(key), str) and text.strip()), None)
+
+
+def has_written(value: object) -> bool:
+    """True for inputs that hold an answer already: they are given to a grader."""
+    return isinstance(value, Mapping) and any(isinstance(value.get(key), (str, Message)) for key in _WRITTEN)
+
+
+def history_in(value: object, question: str | None = None, *, depth: int = 3) -> tuple[Turn, ...]:
+    """Earlier turns of a conversation: what stands before the question, else before the user's last message."""
+    messages = conversation(value)
+    if messages is not None:
+        asked = [place for place, one in enumerate(messages) if one.role == "user"]
+        same = [place for place in asked if one_line(messages[place].text) == one_line(question)]
+        return turns(messages[: max(same or asked, default=0)])
+    if not depth or not isinstance(value, Mapping):
+        return ()
+    for key in HISTORY_KEYS:
+        earlier = turns(conversation(value.get(key)) or ()) or _pairs(value.get(key))
+        if earlier:
+            return earlier
+    for key in ("input", "messages", *(value if len(value) == 1 else ())):
+        found = history_in(value.get(key), question, depth=depth - 1)
+        if found:
+            return found
+    return ()
+
+
+def _pairs(value: object) -> tuple[Turn, ...]:
+    """Turns of pairs of texts: what the user said, and what the assistant said."""
+    pairs = value if isinstance(value, (list, tuple)) else ()
+    if not all(is_list(pair) and len(pair) == 2 and all(isinstance(one, str) for one in pair) for pair in pairs):
+        return ()
+    return tuple(
+        Turn(role=role, content=text) for pair in pairs for role, text in zip(("user", "assistant"), pair, strict=True)
+    )
+
+
+def turns(messages: Iterable[Message]) -> tuple[Turn, ...]:
+    """What user and assistant said; no tool calls and no instructions."""
+    spoken = (one for one in messages if one.role in ("user", "assistant") and one.text.strip())
+    return tuple(Turn(role=one.role, content=one.text) for one in spoken)
+
+
+def answer_in(output: object) -> tuple[str | None, str]:
+    """The answer in what a run returned, and the key it was found at; None and an empty text if there is none."""
+    if not isinstance(output, Mapping):
+        return answer_text(output), ""
+    if output.get("structured_response") is not None:
+        return structured(output["structured_response"]), "structured_response"
+    for key in ANSWER_KEYS:
+        found = answer_text(output.get(key))
+        if found is not None:
+            return found, key
+    return last_answer(conversation(output.get("messages")) or ()), "messages"
+
+
+def answer_text(value: object) -> str | None:
+    """The answer in one value: a text, a message, the last of several messages, or a structured answer."""
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if isinstance(value, Message):
+        if value.role not in ("assistant", "other", "tool"):
+            return None
+        return value.text if value.text.strip() else structured(value.calls[-1].arguments) if value.calls else None
+    if isinstance(value, (list, tuple)):
+        return last_answer(() if any(isinstance(item, str) for item in value) else conversation(value) or ())
+    return structured(value)
+
+
+def structured(value: object) -> str | None:
+    """The answer field of a structured answer; without one, all of it as compact JSON."""
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if not isinstance(value, Mapping):
+        return None
+    for key in ANSWER_KEYS:
+        found = value.get(key)
+        text = found.text if isinstance(found, Message) else found
+        if isinstance(text, str) and text.strip():
+            return text
+    if "messages" in value:
+        return last_answer(conversation(value["messages"]) or ())
+    return compact(value) if value and not any(documents_in(value)) else None
+
+
+def last_answer(messages: tuple[Message, ...]) -> str | None:
+    """The last message of the assistant after the user's last that calls no tool; else a direct result of a tool."""
+    last_human = max((place for place, one in enumerate(messages) if one.role == "user"), default=-1)
+    after = messages[last_human + 1 :]
+    spoken = [one for one in after if one.role == "assistant" and not one.calls and one.text.strip()]
+    if spoken:
+        return spoken[-1].text
+    return after[-1].text if after and after[-1].role == "tool" and after[-1].text.strip() else None
+
+
+def compact(value: object) -> str:
+    """A structured value as JSON."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Message):
+        return value.text
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def parsed(text: str) -> object:
+    """What a text that is JSON, perhaps fenced, stands for; None for any other text."""
+    stripped = text.strip()
+    if stripped.startswith("```"):
+        stripped = stripped.strip("`").partition("\n")[2]
+    if stripped[:1] not in ("{", "["):
+        return None
+    try:
+        return json.loads(stripped)
+    except ValueError:
+        return None

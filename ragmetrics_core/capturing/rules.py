@@ -1,0 +1,315 @@
+"""From the calls of one turn to its samples: question, answering call, contexts, grade. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragmetrics_core.capturing.evidence import Calls, Key, Shown
+from ragmetrics_core.capturing.overrides import Overrides
+from ragmetrics_core.capturing.reading import (
+    answer_text,
+    compact,
+    documents_in,
+    one_line,
+    parsed,
+    question_in,
+    structured,
+    texts_in,
+)
+from ragmetrics_core.capturing.tree import DISTANCE_KEYS, Answer, Document, Node, Tree
+from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceFrom, Grade, Sample
+
+_GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
+_BY_HAND = Overrides()
+
+
+def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
+    """Make the samples of one run, or of several that ``joined`` made one.
+
+    Args:
+        tree: The run.
+        where: What the user says of question, contexts and answer.
+
+    Returns:
+        A sample for each answer; one without an answer for a run that broke or only retrieved; none for a run that
+        neither retrieved nor is a query.
+    """
+    if where.build is not None:
+        return list(where.build(tree.run))
+    turn = _Turn(tree, where)
+    if not turn.counts():
+        return []
+    return [_Making(turn, answer).sample() for answer in turn.answers()]
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """An answer, the call that wrote it, and what is uncertain about it."""
+
+    answer: Answer
+    call: Node | None = None
+    warnings: tuple[str, ...] = ()
+    sure: bool = True
+
+
+class _Turn:
+    """What all answers of a run share."""
+
+    def __init__(self, tree: Tree, where: Overrides) -> None:
+        self.tree, self.where = tree, where
+        self.calls = Calls(tree, where.context_tools or ())
+        self.error = tree.error or tree.root.error
+
+    def named(self, name: str) -> tuple[bool, Any]:
+        """What the user said of a field, as plain values."""
+        there, value = self.where.find(name, self.tree.run, *self.tree.places)
+        return there, self.tree.plain(value) if there else None
+
+    def counts(self) -> bool:
+        """Whether the run gives a sample at all."""
+        tree = self.tree
+        if tree.root.kind == "ignored":
+            return False
+        handed_in = bool(tree.root.taken) and tree.question is not None
+        if handed_in and not self.calls.tried and not self.error:
+            handed_in = any(self.calls.weight(call) for call in self.calls.models)
+        return tree.is_query or self.calls.tried or handed_in or self.where.contexts_from is not None
+
+    def answers(self) -> list[_Answered]:
+        """The answers: the user's word, the framework's, else the answering call's."""
+        there, value = self.named("answer")
+        if there:
+            return [self._written(Answer(answer_text(value), "answer_from"))]
+        tree = self.tree
+        if tree.gives_documents or tree.root.kind == "retriever":
+            return [_Answered(Answer(None))]
+        if self.error or not (tree.complete or tree.answers):
+            return [_Answered(Answer(None), self.calls.last)]
+        return [self._written(answer) for answer in tree.answers] or [self._found()]
+
+    def _written(self, answer: Answer) -> _Answered:
+        """An answer of the framework, with the call whose reply equals it, else the last that may have written it."""
+        if answer.call is not None or answer.extracted or answer.text is None:
+            return _Answered(answer, answer.call)
+        wanted = {one_line(text) for text in (answer.text, *answer.replies) if text.strip()}
+        value = parsed(answer.text)
+        for reads in (_said, _fields):
+            for call in reversed(self.calls.models):
+                if wanted & set(reads(call)) or (value is not None and value in _values(call)):
+                    return _Answered(answer, call)
+        likely = self._likely()
+        if not likely:
+            return _Answered(answer)
+        why = ("no reply equals the answer; it is taken to rest on the last call that wrote a text",)
+        return _Answered(answer, likely[-1], why, len(likely) == 1)
+
+    def _likely(self) -> list[Node]:
+        """Calls that look most like answering, in their order."""
+        weights = [(self.calls.weight(call), call) for call in self.calls.models]
+        best = max((weight for weight, _ in weights), default=0)
+        return [call for weight, call in weights if weight == best] if best else []
+
+    def _found(self) -> _Answered:
+        """The answering call where the framework names no answer: one whose text is in the output, else the last."""
+        models = [call for call in self.calls.models if self.calls.weight(call)]
+        output = {one_line(text) for text in texts_in(self.tree.output)}
+        held = [call for call in models if one_line(_text(call)) in output - {""} or self.tree.output in _values(call)]
+        several = len({_text(call) for call in held}) > 1
+        call = held[-1] if held else next(iter(self._likely()[::-1]), None)
+        if call is None:
+            return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
+        said = "the outputs hold the texts of several model calls; the last one is taken as the answer"
+        text = _text(call)
+        if not text.strip() or isinstance(parsed(text), dict):
+            text = next((structured(value) or compact(value) for value in _values(call)), text)
+        place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
+        return _Answered(Answer(text, place), call, (said,) if several else (), not several)
+
+    def question(self) -> tuple[str | None, str, tuple[str, ...]]:
+        """The question, where it was found, and what is uncertain about it."""
+        there, value = self.named("question")
+        if there:
+            return question_in(value), "question_from", ()
+        tree = self.tree
+        if tree.question is not None:
+            return tree.question, tree.asked_at, ()
+        queries = [one.node.query for one in self.calls.retrievals if one.node.query]
+        queries += [node.query for node in self.calls.nodes if node.query]
+        if not queries:
+            return None, "", ("no question was found",)
+        said = "the question was not found in the inputs; the retriever's query stands for it"
+        plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == JOINED
+        return queries[0], "query of the first retriever", () if plain else (said,)
+
+    def standalone(self, question: str | None) -> str | None:
+        """The one text that retrievers were asked instead of the question."""
+        asked = {one.node.query for one in self.calls.retrievals if one.node.kind == "retriever" and one.node.query}
+        found = self.tree.standalone or (asked.pop() if len(asked) == 1 else None)
+        return None if one_line(found) == one_line(question) else found
+
+
+JOINED = "several runs"
+
+
+@dataclass
+class _Making:
+    """One sample in the making."""
+
+    turn: _Turn
+    answered: _Answered
+    provenance: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    grades: set[Grade] = field(default_factory=set)
+    evidence_from: EvidenceFrom | None = None
+    feeding: Sequence[Node] = ()
+
+    def sample(self) -> Sample:
+        """The sample."""
+        turn, tree, answer = self.turn, self.turn.tree, self.answered.answer
+        question, asked_at, said = turn.question()
+        self.warnings += [*tree.warnings, *said]
+        standalone = turn.standalone(question)
+        contexts, order = self._contexts(question, standalone)
+        retrieved = turn.calls.retrieved(order)
+        self._note_hidden(retrieved, contexts)
+        self.warnings += self.answered.warnings
+        if answer.text is None or turn.error or not tree.complete or self.evidence_from is None:
+            self.grades.add("incomplete")
+        if not self.answered.sure:
+            self.grades.add("inferred")
+        sources = ", ".join(dict.fromkeys(one.node.name for one in turn.calls.retrievals))
+        places = {"question": asked_at, "retrieved": sources, "answer": answer.place, **self.provenance}
+        return Sample(
+            question=question or answer.question,
+            contexts=contexts,
+            retrieved=None if retrieved is None else tuple(one.context() for one in retrieved),
+            answer=answer.text,
+            standalone_question=standalone,
+            history=tree.history,
+            generator=answer.model or (self.answered.call.model if self.answered.call is not None else None),
+            error=turn.error,
+            **tree.given,
+            capture=CaptureNotes(
+                grade=max(self.grades or {"exact"}, key=_GRADES.index),
+                evidence_from=self.evidence_from,
+                provenance={name: place for name, place in places.items() if place},
+                warnings=tuple(dict.fromkeys(self.warnings)),
+                intermediate=self._intermediate(),
+                other=tuple(one.context() for one in tree.other),
+                complete=tree.complete and not turn.error,
+            ),
+        )
+
+    def _contexts(self, question: str | None, standalone: str | None) -> tuple[tuple[Context, ...], list[Key]]:
+        """The contexts, and the keys of the documents behind them."""
+        turn, call = self.turn, self.answered.call
+        there, value = turn.named("contexts")
+        if there:
+            self.evidence_from, self.provenance["contexts"] = "named", "contexts_from"
+            named = [one.context() for one in documents_in(value)] or [Context(text=text) for text in texts_in(value)]
+            return tuple(named), []
+        if call is not None:
+            known = [text for text in (question, standalone) if text]
+            known += [one.content for one in turn.tree.history] + list(turn.tree.instructions)
+            shown = turn.calls.shown(call, known)
+            self.feeding = [one for one in shown.calls if one is not call]
+            if shown.found:
+                return self._from_prompt(shown, call)
+        flow, place = self._flow()
+        if any(key in one.metadata for one in flow for key in DISTANCE_KEYS):
+            self.warnings.append(_DISTANCE)
+        if flow:
+            self.provenance["contexts"] = place
+            self.evidence_from = "listed" if call is not None or not turn.tree.gives_documents else "retrieved_only"
+            self.grades.add("inferred")
+            if call is not None and self.answered.answer.text is not None:
+                self.warnings.append(_UNSEEN)
+        elif turn.calls.tried:
+            self.evidence_from = "none_found"
+        return tuple(one.context() for one in flow), [one.key for one in flow]
+
+    def _from_prompt(self, shown: Shown, call: Node) -> tuple[tuple[Context, ...], list[Key]]:
+        """What the prompt shows, in its order; what it does not tell of stays between its neighbours."""
+        turn, order = self.turn, list(shown.found)
+        self.evidence_from, self.provenance["contexts"] = "prompt", f"what occurs in the prompt of {call.name}"
+        if {one.document.text for one in shown.found.values()} <= {node.text for node in turn.calls.tool_texts}:
+            self.evidence_from = "undivided"
+        for some in turn.calls.lists(call.began):
+            keys = [one.key for one in some]
+            if any(key in shown.found for key in keys):
+                for place, key in enumerate(keys):
+                    if key in shown.unknown and key not in order:
+                        before = next((one for one in reversed(keys[:place]) if one in order), None)
+                        order.insert(0 if before is None else order.index(before) + 1, key)
+                break
+        contexts = []
+        for rank, key in enumerate(order, start=1):
+            showing = shown.found.get(key)
+            if showing is None:
+                self.grades.add("inferred")
+                self.warnings.append(f"context {rank}: the prompt does not tell whether it was shown")
+                contexts.append(shown.unknown[key].context())
+                continue
+            if not showing.whole:
+                self.grades.add("located")
+                self.warnings.append(f"context {rank} was cut to {showing.coverage:.0%}")
+            contexts.append(showing.document.context(showing.text))
+        return tuple(contexts), order
+
+    def _flow(self) -> tuple[tuple[Document, ...], str]:
+        """The framework's own data flow: the answer's documents, what the adapter says, else the last list."""
+        tree, calls = self.turn.tree, self.turn.calls
+        if self.answered.answer.documents is not None:
+            return self.answered.answer.documents, f"documents of {self.answered.answer.place}"
+        if tree.flow is not None:
+            return tree.flow, tree.flow_at
+        found = calls.retrieved() or ()
+        last = max((one.node.ended or 0 for one in calls.retrievals), default=0.0)
+        later = [node for node in calls.reworking if (node.ended or 0) > last]
+        if later:
+            return tuple(later[-1].documents or ()), f"what {later[-1].name} returned"
+        texts = tuple(Document(node.text or "") for node in calls.tool_texts)
+        return (*found, *texts, *(() if found else tree.root.taken)), "everything retrieved"
+
+    def _note_hidden(self, retrieved: Sequence[Document] | None, contexts: Sequence[Context]) -> None:
+        """Say how many of the retrieved documents were not shown."""
+        if any(key in one.metadata for one in retrieved or () for key in DISTANCE_KEYS):
+            self.warnings.append(_DISTANCE)
+        if self.evidence_from != "prompt" or not retrieved:
+            return
+        ids, texts = {one.id for one in contexts if one.id}, {one.text for one in contexts}
+        hidden = [one for one in retrieved if one.id not in ids and not texts & {one.text, *one.forms}]
+        if hidden and len(contexts) <= len(retrieved) - len(hidden):
+            self.warnings.append(f"{len(hidden)} of {len(retrieved)} retrieved documents were not shown to the model")
+
+    def _intermediate(self) -> tuple[Context, ...]:
+        """What models of the run wrote on the way, and what was read of an answer that broke off."""
+        texts = [_text(call) for call in self.feeding]
+        texts += [self.turn.tree.partial] if self.turn.tree.partial else []
+        return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
+
+
+_UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
+_DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
+
+
+def _text(call: Node) -> str:
+    return call.reply.text if call.reply is not None else ""
+
+
+def _values(call: Node) -> list[Any]:
+    """Structured values of a reply: its text where that is JSON, the arguments of its tool calls."""
+    value = parsed(_text(call))
+    arguments = [dict(one.arguments) for one in call.reply.calls] if call.reply is not None else []
+    return [*([] if value is None else [value]), *reversed(arguments)]
+
+
+def _said(call: Node) -> Iterable[str]:
+    return [one_line(_text(call))]
+
+
+def _fields(call: Node) -> Iterable[str]:
+    """Texts inside a structured reply."""
+    return [one_line(text) for value in _values(call) for text in (*texts_in(value), structured(value) or "") if text]

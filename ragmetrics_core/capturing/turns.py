@@ -1,0 +1,224 @@
+"""Runs that belong to one question: a retrieval and what answers from it, a run that waits and the one that resumes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ragmetrics_core.capturing.evidence import Calls
+from ragmetrics_core.capturing.guarded import Problems
+from ragmetrics_core.capturing.locating import locate
+from ragmetrics_core.capturing.overrides import Overrides
+from ragmetrics_core.capturing.reading import one_line
+from ragmetrics_core.capturing.rules import JOINED, samples_of
+from ragmetrics_core.capturing.tree import Node, Tree
+from ragmetrics_core.data.sample import Sample
+
+Run = TypeVar("Run")
+_MOST_WAITING = 1000
+_MOST_LOOSE = 8
+_SECONDS = 60.0
+
+
+def joined(trees: Sequence[Tree]) -> Tree:
+    """Several runs of one turn as one: the first question that no model wrote, the last answer."""
+    if len(trees) == 1:
+        return trees[0]
+    last = trees[-1]
+    inside = [Calls(tree, ()) for tree in trees]
+    wrote = {one_line(call.reply.text) for calls in inside for call in calls.models if call.reply is not None}
+    asked = [tree for tree in trees if tree.question is not None and tree.root.kind != "retriever"]
+    asking = next((tree for tree in asked if one_line(tree.question) not in wrote), None)
+    root = Node("step", JOINED, trees[0].root.began, last.root.ended, [tree.root for tree in trees])
+    given = {name: value for tree in reversed(trees) for name, value in tree.given.items()}
+    return replace(
+        last,
+        root=root,
+        question=None if asking is None else asking.question,
+        asked_at="" if asking is None else asking.asked_at,
+        history=() if asking is None else asking.history or last.history,
+        error=last.error or last.root.error,
+        gives_documents=all(tree.gives_documents for tree in trees),
+        given=given,
+        places=tuple(place for tree in reversed(trees) for place in tree.places),
+    )
+
+
+@dataclass
+class _Group:
+    """Runs without a root that belong to one question, and when the last of them came."""
+
+    trees: list[Tree]
+    since: float = field(default_factory=time.monotonic)
+    answered: bool = False
+
+    def add(self, tree: Tree, *, answers: bool) -> None:
+        self.trees.append(tree)
+        self.since, self.answered = time.monotonic(), self.answered or answers
+
+
+class Turns(Generic[Run]):
+    """Makes samples of runs as they end, and joins those that belong to one question.
+
+    Args:
+        trees: Trees of a recorded run.
+        where: What the user says of question, contexts and answer.
+        problems: Where to note what the user should know.
+        hint: What to say if models were called and nothing was retrieved.
+    """
+
+    joins: ClassVar[bool] = True
+
+    def __init__(
+        self, trees: Callable[[Run], Iterable[Tree]], where: Overrides, problems: Problems | None = None, hint: str = ""
+    ) -> None:
+        self._trees, self._where, self._hint = trees, where, hint
+        self.problems = Problems() if problems is None else problems
+        self._paused: OrderedDict[str, list[Tree]] = OrderedDict()
+        self._unanswered: OrderedDict[str, list[Tree]] = OrderedDict()
+        self._groups: list[_Group] = []
+        self._loose: OrderedDict[str, list[Tree]] = OrderedDict()
+        self._lock = threading.RLock()
+        self._model_calls = self._made = 0
+
+    def add(self, run: Run) -> list[Sample]:
+        """Samples that are complete with this run; what must wait for another run is kept."""
+        with self._lock:
+            found = [sample for tree in self._trees(run) for sample in self._of(tree)]
+            self._made += len(found)
+            return found
+
+    def rest(self) -> list[Sample]:
+        """Samples that wait for a further run; nothing is forgotten, and what the user should know is said."""
+        with self._lock:
+            waiting = [*(group.trees for group in self._groups), *self._unanswered.values()]
+            found = [sample for trees in waiting for sample in samples_of(joined(trees), self._where)]
+            if self._paused:
+                self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
+            if self._model_calls and not self._made and not found and self._hint:
+                self.problems.note(self._hint)
+            return found
+
+    def finish(self) -> list[Sample]:
+        """The same, and forget them."""
+        with self._lock:
+            found = self.rest()
+            self._groups.clear()
+            self._unanswered.clear()
+            self._loose.clear()
+            self._made += len(found)
+            return found
+
+    def _of(self, tree: Tree) -> list[Sample]:
+        if self._where.build is not None:
+            return samples_of(tree, self._where)
+        thread, earlier, found = tree.thread, list[Tree](), list[Sample]()
+        if thread is not None:
+            before = self._unanswered.pop(thread, None)
+            if tree.continues:
+                earlier = self._paused.pop(thread, []) or before or []
+            elif before:  # nobody went on with it
+                found = self._made_of(before)
+            if tree.paused:
+                return found + self._kept(self._paused, thread, [*earlier, tree])
+        return found + self._answered([*earlier, tree])
+
+    def _answered(self, parts: list[Tree]) -> list[Sample]:
+        """A run that may answer by itself; without a retrieval of its own it may go on with another."""
+        tree = parts[-1]
+        whole = joined(parts)
+        calls = Calls(whole, self._where.context_tools or ())
+        error = tree.error or tree.root.error
+        if len(parts) == 1 and not error:
+            if tree.gives_documents or tree.root.kind == "retriever":
+                return self._retrieved(tree)
+            if not calls.tried and calls.models and (self._joins(tree, calls) or not self._counts(tree)):
+                self._model_calls += 1
+                return self._settled()
+        found = samples_of(whole, self._where)
+        if tree.thread is not None and not error and any(sample.answer is None for sample in found):
+            return self._kept(self._unanswered, tree.thread, parts)
+        return found
+
+    def _counts(self, tree: Tree) -> bool:
+        """Whether a run is a sample by itself; if not, a later retrieval may use what it wrote."""
+        if tree.is_query or tree.root.taken or self._where.contexts_from is not None:
+            return True
+        loose = self._loose.setdefault(tree.strand, [])
+        loose.append(tree)
+        del loose[:-_MOST_LOOSE]
+        if len(self._loose) > _MOST_WAITING:
+            self._loose.popitem(last=False)
+        return False
+
+    # Runs without a root
+
+    def _retrieved(self, tree: Tree) -> list[Sample]:
+        """A retrieval that stands alone begins a group, or goes on with one whose question was rewritten for it."""
+        query = one_line(next((node.query for node in tree.root.walk() if node.query), None))
+        found = self._settled(tree.strand, query)
+        wrote = [one for one in self._loose.get(tree.strand, ()) if _wrote(one, query)]
+        group = next((one for one in reversed(self._groups) if any(_wrote(part, query) for part in one.trees)), None)
+        if group is None and wrote:
+            group = next((one for one in reversed(self._groups) if one.trees[0].strand == tree.strand), None)
+        if group is None:
+            self._groups.append(group := _Group([*wrote]))
+        elif wrote:
+            group.trees += [one for one in wrote if one not in group.trees]
+        group.add(tree, answers=False)
+        if len(self._groups) > _MOST_WAITING:
+            found += self._made_of(self._groups.pop(0).trees)
+        return found
+
+    def _joins(self, tree: Tree, calls: Calls) -> bool:
+        """Add a run to the groups whose documents it shows to a model; several groups become one."""
+        prompts = [message.text for call in calls.models for message in call.prompt]
+        found = [group for group in self._groups if _shows(group, prompts)]
+        same = [group for group in found if any(part.strand == tree.strand for part in group.trees)]
+        if not found:
+            return False
+        first, *others = same or found
+        for group in others:
+            first.trees += group.trees
+            self._groups.remove(group)
+        first.trees.sort(key=lambda part: part.root.began)
+        first.add(tree, answers=any(calls.weight(call) == 3 for call in calls.models))
+        return True
+
+    def _settled(self, strand: str | None = None, query: str = "") -> list[Sample]:
+        """Groups that are over: nothing joined them for long, or another question begins in their strand."""
+        now, over = time.monotonic(), []
+        for group in self._groups:
+            moved_on = group.answered and strand is not None and group.trees[-1].strand == strand
+            if now - group.since > _SECONDS or (moved_on and not any(_wrote(part, query) for part in group.trees)):
+                over.append(group)
+        self._groups = [group for group in self._groups if group not in over]
+        return [sample for group in over for sample in self._made_of(group.trees)]
+
+    def _made_of(self, trees: Sequence[Tree]) -> list[Sample]:
+        return samples_of(joined(trees), self._where)
+
+    def _kept(self, held: OrderedDict[str, list[Tree]], key: Any, trees: list[Tree]) -> list[Sample]:
+        """Hold runs in bounded memory; what had to go for them gives its samples."""
+        held[key] = trees
+        return self._made_of(held.popitem(last=False)[1]) if len(held) > _MOST_WAITING else []
+
+
+def _wrote(tree: Tree, query: str) -> bool:
+    """Whether a model of a run wrote a query."""
+    models = (node for node in tree.root.walk() if node.kind == "model" and node.reply is not None)
+    lines = (line for node in models if node.reply is not None for line in node.reply.text.splitlines())
+    return bool(query) and any(one_line(line) == query for line in lines)
+
+
+def _shows(group: _Group, prompts: Sequence[str]) -> bool:
+    """Whether prompts show the documents of a group; of one that found nothing, its query."""
+    documents = [doc for part in group.trees for some in Calls(part, ()).lists() for doc in some]
+    if documents:
+        return bool(locate([text for doc in documents for text in (doc.text, *doc.forms)], prompts).order)
+    queries = {node.query for part in group.trees for node in part.root.walk() if node.query}
+    return any(query in prompt for query in queries for prompt in prompts)

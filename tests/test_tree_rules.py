@@ -1,0 +1,471 @@
+"""The rules on the neutral tree of calls: which call answered, what it was shown, how sure that is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ragmetrics_core.capturing import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    Overrides,
+    ToolCall,
+    Tree,
+    Turns,
+    samples_of,
+)
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample import Turn as Said
+
+QUESTION = "Which city lies on the Douro?"
+ANSWER = "It is Porto, in the north."
+PORTO = "Porto lies on the Douro, in the north of Portugal, and gave the country its name."
+FARO = "Faro is the southernmost city of Portugal; its airport serves the whole of the Algarve."
+EVORA = "Évora keeps a Roman temple and a chapel built of bones inside its medieval walls."
+DOCS = tuple(Document(text, name) for text, name in ((PORTO, "p"), (FARO, "f"), (EVORA, "e")))
+
+
+class Clock:
+    """Nodes that begin and end one after the other."""
+
+    def __init__(self) -> None:
+        self.now = itertools.count(1)
+
+    def node(self, kind: Any, *inside: Callable[[], Node], **fields: Any) -> Node:
+        node = Node(kind, fields.pop("name", kind), next(self.now), **fields)
+        node.children = [make() for make in inside]
+        node.ended = next(self.now)
+        return node
+
+
+def retriever(clock: Clock, *docs: Document, query: str = QUESTION, **fields: Any) -> Callable[[], Node]:
+    return lambda: clock.node("retriever", query=query, documents=docs, **fields)
+
+
+def model(
+    clock: Clock, prompt: str | list[Message], reply: str | Message = ANSWER, **fields: Any
+) -> Callable[[], Node]:
+    shown = (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
+    said = Message("assistant", reply) if isinstance(reply, str) else reply
+    return lambda: clock.node("model", prompt=shown, reply=said, model="m", **fields)
+
+
+def tool(clock: Clock, text: str, *inside: Callable[[], Node], **fields: Any) -> Callable[[], Node]:
+    return lambda: clock.node("tool", *inside, text=text, **fields)
+
+
+def step(clock: Clock, *docs: Document, **fields: Any) -> Callable[[], Node]:
+    return lambda: clock.node("step", documents=docs, **fields)
+
+
+def asked(context: str) -> str:
+    return f"Use only this:\n{context}\n\nQuestion: {QUESTION}"
+
+
+def tree(clock: Clock, *inside: Callable[[], Node], **fields: Any) -> Tree:
+    root = clock.node("step", *inside, name="chain", taken=fields.pop("taken", ()))
+    return Tree(root, question=fields.pop("question", QUESTION), asked_at="input", **fields)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a tree must give; ``retrieved`` in ids, ``contexts`` in texts."""
+
+    made: Callable[[Clock], Tree]
+    contexts: list[str]
+    answer: str | None = ANSWER
+    grade: str = "exact"
+    evidence_from: str | None = "prompt"
+    retrieved: list[str | None] | None = field(default_factory=lambda: ["p", "f", "e"])
+    warnings: list[str] = field(default_factory=list)
+    intermediate: list[str] = field(default_factory=list)
+    where: Overrides = field(default_factory=Overrides)
+
+
+HALF = PORTO[:50]
+LONGER = PORTO + " Its wine cellars stand across the river, in Gaia."
+NOTE = "Porto is the city on the Douro; it lies in the north."
+SAYS = (Answer(ANSWER, "output"),)
+CALL = Message("assistant", "", (ToolCall("search", {"query": "Douro"}, "1"),))
+GRADED = Message("assistant", '{"binary_score": "yes"}')
+RATED = tuple(Document(one.text, one.id, score) for one, score in zip(reversed(DOCS), (0.9, 0.8, 0.7), strict=True))
+
+ROWS: dict[str, Row] = {
+    "plain": Row(
+        lambda c: tree(c, retriever(c, *DOCS), model(c, asked(f"{PORTO}\n{FARO}\n{EVORA}")), answers=SAYS),
+        [PORTO, FARO, EVORA],
+    ),
+    "repr of a list": Row(
+        lambda c: tree(c, retriever(c, *DOCS), model(c, asked(repr([one.text for one in DOCS]))), answers=SAYS),
+        [PORTO, FARO, EVORA],
+    ),
+    "order of the prompt": Row(
+        lambda c: tree(c, retriever(c, *DOCS), model(c, asked(f"{EVORA}\n{PORTO}\n{FARO}")), answers=SAYS),
+        [EVORA, PORTO, FARO],
+    ),
+    "one of three": Row(
+        lambda c: tree(c, retriever(c, *DOCS), model(c, asked(FARO)), answers=SAYS),
+        [FARO],
+        warnings=["2 of 3 retrieved documents were not shown to the model"],
+    ),
+    "cut": Row(
+        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(HALF)), answers=SAYS),
+        [HALF.rstrip(",")],
+        grade="located",
+        retrieved=["p"],
+        warnings=["context 1 was cut to 62%"],
+    ),
+    "by data flow": Row(
+        lambda c: tree(c, retriever(c, *DOCS), model(c, asked("a summary")), answers=SAYS),
+        [PORTO, FARO, EVORA],
+        grade="inferred",
+        evidence_from="listed",
+        warnings=["no retrieved text occurs in the answering prompt; all retrieved ones stand for it"],
+    ),
+    "data flow of the framework": Row(
+        lambda c: tree(c, retriever(c, *DOCS), model(c, "?"), answers=SAYS, flow=DOCS[:1], flow_at="synthesizer"),
+        [PORTO],
+        grade="inferred",
+        evidence_from="listed",
+        warnings=["no retrieved text occurs in the answering prompt; all retrieved ones stand for it"],
+    ),
+    "nothing found": Row(
+        lambda c: tree(c, retriever(c), model(c, asked("")), answers=SAYS), [], evidence_from="none_found", retrieved=[]
+    ),
+    "no answer": Row(
+        lambda c: tree(c, retriever(c, *DOCS), gives_documents=True),
+        [PORTO, FARO, EVORA],
+        answer=None,
+        grade="incomplete",
+        evidence_from="retrieved_only",
+    ),
+    "scored by the last step": Row(
+        lambda c: tree(c, retriever(c, *DOCS), step(c, *RATED), model(c, asked(EVORA + PORTO)), answers=SAYS),
+        [EVORA, PORTO],
+        warnings=["1 of 3 retrieved documents were not shown to the model"],
+    ),
+    "version of a step": Row(
+        lambda c: tree(c, retriever(c, DOCS[0]), step(c, Document(LONGER, "p")), model(c, asked(LONGER)), answers=SAYS),
+        [LONGER],
+        retrieved=["p"],
+    ),
+    "one of several texts of a node": Row(
+        lambda c: tree(
+            c,
+            retriever(c, Document(PORTO, "p", forms=(LONGER, "title: Porto"))),
+            model(c, asked(LONGER)),
+            answers=SAYS,
+        ),
+        [LONGER],
+        retrieved=["p"],
+    ),
+    "unknown between its neighbours": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0], Document("Porto", "s"), DOCS[1]),
+            model(c, asked(f"{PORTO} so Porto it is. {FARO}")),
+            answers=SAYS,
+        ),
+        [PORTO, "Porto", FARO],
+        grade="inferred",
+        retrieved=["p", "s", "f"],
+        warnings=["context 2: the prompt does not tell whether it was shown"],
+    ),
+    "refine": Row(
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            model(c, asked(PORTO), NOTE),
+            model(c, f"Given {NOTE} and\n{FARO}\nanswer {QUESTION}", NOTE + " Faro does not."),
+            model(c, f"Given {NOTE} Faro does not. and\n{EVORA}\nanswer {QUESTION}"),
+            answers=SAYS,
+        ),
+        [PORTO, FARO, EVORA],
+        intermediate=[NOTE, NOTE + " Faro does not."],
+    ),
+    "map and reduce": Row(
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS[:2]),
+            model(c, asked(FARO), "Faro does not, being in the Algarve."),
+            model(c, asked(PORTO), NOTE),
+            model(c, f"Notes:\nFaro does not, being in the Algarve.\n{NOTE}\n{QUESTION}"),
+            answers=SAYS,
+        ),
+        [FARO, PORTO],
+        retrieved=["p", "f"],
+        intermediate=["Faro does not, being in the Algarve.", NOTE],
+    ),
+    "an unrelated call feeds nothing": Row(
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            model(c, f"Title for {EVORA}", "The bones of Évora and other tales"),
+            model(c, asked(PORTO)),
+            answers=SAYS,
+        ),
+        [PORTO],
+        warnings=["2 of 3 retrieved documents were not shown to the model"],
+    ),
+    "grader after the answer": Row(
+        lambda c: tree(
+            c, retriever(c, DOCS[0]), model(c, asked(PORTO)), model(c, f"{PORTO} {ANSWER}", GRADED), output=None
+        ),
+        [PORTO],
+        retrieved=["p"],
+    ),
+    "a label is no answer where a text is": Row(
+        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), model(c, f"Grounded? {PORTO}", "yes")),
+        [PORTO],
+        retrieved=["p"],
+    ),
+    "a rewrite steers": Row(
+        lambda c: tree(
+            c,
+            model(c, f"Rewrite: {QUESTION}", "Portuguese city on the river Douro"),
+            retriever(c, DOCS[0], query="Portuguese city on the river Douro"),
+        ),
+        [PORTO],
+        answer=None,
+        grade="incomplete",
+        evidence_from="listed",
+        retrieved=["p"],
+        warnings=["no answer was found in the outputs"],
+    ),
+    "answers are equal, never inside": Row(
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS[:2]),
+            model(c, asked(PORTO), "A text about Porto, in which the word north stands."),
+            model(c, asked(FARO), "north"),
+            answers=(Answer("north", "output"),),
+        ),
+        [FARO],
+        answer="north",
+        retrieved=["p", "f"],
+        warnings=["1 of 2 retrieved documents were not shown to the model"],
+    ),
+    "structured answer": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO), Message("assistant", "", (ToolCall("Cited", {"answer": ANSWER, "pages": [1]}),))),
+        ),
+        [PORTO],
+        retrieved=["p"],
+    ),
+    "changed after the call": Row(
+        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO), f"Answer: {ANSWER}"), answers=SAYS),
+        [PORTO],
+        retrieved=["p"],
+        warnings=["no reply equals the answer; it is taken to rest on the last call that wrote a text"],
+    ),
+    "tool loop": Row(
+        lambda c: tree(
+            c,
+            model(c, QUESTION, CALL),
+            tool(c, PORTO, retriever(c, *DOCS[:2], query="Douro"), call="1"),
+            model(c, [Message("user", QUESTION), CALL, Message("tool", PORTO)]),
+            answers=SAYS,
+        ),
+        [PORTO],
+        retrieved=["p", "f"],
+        warnings=["1 of 2 retrieved documents were not shown to the model"],
+    ),
+    "text of a tool": Row(
+        lambda c: tree(
+            c,
+            model(c, QUESTION, CALL),
+            tool(c, PORTO, name="search"),
+            model(c, [Message("user", QUESTION), CALL, Message("tool", PORTO)]),
+            answers=SAYS,
+            is_query=True,
+        ),
+        [],
+        grade="incomplete",
+        evidence_from=None,
+        retrieved=None,
+    ),
+    "text of a tool named as context": Row(
+        lambda c: tree(
+            c,
+            model(c, QUESTION, CALL),
+            tool(c, PORTO, name="search"),
+            model(c, [Message("user", QUESTION), CALL, Message("tool", PORTO)]),
+            answers=SAYS,
+        ),
+        [PORTO],
+        evidence_from="undivided",
+        retrieved=None,
+        where=Overrides(context_tools={"search"}),
+    ),
+    "sub-agent": Row(
+        lambda c: tree(
+            c,
+            model(c, QUESTION, CALL),
+            tool(c, "Porto", retriever(c, *DOCS[:2]), model(c, asked(FARO + PORTO), "Porto"), name="search"),
+            model(c, [Message("user", QUESTION), CALL, Message("tool", "Porto")]),
+            answers=SAYS,
+        ),
+        [FARO, PORTO],
+        retrieved=["p", "f"],
+        intermediate=["Porto"],
+    ),
+    "answers to sub-questions are no documents": Row(
+        lambda c: tree(
+            c,
+            lambda: c.node(
+                "agent", retriever(c, DOCS[0]), model(c, asked(PORTO), NOTE), query="Douro?", text=NOTE, name="engine"
+            ),
+            step(c, Document(f"Sub question: Douro?\nResponse: {NOTE}", "x")),
+            model(c, f"Context:\nSub question: Douro?\nResponse: {NOTE}\n{QUESTION}"),
+            answers=SAYS,
+        ),
+        [PORTO],
+        retrieved=["p"],
+        intermediate=[NOTE],
+    ),
+    "what is ignored gives no candidates": Row(
+        lambda c: tree(
+            c,
+            lambda: c.node("ignored", retriever(c, DOCS[2]), model(c, EVORA, "tool 1")),
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            answers=SAYS,
+        ),
+        [PORTO],
+        retrieved=["p"],
+    ),
+    "handed in": Row(lambda c: tree(c, model(c, asked(PORTO)), taken=DOCS[:2], answers=SAYS), [PORTO], retrieved=None),
+    "abandoned": Row(
+        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), complete=False, partial="It is"),
+        [PORTO],
+        answer=None,
+        grade="incomplete",
+        retrieved=["p"],
+        intermediate=["It is"],
+    ),
+    "question and history stand there for another reason": Row(
+        lambda c: tree(
+            c,
+            retriever(c, Document(QUESTION, "q"), DOCS[0]),
+            model(c, asked(PORTO)),
+            answers=SAYS,
+            history=(Said(role="user", content="Hello"),),
+        ),
+        [PORTO],
+        retrieved=["q", "p"],
+        warnings=["1 of 2 retrieved documents were not shown to the model"],
+    ),
+}
+
+
+def check(sample: Sample, row: Row) -> None:
+    notes = sample.capture
+    assert notes is not None
+    assert [context.text for context in sample.contexts] == row.contexts
+    assert (sample.question, sample.answer) == (QUESTION, row.answer)
+    assert (notes.grade, notes.evidence_from) == (row.grade, row.evidence_from)
+    assert (None if sample.retrieved is None else [one.id for one in sample.retrieved]) == row.retrieved
+    assert list(notes.warnings) == row.warnings
+    assert [one.text for one in notes.intermediate] == row.intermediate
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_one_run(name: str) -> None:
+    row = ROWS[name]
+    (sample,) = samples_of(row.made(Clock()), row.where)
+    check(sample, row)
+
+
+def test_scores_are_those_of_the_last_step() -> None:
+    (sample,) = samples_of(ROWS["scored by the last step"].made(Clock()))
+    assert [context.score for context in sample.contexts] == [0.9, 0.7]
+    assert sample.retrieved is not None
+    assert [context.score for context in sample.retrieved] == [None, None, None]
+
+
+NONE: dict[str, Callable[[Clock], Tree]] = {
+    "no retrieval": lambda c: tree(c, model(c, "Hello"), answers=SAYS),
+    "ignored": lambda c: Tree(c.node("ignored", retriever(c, *DOCS), model(c, asked(PORTO)))),
+    "a grader of what is handed in": lambda c: tree(c, model(c, asked(PORTO), GRADED), taken=DOCS),
+}
+
+
+@pytest.mark.parametrize("name", NONE)
+def test_no_sample(name: str) -> None:
+    assert samples_of(NONE[name](Clock())) == []
+
+
+# Several runs of one question
+
+
+def alone(made: Callable[[], Node], **fields: Any) -> Tree:
+    node = made()
+    return Tree(node, gives_documents=node.kind == "retriever", **fields)
+
+
+REWRITTEN = "Portuguese city on the river Douro"
+FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, list[str], str | None]]]] = {
+    "retriever, grader, model": (
+        lambda c: [
+            alone(retriever(c, *DOCS)),
+            alone(model(c, f"Relevant? {PORTO}", GRADED)),
+            alone(model(c, asked(PORTO + EVORA))),
+        ],
+        [(QUESTION, [PORTO, EVORA], ANSWER)],
+    ),
+    "a rewrite keeps the first question": (
+        lambda c: [
+            alone(retriever(c, DOCS[1])),
+            alone(model(c, f"Relevant? {FARO} {QUESTION}", GRADED)),
+            alone(model(c, f"Rewrite {QUESTION}", REWRITTEN)),
+            alone(retriever(c, DOCS[0], query=REWRITTEN)),
+            alone(model(c, f"{PORTO} {REWRITTEN}")),
+        ],
+        [(QUESTION, [PORTO], ANSWER)],
+    ),
+    "two questions, one after the other": (
+        lambda c: [
+            alone(retriever(c, DOCS[0])),
+            alone(model(c, asked(PORTO))),
+            alone(retriever(c, DOCS[1], query="And Faro?")),
+            alone(model(c, f"{FARO} And Faro?", "In the south, by the sea.")),
+        ],
+        [(QUESTION, [PORTO], ANSWER), ("And Faro?", [FARO], "In the south, by the sea.")],
+    ),
+    "the question of the chain that answers": (
+        lambda c: [
+            alone(retriever(c, DOCS[0], query="Douro")),
+            tree(c, model(c, asked(PORTO)), answers=SAYS),
+        ],
+        [(QUESTION, [PORTO], ANSWER)],
+    ),
+    "a model that shows nothing retrieved is another matter": (
+        lambda c: [alone(retriever(c, DOCS[0])), alone(model(c, "What time is it?", "Five, as far as I know."))],
+        [(QUESTION, [PORTO], None)],
+    ),
+    "paused and resumed": (
+        lambda c: [
+            tree(c, retriever(c, DOCS[0]), thread="t", paused=True),
+            tree(c, model(c, asked(PORTO)), thread="t", continues=True, answers=SAYS, question=None),
+        ],
+        [(QUESTION, [PORTO], ANSWER)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_several_runs(name: str) -> None:
+    made, expected = FLOWS[name]
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    samples = [sample for one in made(Clock()) for sample in turns.add(one)]
+    samples += turns.finish()
+    assert [(one.question, [context.text for context in one.contexts], one.answer) for one in samples] == expected
+    assert turns.finish() == []
