@@ -36,8 +36,8 @@ from ragmetrics_core.capturing.reading import history_in as history_in
 from ragmetrics_core.capturing.reading import one_line as one_line
 from ragmetrics_core.capturing.reading import question_in as question_in
 from ragmetrics_core.capturing.reading import question_in_state as question_in_state
+from ragmetrics_core.capturing.reading import spoken as spoken
 from ragmetrics_core.capturing.reading import texts_in as texts_in
-from ragmetrics_core.capturing.reading import turns as turns
 from ragmetrics_core.capturing.redaction import Redact as Redact
 from ragmetrics_core.capturing.rules import samples_of as samples_of
 from ragmetrics_core.capturing.tree import DISTANCE_KEYS as DISTANCE_KEYS

@@ -125,7 +125,8 @@ class Calls:
     def retrievals(self) -> list[Retrieval]:
         """Outermost retrievals that succeeded and what tools returned beside them, else what steps introduced."""
         found = list(self._retrievals(self.tree.root, ()))
-        return found or [Retrieval(docs, (node,)) for node in self.reworking if (docs := node.documents or ())]
+        steps = [(node, self._found(node.documents or (), _end(node))) for node in self.reworking]
+        return found or [Retrieval(tuple(docs), (node,)) for node, docs in steps if docs]
 
     def _retrievals(self, node: Node, above: tuple[Node, ...]) -> Iterator[Retrieval]:
         path = (*above, node)
@@ -190,35 +191,36 @@ class Calls:
 
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
         """Lists of documents that were there before a moment, the latest first."""
-        held: list[tuple[float, int, tuple[Document, ...]]] = []
+        held: list[tuple[float, int, Sequence[Document]]] = []
         for place, node in enumerate(self.nodes):
-            if node.taken and node.began <= before:
-                held.append((node.began, -place, node.taken))
-            if node.documents and node.ended is not None and node.ended <= before:
-                held.append((node.ended, -place, node.documents))
-            if node in self.tool_texts and _end(node) <= before:
-                held.append((_end(node), -place, (Document(node.text or ""),)))
+            if node.taken:
+                held.append((node.began, -place, self._found(node.taken, node.began)))
+            if node.documents and node.ended is not None:
+                held.append((node.ended, -place, self._found(node.documents, node.ended)))
+            if node in self.tool_texts:
+                held.append((_end(node), -place, [Document(node.text or "")]))
         held.sort(key=lambda one: one[:2], reverse=True)
-        kept = (tuple(one for one in some if not self.is_written(one)) for _, _, some in held)
-        return [some for some in kept if some]
+        return [tuple(some) for time, _, some in held if some and time <= before]
 
     @cached_property
-    def _original(self) -> frozenset[str]:
+    def _original(self) -> list[str]:
         """Texts of documents that retrievers and tools gave."""
         sources = (node for node in self.nodes if node.kind in ("retriever", "tool"))
-        return frozenset(text for node in sources for one in node.documents or () for text in (one.text, *one.forms))
+        return [text for node in sources for one in node.documents or () for text in (one.text, *one.forms)]
 
-    def is_written(self, document: Document) -> bool:
-        """Whether a model of this run wrote a document: its answer to a sub-question, a summary."""
-        if document.text in self._original:
+    def _found(self, documents: Sequence[Document], before: float) -> list[Document]:
+        """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
+        said = [_text(node) for node in self.models if _end(node) <= before]
+        said += [node.text or "" for node in self.nodes[1:] if node.kind == "agent" and _end(node) <= before]
+        said = [text for text in dict.fromkeys(said) if len(text) >= _OWN]
+        known = set(self._original)
+        found = [one for one in documents if one.author is None]
+        return [one for one in found if not said or one.text in known or not self._is_written(one.text, said)]
+
+    def _is_written(self, text: str, said: Sequence[str]) -> bool:
+        if not any(place.extent == "whole" for place in locate(said, text).places):
             return False
-        said = [node.reply.text for node in self.models if node.reply is not None and node.reply.text.strip()]
-        said += [node.text for node in self.nodes if node.kind == "agent" and node is not self.tree.root and node.text]
-        places = locate(list(dict.fromkeys(said)), document.text).places if said else ()
-        if not any(place.extent == "whole" for place in places):
-            return False
-        inside = locate([document.text], list(self._original)).order
-        return not inside and not locate(list(self._original), document.text).order
+        return not locate([text], self._original).order and not locate(self._original, text).order
 
     # What a call was shown
 
@@ -266,7 +268,20 @@ class Calls:
         doubtful = (one for (one, _), outcome in zip(texts, outcomes, strict=True) if outcome == "unknown")
         unknown = {one.key: one for one in doubtful if one.key not in found}
         read = zip(earlier, located.places[len(texts) :], strict=True)
-        return found, unknown, [one for one, place in read if place.extent == "whole"]
+        feeding = [one for one, place in read if place.extent == "whole"]
+        return found, unknown, [*feeding, *(one for one in self._authors(call) if one not in feeding)]
+
+    def _authors(self, call: Node) -> list[Node]:
+        """Calls that wrote documents which the framework handed to the engine of a call."""
+        engine = self._engine(call)
+        steps = (node for node in self.nodes if node.began < call.began and self._engine(node) is engine)
+        authors = {id(one.author): one.author for node in steps for one in node.taken if one.author is not None}
+        inside = [[one for one in author.walk() if one in self.models] for author in authors.values()]
+        return [calls[-1] for calls in inside if calls]
+
+    def _engine(self, node: Node) -> Node | None:
+        """The innermost sub-run around a call."""
+        return next((one for one in self.nodes[::-1] if one.kind == "agent" and node in one.walk()), None)
 
     def _feeds(self, one: Node, call: Node) -> bool:
         """Whether a reply may be part of what a later call reads: a free text, or what a tool or agent gave back."""
@@ -297,7 +312,8 @@ def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
         known = kept.setdefault(document.key, document)
         if known.score is None and document.score is not None:
             kept[document.key] = replace(known, score=document.score)
-    return list(kept.values())
+    named = {text for one in kept.values() if one.id is not None for text in (one.text, *one.forms)}
+    return [one for one in kept.values() if one.id is not None or one.text not in named]  # handed on as bare texts
 
 
 def _settle_versions(shown: Shown) -> None:

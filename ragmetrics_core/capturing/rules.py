@@ -145,7 +145,8 @@ class _Turn:
 
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""
-        asked = {one.node.query for one in self.calls.retrievals if one.node.kind == "retriever" and one.node.query}
+        nodes = [*(one.node for one in self.calls.retrievals), *self.calls.tool_texts]
+        asked = {node.query for node in nodes if node.query and parsed(node.query) is None}
         found = self.tree.standalone or (asked.pop() if len(asked) == 1 else None)
         return None if one_line(found) == one_line(question) else found
 
@@ -280,7 +281,8 @@ class _Making:
         if self.evidence_from != "prompt" or not retrieved:
             return
         ids, texts = {one.id for one in contexts if one.id}, {one.text for one in contexts}
-        hidden = [one for one in retrieved if one.id not in ids and not texts & {one.text, *one.forms}]
+        shown = "\n".join(texts)
+        hidden = [one for one in retrieved if one.id not in ids and not any(f in shown for f in (one.text, *one.forms))]
         if hidden and len(contexts) <= len(retrieved) - len(hidden):
             self.warnings.append(f"{len(hidden)} of {len(retrieved)} retrieved documents were not shown to the model")
 

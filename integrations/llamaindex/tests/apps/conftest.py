@@ -160,7 +160,7 @@ def read(sample: Sample) -> dict[str, Any]:
         "retrieved": None if sample.retrieved is None else listed(sample.retrieved),
         "answer": sample.answer,
         "history": [(turn.role, turn.content) for turn in sample.history],
-        "grade": getattr(notes, "grade", "exact"),
+        "grade": notes.grade,
         "warnings": list(notes.warnings),
     }
 

@@ -6,6 +6,7 @@ import inspect
 from typing import Any, Protocol
 
 from llama_index.core.instrumentation.events.chat_engine import StreamChatDeltaReceivedEvent
+from llama_index.core.instrumentation.events.llm import LLMChatEndEvent, LLMCompletionEndEvent
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.base import BaseEvent
 from llama_index_instrumentation.event_handlers import BaseEventHandler
@@ -28,6 +29,9 @@ class Listener(Protocol):
 
     def hear(self, id_: str | None, delta: str) -> None:
         """A piece of a streamed chat answer was written."""
+
+    def said(self, id_: str | None, reply: object) -> None:
+        """A model has said all that it says; a streamed reply is whole only now."""
 
 
 class Spans(BaseSpanHandler[BaseSpan]):
@@ -81,15 +85,11 @@ class Spans(BaseSpanHandler[BaseSpan]):
     def new_span(self, *_: Any, **__: Any) -> None:
         """The framework's own bookkeeping is not used."""
 
-    def prepare_to_exit_span(self, *_: Any, **__: Any) -> None:
-        """The framework's own bookkeeping is not used."""
-
-    def prepare_to_drop_span(self, *_: Any, **__: Any) -> None:
-        """The framework's own bookkeeping is not used."""
+    prepare_to_exit_span = prepare_to_drop_span = new_span
 
 
 class Events(BaseEventHandler):
-    """The event handler that the framework calls, for the one thing that no span shows."""
+    """The event handler that the framework calls, for what no span shows: streamed pieces and whole replies."""
 
     _listener: Listener = PrivateAttr()
 
@@ -106,6 +106,8 @@ class Events(BaseEventHandler):
         """An event."""
         if isinstance(event, StreamChatDeltaReceivedEvent):
             self._listener.hear(event.span_id, event.delta)
+        elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)):
+            self._listener.said(event.span_id, event.response)
 
 
 def install(spans: Spans, events: Events) -> None:

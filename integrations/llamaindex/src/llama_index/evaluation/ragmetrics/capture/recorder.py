@@ -1,43 +1,52 @@
-"""The framework's hooks: one span handler that copies what happens and hands each finished run to its sinks.
+"""The framework's hooks: a span handler that copies what happens and hands each finished run to those who listen.
 
-A run begins at the outermost engine (query, chat or workflow); a retriever or synthesizer outside of any engine is a
-run of its own, and a synthesizer joins what was retrieved for it before. Nothing is assembled here.
+A run begins at the outermost engine (query, chat or workflow); a retriever, reranker, synthesizer or model outside of
+any engine is a run of its own. Nothing is assembled here, and runs that belong together are joined by the core.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import itertools
+import threading
 import weakref
-from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
-from threading import RLock
-from time import monotonic
 from typing import Any
 
-from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.agent.workflow.workflow_events import AgentOutput, ToolCall
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install
-from llama_index.evaluation.ragmetrics.capture.kinds import ROOTS, judging, kind_of
-from llama_index.evaluation.ragmetrics.capture.run import MOST_SPANS, Kind, Run, Span
+from llama_index.evaluation.ragmetrics.capture.kinds import ROOTS, is_aside, kind_of
+from llama_index.evaluation.ragmetrics.capture.run import ENTRIES, MOST_CALLS, Kind, Run, Written
 from llama_index.evaluation.ragmetrics.capture.snapshot import (
+    agent_reply,
     copy_arguments,
     copy_error,
+    copy_outcome,
     copy_result,
+    copy_start,
     fields_of,
+    model_name,
     plain,
+    reply_of,
     result_of,
     start_fields,
     streamed,
+    told_turns,
 )
 from llama_index.evaluation.ragmetrics.capture.streams import observe
 from llama_index_instrumentation.span import active_span_id
 
-from ragmetrics_core.capturing import Listener, Listeners, guarded, is_judge_work, renew_after_fork
+from ragmetrics_core.capturing import Listener, Listeners, Node, guarded, is_judge_work, renew_after_fork
 
-_MOST_PENDING = 256
-_PENDING_SECONDS = 60.0
+_NODES: dict[Kind, Any] = {"retrieve": "retriever", "post": "reranker", "synth": "step", "respond": "step"}
+_NODES |= {"program": "step", **dict.fromkeys(ENTRIES, "agent")}  # others have the name of their node's kind
+_clock = itertools.count()
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -47,35 +56,51 @@ class Live:
     Args:
         run: What is kept of it.
         listeners: Who gets it.
+        ids: The framework's spans that are places in it.
         ended: True once over.
-        since: When it ended, on the monotonic clock.
     """
 
     run: Run
     listeners: tuple[Listener, ...]
+    ids: list[str] = field(default_factory=list)
     ended: bool = False
-    since: float = 0.0
-
-    @property
-    def wants_data(self) -> bool:
-        """True if someone named keys or paths, so that inputs and outputs are needed whole."""
-        return any(one.data for one in self.listeners)
 
 
-Track = tuple[Live, Span]
-"""A run and the step of it that a span stands in."""
+Track = tuple[Live, Node]
+"""A run and the call of it that a span stands in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """Where an open span stands: in one run, in several if a capture was opened within a run, or in none."""
+    """Where an open span stands: in one run, in several if a capture was opened within a run, or in none.
+
+    Args:
+        tracks: The runs, with the call in each.
+        kind: What the span does, if it is a call of its own.
+        synthesizes: It stands inside a synthesizer.
+        call: Id of the tool call that it answers.
+    """
 
     tracks: tuple[Track, ...] = ()
-    in_model: bool = False
+    kind: Kind | None = None
+    synthesizes: bool = False
+    call: str | None = None
 
 
 _OUTSIDE = _Place()
 _IGNORED = _Place()
+_reading: ContextVar[_Place | None] = ContextVar("ragmetrics_reading", default=None)
+"""The run whose streamed answer is read here: its model may be called only now."""
+
+
+@contextmanager
+def _within(live: Live) -> Iterator[None]:
+    before = _reading.get()
+    _reading.set(_Place(((live, live.run.root),)))
+    try:
+        yield
+    finally:
+        _reading.set(before)  # no token: a generator may go on in another context
 
 
 class Recorder:
@@ -87,7 +112,7 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self.listeners = Listeners(self._opened, self.release)
+        self.listeners = Listeners(self._opened)
         self.problems = self.listeners.problems
         self._spans, self._events = Spans(self), Events(self)
         self.after_fork()
@@ -95,25 +120,15 @@ class Recorder:
 
     def after_fork(self) -> None:
         """In a forked child: what was going on goes on in the parent, and its locks may be held for ever."""
-        self._lock = RLock()
+        self._lock = threading.RLock()
         self._places: dict[str, _Place] = {}
-        self._pending: deque[Live] = deque()
-        self._writing: dict[str, Span] = {}  # by the span's id
-        self._written: dict[int, Span] = {}  # by the identity of the response, like the next
+        self._writing: dict[str, Written] = {}  # by the span's id
+        self._written: dict[int, Written] = {}  # by the identity of the response, like the next
         self._waiting: dict[int, list[Live]] = {}
 
     def _opened(self, listener: Listener) -> None:
         listener.under = active_span_id.get()
         install(self._spans, self._events)
-
-    def release(self, listener: Listener) -> None:
-        """Hand over retrievals that waited for a synthesizer."""
-        with self._lock:
-            found = [live for live in self._pending if listener in live.listeners]
-            for live in found:
-                self._pending.remove(live)
-        for live in found:
-            self._hand_over(live)
 
     def _wanted(self, parent_id: str | None, taken: tuple[Listener, ...], *, outermost: bool) -> tuple[Listener, ...]:
         """For whom a run begins here.
@@ -137,86 +152,85 @@ class Recorder:
         around = None if parent_id is None else self._places.get(parent_id)
         kind = kind_of(type(instance), id_)
         if kind == "write":  # it may run in a thread that knows nothing of its chat
-            self._writing[id_] = Span(kind, id_)
-            return
+            self._writing[id_] = Written()
+            kind = None
+        if around is None:
+            around = _reading.get()
         tracks = () if around is None else around.tracks
         taken = tuple(one for live, _ in tracks for one in live.listeners)
         fresh = self._wanted(parent_id, taken, outermost=parent_id is None or around is not None)
-        if around is _IGNORED or (tracks and is_judge_work()) or ((tracks or fresh) and kind in ROOTS and judging()):
+        if around is _IGNORED or (tracks and is_judge_work()) or ((tracks or fresh) and kind in ROOTS and is_aside()):
             self._places[id_] = _IGNORED
-        elif isinstance(instance, BaseLLM):
-            self._places[id_] = self._in_model(instance, around)
         elif tracks or fresh:
-            if kind is not None:
-                tracks = tuple(self._step(kind, id_, bound.arguments, *track) for track in tracks)
-                tracks += self._begun(kind, id_, bound.arguments, fresh)
-            self._places[id_] = _Place(tracks, in_model=around is not None and around.in_model)
+            self._places[id_] = self._placed(kind, id_, bound.arguments, instance, around or _OUTSIDE, fresh)
 
-    def _step(self, kind: Kind, id_: str, arguments: Mapping[str, Any], live: Live, around: Span) -> Track:
-        if len(live.run.spans) >= MOST_SPANS:
+    def _placed(
+        self,
+        kind: Kind | None,
+        id_: str,
+        arguments: Mapping[str, Any],
+        instance: object,
+        around: _Place,
+        fresh: tuple[Listener, ...],
+    ) -> _Place:
+        """The place of a span: a call of its own, or one that capturing looks through."""
+        again = kind == "tool" and around.kind == "tool"  # a tool that is called calls itself
+        if kind is None or again or (kind == "respond" and around.synthesizes):
+            event = arguments.get("ev")
+            call = event.tool_id if isinstance(event, ToolCall) else around.call
+            self._condensing(around, arguments.get("prompt_args"))
+            return _Place(around.tracks, None, around.synthesizes, call)
+        tracks = around.tracks
+        if tracks or kind in ROOTS:
+            node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock), call=around.call)
+            self._given(kind, node, arguments, instance)
+            tracks = tuple(self._added(node, live, parent) for live, parent in tracks)
+            if fresh and kind in ROOTS:
+                tracks += ((self._begun(kind, node, arguments, instance, fresh), node),)
+            for live, _ in tracks:
+                live.ids.append(id_)
+        return _Place(tracks, kind, around.synthesizes or kind in ("synth", "respond"))
+
+    def _added(self, node: Node, live: Live, parent: Node) -> Track:
+        if live.run.calls >= MOST_CALLS:
             live.run.cut = True
-            return live, around
-        step = Span(kind, id_, around)
-        live.run.spans.append(step)
-        self._given(step, arguments)
-        return live, step
+            return live, parent
+        live.run.calls += 1
+        parent.children.append(node)
+        return live, node
 
     def _begun(
-        self, kind: Kind, id_: str, arguments: Mapping[str, Any], listeners: tuple[Listener, ...]
-    ) -> tuple[Track, ...]:
-        """A run that begins with a span, or one that goes on with it, if anyone wants it."""
-        if not listeners or kind not in ROOTS | {"post"}:
-            return ()
-        step = Span(kind, id_)
-        self._given(step, arguments)
-        live = self._joined(step, listeners)
-        if live is None and kind == "post":
-            return ()
-        if live is None:
-            live = Live(Run(step), listeners)
-            for one in listeners:
-                one.begun = True
-            self._inputs(live, arguments)
-        live.run.spans.append(step)
-        return ((live, step),)
-
-    def _in_model(self, model: BaseLLM, around: _Place | None) -> _Place:
-        """A call of a model; the calls that it makes of itself are not looked at."""
-        if around is None:
-            return _OUTSIDE
-        for live, step in () if around.in_model else around.tracks:
-            if step.kind != "post":
-                self._model(live, model)
-        return _Place(around.tracks, in_model=True)
-
-    def _joined(self, step: Span, listeners: tuple[Listener, ...]) -> Live | None:
-        """The earlier retrievals that a postprocessor or synthesizer outside of all engines goes on with."""
-        if step.kind not in ("post", "synth") or not step.taken:
-            return None
-        with self._lock:
-            found = covering(step, [live for live in self._pending if live.listeners == listeners])
-            if not found:
-                return None
-            first, *others = found
-            for live in others:
-                self._pending.remove(live)
-                first.run.spans += live.run.spans
-            if step.kind == "synth":
-                self._pending.remove(first)
-                first.run.root, first.ended = step, False
-            return first
+        self,
+        kind: Kind,
+        node: Node,
+        arguments: Mapping[str, Any],
+        instance: object,
+        listeners: tuple[Listener, ...],
+    ) -> Live:
+        live = Live(Run(kind, node, _strand()), listeners)
+        for one in listeners:
+            one.begun = True
+        self._started(live, arguments, instance)
+        return live
 
     @guarded
     def exit(self, id_: str, instance: object, result: object) -> None:
         """A span ended with a result."""
         writing = self._writing.pop(id_, None)
         if writing is not None:
-            self._returned(writing, instance, result)
+            self._said(writing, instance)
             self._wrote(writing, instance)
-        for live, step in self._left(id_):
-            self._returned(step, instance, result)
-            if step is live.run.root:
-                self._outputs(live, result)
+        place = self._left(id_)
+        if place.kind is None:
+            if isinstance(result, AgentOutput) and instance is None:
+                self._agent_said(place, result)
+            return
+        for node in {id(node): node for _, node in place.tracks}.values():
+            self._returned(place.kind, node, result)
+            node.ended = next(_clock)
+        for live, node in place.tracks:
+            if node is live.run.root:
+                self._outcome(live, result)
                 self._finish(live, result)
 
     @guarded
@@ -224,11 +238,14 @@ class Recorder:
         """A span ended with an exception."""
         writing = self._writing.pop(id_, None)
         if writing is not None:
-            copy_error(writing, error)
+            writing.error = error
             self._wrote(writing, instance)
-        for live, step in self._left(id_):
-            copy_error(step, error)
-            if step is live.run.root:
+        place = self._left(id_)
+        for live, node in place.tracks if place.kind is not None else ():
+            copy_error(node, error)
+            node.ended = next(_clock)
+            if node is live.run.root:
+                live.run.complete = live.run.complete and isinstance(error, Exception)
                 self._end(live)
 
     @guarded
@@ -238,71 +255,101 @@ class Recorder:
         if writing is not None:
             writing.heard.append(delta)
 
-    def _left(self, id_: str) -> list[Track]:
-        """The steps that a span is, if it is any; they keep their place until their run ends, for what comes late."""
+    @guarded
+    def said(self, id_: str | None, reply: object) -> None:
+        """A model has said all that it says."""
+        place = self._places.get(id_ or "", _OUTSIDE)
+        for live, node in place.tracks if place.kind == "model" else ():
+            if node.reply is None:
+                node.reply, node.ended = reply_of(reply), next(_clock)
+                if node is live.run.root and live.run.streamed:
+                    self._end(live)
+
+    def _left(self, id_: str) -> _Place:
+        """The place of a span; one that is a call keeps it until its run ends, for what comes late."""
         place = self._places.get(id_, _OUTSIDE)
-        own = [(live, step) for live, step in place.tracks if step.id == id_]
-        if not own:
+        if place.kind is None or not place.tracks:
             self._places.pop(id_, None)
-        return own
+        return place
 
     # Copies are guarded one by one: what cannot be copied is missing, and the run is still recorded.
 
     @guarded
-    def _given(self, step: Span, arguments: Mapping[str, Any]) -> None:
-        copy_arguments(step, arguments)
+    def _given(self, kind: Kind, node: Node, arguments: Mapping[str, Any], instance: object) -> None:
+        if kind == "model":
+            node.model = model_name(instance)
+        copy_arguments(kind, node, arguments, instance)
 
     @guarded
-    def _returned(self, step: Span, instance: object, result: object) -> None:
-        copy_result(step, instance, result)
+    def _condensing(self, place: _Place, arguments: object) -> None:
+        """A model is about to condense a question: the conversation, where no memory could be read."""
+        told = arguments.get("chat_history") if isinstance(arguments, dict) else None
+        for live, _ in place.tracks if isinstance(told, str) else ():
+            if live.run.kind == "chat" and not live.run.history:
+                live.run.history = told_turns(told or "")
 
     @guarded
-    def _inputs(self, live: Live, arguments: Mapping[str, Any]) -> None:
-        if live.wants_data:
+    def _returned(self, kind: Kind, node: Node, result: object) -> None:
+        copy_result(kind, node, result)
+
+    @guarded
+    def _started(self, live: Live, arguments: Mapping[str, Any], instance: object) -> None:
+        if any(one.data for one in live.listeners):
             live.run.inputs = plain({**arguments, **start_fields(arguments)})
+        copy_start(live.run, arguments, instance)
 
     @guarded
-    def _outputs(self, live: Live, result: object) -> None:
-        if live.wants_data:
+    def _outcome(self, live: Live, result: object) -> None:
+        if any(one.data for one in live.listeners):
             given = plain(result_of(result))
-            live.run.outputs = {
-                **plain(fields_of(result)),
-                "result": given,
-                **(given if isinstance(given, dict) else {}),
-            }
+            rest = given if isinstance(given, dict) else {}
+            live.run.outputs = {**plain(fields_of(result)), "result": given, **rest}
+        copy_outcome(live.run, result)
 
     @guarded
-    def _model(self, live: Live, model: BaseLLM) -> None:
-        name = model.metadata.model_name
-        live.run.model = None if name == "unknown" else name  # the framework's word for no name
+    def _said(self, written: Written, response: object) -> None:
+        whole = isinstance(response, StreamingAgentChatResponse) and response.response
+        written.answer = whole or "".join(written.heard).strip()  # older cores leave the response to its reader
+
+    @guarded
+    def _agent_said(self, place: _Place, output: AgentOutput) -> None:
+        """A step of an agent ended: its model's reply, with the tools that it called."""
+        for _, node in place.tracks:
+            last = node.children[-1:]
+            if last and last[0].kind == "model" and (output.tool_calls or last[0].reply is None):
+                last[0].reply, last[0].ended = agent_reply(output), next(_clock)
 
     @guarded
     def _finish(self, live: Live, result: object) -> None:
         """The root returned: the run is over, unless its answer is still streaming."""
-        response = streamed(result)
-        if response is None or live.run.root.answer is not None:
+        run, response = live.run, streamed(result)
+        if run.kind == "model" and run.root.reply is None and inspect.isgenerator(result) | inspect.isasyncgen(result):
+            run.streamed = True
+            weakref.finalize(result, self._end, live).atexit = False
+        elif response is None or run.answer is not None:
             self._end(live)
         elif isinstance(response, StreamingAgentChatResponse) and response.is_writing_to_memory:
-            key = id(response)
+            run.streamed, key = True, id(response)
             with self._lock:
-                step = self._written.get(key)
-                if step is None:
+                written = self._written.get(key)
+                if written is None:
                     self._waiting.setdefault(key, []).append(live)
                     weakref.finalize(response, self._forgotten, key).atexit = False
-            if step is not None:
-                self._answered(live, step)
+            if written is not None:
+                self._answered(live, written)
         else:
-            observe(response, partial(self._streamed, live))
+            run.streamed = True
+            observe(response, partial(self._streamed, live), partial(_within, live))
 
-    def _wrote(self, step: Span, instance: object) -> None:
+    def _wrote(self, written: Written, instance: object) -> None:
         """A streamed chat answer was written; its chat may not have returned yet, or not be a run of its own."""
         key = id(instance)
         with self._lock:
             waiting = self._waiting.pop(key, [])
-            self._written[key] = step
+            self._written[key] = written
         weakref.finalize(instance, self._forgotten, key).atexit = False
         for live in waiting:
-            self._answered(live, step)
+            self._answered(live, written)
 
     @guarded
     def _forgotten(self, key: int) -> None:
@@ -313,12 +360,8 @@ class Recorder:
         for live in waiting:
             self._streamed(live, "", GeneratorExit())
 
-    def _answered(self, live: Live, written: Span) -> None:
-        root = live.run.root
-        root.answer, root.error, root.interrupted = written.answer, written.error, written.interrupted
-        if written.error is not None:
-            live.run.partial, live.run.complete = "".join(written.heard) or None, False
-        self._end(live)
+    def _answered(self, live: Live, written: Written) -> None:
+        self._streamed(live, written.answer or "".join(written.heard), written.error)
 
     @guarded
     def _streamed(self, live: Live, said: str, error: BaseException | None) -> None:
@@ -326,59 +369,35 @@ class Recorder:
         if live.ended:
             return
         if error is None:
-            live.run.root.answer = said
+            live.run.answer = said
         else:
             live.run.partial, live.run.complete = said or None, False
             copy_error(live.run.root, None if isinstance(error, GeneratorExit) else error)
         self._end(live)
 
+    @guarded
     def _end(self, live: Live) -> None:
-        """Forget a run's places and hand it over; a retrieval on its own first waits for its synthesizer."""
+        """Forget a run's places and hand it over."""
         with self._lock:
             if live.ended:
                 return
-            live.ended, live.since = True, monotonic()
-            for step in live.run.spans:
-                self._leave(step, live)
-            over = [live]
-            if live.run.root.kind == "retrieve" and live.run.root.error is None:
-                self._pending.append(live)
-                over = list(self._stale(live.since))
-        for one in over:
-            self._hand_over(one)
-
-    def _hand_over(self, live: Live) -> None:
-        for step in live.run.spans:  # a postprocessor may have joined a retrieval that waited
-            self._leave(step, live)
+            live.ended = True
+            for id_ in live.ids:
+                place = self._places.pop(id_, _OUTSIDE)
+                others = tuple(track for track in place.tracks if track[0] is not live)
+                if others:
+                    self._places[id_] = _Place(others, place.kind, place.synthesizes, place.call)
         for listener in live.listeners:
             listener.record(live.run)
 
-    def _leave(self, step: Span, live: Live) -> None:
-        place = self._places.pop(step.id, _OUTSIDE)
-        others = tuple(track for track in place.tracks if track[0] is not live)
-        if others:
-            self._places[step.id] = _Place(others)
 
-    def _stale(self, now: float) -> Iterator[Live]:
-        """Retrievals that no synthesizer goes on with any more."""
-        while self._pending and (len(self._pending) > _MOST_PENDING or now - self._pending[0].since > _PENDING_SECONDS):
-            yield self._pending.popleft()
-
-
-def covering(step: Span, pending: list[Live]) -> list[Live]:
-    """The latest retrievals that together returned all nodes of a step, for the same question where it has one."""
-    wanted = {node.id for node in step.taken or ()}
-    found: list[Live] = []
-    for live in reversed(pending):
-        if step.question is not None and live.run.root.question != step.question:
-            continue
-        ids = {node.id for span in live.run.spans for node in span.given or ()}
-        if wanted & ids:
-            found.insert(0, live)
-            wanted -= ids
-        if not wanted:
-            return found
-    return []
+def _strand() -> str:
+    """The task or thread that runs here."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return f"thread {threading.get_ident()}" if task is None else f"task {id(task)}"
 
 
 RECORDER = Recorder()

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager
 from typing import Any
 
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.evaluation.ragmetrics.capture.snapshot import Streamed
 
 Ended = Callable[[str, BaseException | None], None]
 """Called once with what was read, and what broke it off."""
 
+Within = Callable[[], AbstractContextManager[object]]
+"""Makes the surroundings of each piece: a model may be called only when its answer is read."""
 
-def observe(response: Streamed, ended: Ended) -> None:
+
+def observe(response: Streamed, ended: Ended, within: Within) -> None:
     """Put a generator around a response's stream.
 
     Args:
         response: What the application gets; its stream is replaced by one of the same kind and content.
         ended: Called when the stream was read to its end, failed, was closed, or was forgotten unread.
+        within: What each piece is read in.
     """
     if isinstance(response, StreamingResponse):
-        response.response_gen = _kept(_reading(response.response_gen, _token, ended), ended)
+        response.response_gen = _kept(_reading(response.response_gen, ended, within), ended)
     elif isinstance(response, AsyncStreamingResponse):
-        response.response_gen = _kept(_areading(response.response_gen, _token, ended), ended)
+        response.response_gen = _kept(_areading(response.response_gen, ended, within), ended)
     elif response.chat_stream is not None:
-        response.chat_stream = _kept(_reading(response.chat_stream, _delta, ended), ended)
+        response.chat_stream = _kept(_reading(response.chat_stream, ended, within), ended)
     elif response.achat_stream is not None:
-        response.achat_stream = _kept(_areading(response.achat_stream, _delta, ended), ended)
+        response.achat_stream = _kept(_areading(response.achat_stream, ended, within), ended)
 
 
 def _kept(stream: Any, ended: Ended) -> Any:
@@ -50,24 +56,35 @@ class _Read:
         self._ended("".join(self._texts), error)
 
 
-def _reading(tokens: Any, text: Callable[[Any], str], ended: Ended) -> Generator[Any, None, None]:
+def _reading(tokens: Any, ended: Ended, within: Within) -> Generator[Any, None, None]:
     with _Read(ended) as read:
-        for token in tokens:
-            read.append(text(token))
-            yield token
+        pieces = iter(tokens)
+        while True:
+            with within():
+                piece = next(pieces, _END)
+            if piece is _END:
+                return
+            read.append(_text(piece))
+            yield piece
 
 
-async def _areading(tokens: Any, text: Callable[[Any], str], ended: Ended) -> AsyncGenerator[Any, None]:
+async def _areading(tokens: Any, ended: Ended, within: Within) -> AsyncGenerator[Any, None]:
     with _Read(ended) as read:
-        async for token in tokens:
-            read.append(text(token))
-            yield token
+        pieces = aiter(tokens)
+        while True:
+            with within():
+                piece = await anext(pieces, _END)
+            if piece is _END:
+                return
+            read.append(_text(piece))
+            yield piece
 
 
-def _token(token: object) -> str:
-    return token if isinstance(token, str) else ""
+def _text(piece: object) -> str:
+    """The text of a token, or of a chunk of a chat or a completion."""
+    if isinstance(piece, str):
+        return piece
+    return (piece.delta or "") if isinstance(piece, (ChatResponse, CompletionResponse)) else ""
 
 
-def _delta(chunk: object) -> str:
-    delta = getattr(chunk, "delta", None)  # chat and completion chunks alike
-    return delta if isinstance(delta, str) else ""
+_END = object()

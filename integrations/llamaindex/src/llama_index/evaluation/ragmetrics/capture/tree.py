@@ -1,0 +1,165 @@
+"""From a recorded run to the core's neutral tree, away from the application's threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.evaluation.ragmetrics.capture.run import Run
+
+from ragmetrics_core import Sample, Turn
+from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, one_line, spoken
+
+_BLIND = "the synthesizer shows the model none of its nodes"
+_QUESTION_FIELDS = ("query", "question", "input", "message")
+
+
+def trees_of(run: Run, where: Overrides) -> list[Tree]:
+    """The tree of a run.
+
+    Args:
+        run: The run.
+        where: What the user says; a workflow of which anything is said is a query.
+    """
+    other = _settled(run.root)
+    _authored(run.root)
+    _replied(run)
+    asked, place = question(run)
+    failed = run.root.error is not None
+    models = [node for node in run.root.walk() if node.kind == "model"]
+    named = any((where.question_from, where.answer_from))
+    blind = any(node.kind == "step" and node.name == "Generation" for node in run.root.walk())
+    source = () if blind else _sources(run)
+    answered = run.answer and run.answer.strip() and run.kind not in ("model", "program") and not failed
+    answer = Answer(run.answer, f"result of {run.kind}", documents=source)
+    return [
+        Tree(
+            run.root,
+            question=asked,
+            asked_at=place,
+            history=run.history or _told(models, asked),
+            answers=(answer,) if answered else (),
+            output=run.outputs or None,
+            flow=source,
+            flow_at="source nodes of the result",
+            is_query=run.kind in ("query", "chat") or (run.kind == "workflow" and bool(models or named)),
+            gives_documents=run.kind in ("retrieve", "post") and not failed,
+            complete=run.complete,
+            partial=run.partial,
+            strand=run.strand,
+            other=tuple(other),
+            warnings=(*_warnings(run), *((_BLIND,) if blind else ())),
+            run=run,
+            places=(run.outputs, run.inputs),
+            plain=as_documents,
+        )
+    ]
+
+
+def _settled(root: Node) -> list[Document]:
+    """Take what is no evidence out of a tree: nodes without a text, which are returned, and framed queries."""
+    other: dict[str | None, Document] = {}
+    for node in root.walk():
+        for listed in (node.taken, node.documents or ()):
+            other |= {one.id: one for one in listed if not one.text.strip()}
+        node.taken = _with_text(node.taken)
+        node.documents = None if node.documents is None else _with_text(node.documents)
+        for child in node.children if node.kind == "tool" and node.query else ():
+            if child.query is not None and child.query.strip().endswith(f" is {node.query}"):
+                child.query = node.query  # the framework's retriever tool writes the argument's name before it
+    return list(other.values())
+
+
+def _with_text(documents: Sequence[Document]) -> tuple[Document, ...]:
+    return tuple(one for one in documents if one.text.strip())
+
+
+def _authored(root: Node) -> None:
+    """Name the author of nodes that hold the answer of a nested engine and that no retriever ever held."""
+    nodes = list(root.walk())
+    found = [one for node in nodes if node.kind in ("retriever", "reranker") for one in node.documents or ()]
+    known, texts = {one.id for one in found}, {one.text for one in found}
+    engines = [node for node in nodes[1:] if node.kind == "agent" and (node.text or "").strip()]
+    for node in nodes if engines else ():
+        inner = [one for one in engines if (one.ended or 0) < node.began]
+        node.taken = tuple(
+            one
+            if one.id in known or any(text in one.text for text in texts)
+            else replace(one, author=_author(one, inner))
+            for one in node.taken
+        )
+
+
+def _author(document: Document, engines: Sequence[Node]) -> Node | None:
+    return next((one for one in engines if (one.text or "").strip() in document.text), None)
+
+
+def _replied(run: Run) -> None:
+    """Give models the replies that only what is around them tells."""
+    models = [node for node in run.root.walk() if node.kind == "model" and node.prompt and not node.children]
+    for program in (node for node in run.root.walk() if node.kind == "step" and node.text):
+        inner = [node for node in program.walk() if node in models]
+        if inner and inner[-1].reply is not None and not inner[-1].reply.text.strip():
+            inner[-1].reply = Message("assistant", program.text or "")  # an object made of a tool's arguments
+    if run.streamed and run.answer and models and models[-1].reply is None and models[-1].error is None:
+        models[-1].reply = Message("assistant", run.answer)
+
+
+def question(run: Run) -> tuple[str | None, str]:
+    """The user's question and where it was found; the rules look at the queries where nothing says it."""
+    if run.kind in ("retrieve", "post", "model", "program"):
+        return None, ""
+    if run.kind != "workflow":
+        return run.question, f"argument of {run.kind}"
+    fields = run.fields
+    if fields.get("user_msg"):
+        return fields["user_msg"], "user_msg"
+    said = [turn.content for turn in run.history if turn.role == "user"]
+    if said:
+        return said[-1], "last user message of chat_history"
+    asked = next((node.query for node in run.root.walk() if node.query), None)
+    found = [name for name, text in fields.items() if text == asked]
+    found += [name for name in _QUESTION_FIELDS if name in fields]
+    found += fields if len(fields) == 1 else ()
+    return (fields[found[0]], f"start event: {found[0]}") if found else (asked, "first query")
+
+
+def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
+    """Earlier turns of a conversation as the fullest prompt that asks the question shows them."""
+    best: tuple[Turn, ...] = ()
+    for node in models:
+        places = [
+            at for at, one in enumerate(node.prompt) if one_line(one.text) == one_line(asked) and one.role == "user"
+        ]
+        if places:
+            best = max(best, spoken(one for one in node.prompt[: places[-1]] if not one.calls), key=len)
+    return best
+
+
+def _sources(run: Run) -> tuple[Document, ...] | None:
+    """The source nodes of the result, with the text that the synthesizer was given."""
+    if not run.sources:
+        return None
+    given = {one.id: one for node in run.root.walk() if node.kind == "step" for one in node.taken}
+    return _with_text([found for one in run.sources if (found := given.get(one.id, one)).author is None])
+
+
+def _warnings(run: Run) -> tuple[str, ...]:
+    """What went wrong inside, in words."""
+    said = []
+    engines = (node for node in run.root.walk() if node.kind == "agent" and node is not run.root)
+    if any(node.error for node in engines) and run.root.error is None:
+        said.append("a nested query failed, and the application went on without it")
+    if not run.complete and run.root.error is None:
+        said.append("the streamed answer was not read to its end")
+    if run.cut:
+        said.append("the run had more steps than are kept; later ones are missing")
+    return tuple(said)
+
+
+def as_documents(value: Any) -> Any:
+    """What the user points at; rows of a list become documents."""
+    if isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
+        rows = Sample.from_row({"contexts": list(value)}).contexts
+        return tuple(Document(one.text, one.id, one.score, one.metadata) for one in rows)
+    return value
