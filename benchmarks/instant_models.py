@@ -60,7 +60,7 @@ class Recording(ChatModel):
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         prompt = "\n".join(message["content"] for message in messages)
         self.prompts.append(prompt)
-        self.schemas.append(json.dumps(dict(request.schema or {}), separators=(",", ":")))
+        self.schemas.append(json.dumps(dict(request.schema), separators=(",", ":")) if request.schema else "")
         schema = {"response_format": {"schema": dict(request.schema)}} if request.schema else {}
         text = self._reply(plausible_reply({"messages": messages, **schema}))
         usage = Usage(calls=1, prompt_tokens=len(prompt) // 4, completion_tokens=request.n * len(text) // 4)

@@ -35,7 +35,6 @@ from ragmetrics_core.statistics.agreement import (
     balanced_accuracy,
     bootstrap,
     correlation,
-    macro_bootstrap,
     mean_error,
 )
 
@@ -93,14 +92,14 @@ class Bench:
         self.say(f"\n{title}")
         for source, own in units.items():
             cells = [
-                f"{name} {self._cell(compute(own), bootstrap(own, compute, draws=self.draws))}"
+                f"{name} {self._cell(compute(own), bootstrap([own], compute, draws=self.draws))}"
                 for name, compute in statistics.items()
             ]
             self.say(f"  {shown(source):22} n={len(own):<4} {'  '.join(cells)}")
         cells = []
         for name, compute in statistics.items():
             known = [value for value in map(compute, units.values()) if value is not None]
-            interval = macro_bootstrap(list(units.values()), compute, draws=self.draws)
+            interval = bootstrap(list(units.values()), compute, draws=self.draws)
             cells.append(f"{name} {self._cell(fmean(known) if known else None, interval)}")
         self.say(f"  {'mean over sources':22} {'':6} {'  '.join(cells)}")
 

@@ -27,7 +27,7 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.lexical import LexicalJudge, judge
 from ragmetrics_core.lexical.constants import Weights
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy, macro_bootstrap, mean_error
+from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy, bootstrap, mean_error
 
 DRAWS = 500
 HEADER = (
@@ -77,7 +77,7 @@ def _silent(line: str) -> None:
 
 def _macro(units: Mapping[str, Sequence[Any]], statistic: Statistic) -> str:
     values = [value for value in map(statistic, units.values()) if value is not None]
-    interval = macro_bootstrap(list(units.values()), statistic, draws=DRAWS)
+    interval = bootstrap(list(units.values()), statistic, draws=DRAWS)
     return f"{fmean(values):.2f}" + (f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else "")
 
 

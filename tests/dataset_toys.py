@@ -54,10 +54,9 @@ class Model(ChatModel):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.asked.append(request)
-        body: Body = {
-            "messages": [{"content": message.content} for message in request.messages],
-            "response_format": dict(request.schema or {}),
-        }
+        body: Body = {"messages": [{"content": message.content} for message in request.messages]}
+        if request.schema is not None:
+            body["response_format"] = dict(request.schema)
         text = self._reply(body)
         listed = [
             TokenAlternatives(
@@ -74,12 +73,11 @@ def judge(reply: Callable[[Body], str] = quoting_reply, name: str = "toy/quoting
 
 def fourteen_facts(body: Body) -> str:
     """Fourteen facts, of which eleven stand in one golden chunk each, and three in none."""
-    asked = json.dumps(body.get("response_format"))
     prompt = "\n".join(str(message["content"]) for message in body["messages"])
-    if '"facts"' in asked:
+    if '{"facts": ["<fact>"]}' in prompt:
         (document,) = {match[1] for match in re.finditer(r"d(\d+)p\d+w", prompt)}
         return json.dumps({"facts": [f"Number {n} of d{document}p{n % 4}end" for n in range(14)]})
-    if '"covered"' in asked and (fact := re.search(r"Number (\d+) of (d\d+p\d+end)", prompt)):
-        context = prompt[prompt.index("> Context\n") : prompt.index("> Fact\n")]
+    if '{"covered"' in prompt and (fact := re.search(r"Number (\d+) of (d\d+p\d+end)", prompt)):
+        context = prompt[prompt.index(" Context\n") : prompt.index(" Fact\n")]
         return json.dumps({"covered": int(int(fact[1]) < 11 and fact[2] in context)})
     return quoting_reply(body)

@@ -199,8 +199,8 @@ def test_resamples_that_agree_give_no_interval() -> None:
     }
     assert both["AUROC", "b"] is not None
     assert both["AUROC", None] is None  # it would take the perfect source for one without any doubt
-    assert bootstrap([0.1, 0.1, 0.1], fmean, draws=50) is None
-    assert bootstrap([0.5], fmean, draws=50) is None
+    assert bootstrap([[0.1, 0.1, 0.1]], fmean, draws=50) is None
+    assert bootstrap([[0.5]], fmean, draws=50) is None
 
 
 def test_the_human_ceiling() -> None:

@@ -10,11 +10,10 @@ import pytest
 
 from ragmetrics_core import ContextUtilization, LexicalJudge, Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.families import family
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.engine.audit import audit
-from ragmetrics_core.page.biases import correlations, shared_families, usefulness_by_rank
+from ragmetrics_core.page.biases import correlations, family, shared_families, usefulness_by_rank
 from ragmetrics_core.reporting.run_facts import Audit
 
 

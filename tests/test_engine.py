@@ -349,7 +349,7 @@ def test_wrong_settings_say_what_is_wrong(call, message):
 def test_results_name_judge_signature_sample_and_usage():
     result = ContextAdherence().score(Sample(id="s1", contexts=["c"], answer="a"), judge=SlowJudge())
     assert (result.judge, result.sample_id, result.usage.calls) == ("slow", "s1", 1)
-    assert str(result.signature).startswith("context_adherence|v2|polls:5|T:1.0|prompt:")
+    assert str(result.signature).startswith("context_adherence|v3|polls:5|T:1.0|prompt:")
     assert str(result.signature).endswith("|judge:slow")
 
 

@@ -73,7 +73,7 @@ def test_the_pages_metric_on_the_command_line(module: str, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nowhere_at_all:politeness", "no module 'nowhere_at_all'"),
+        ("nowhere_at_all:politeness", "No module named 'nowhere_at_all'"),
         ("json:politeness", "has no 'politeness'"),
         ("json:dumps", "is no metric"),
         ("politeness", "module:name"),

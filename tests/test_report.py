@@ -323,13 +323,13 @@ HEADER = '{"ragmetrics_report": 1, "run": {}}'
         ('{"ragmetrics_rep', "line 1: this is no report"),
         ('{"ragmetrics_report": 3, "run": {}}\n', "line 1: .*newer ragmetrics"),
         ('{"ragmetrics_report": 1, "run": 3}\n', "line 1: RunFacts"),
-        (HEADER + '\n{"index": 0\n{"index": 1, "sample": null}\n', "line 2: this is no complete JSON"),
-        (HEADER + '\n{"index": 0\n', "line 2: this is no complete JSON"),
+        (HEADER + '\n{"index": 0\n{"index": 1, "sample": null}\n', "line 2: not JSON"),
+        (HEADER + '\n{"index": 0\n', "line 2: not JSON"),
         (HEADER + "\n[1]\n", "line 2: a JSON object is needed, got list"),
         (HEADER + '\n\n{"index": "Zanzibar", "sample": null}\n', "line 3: index: "),
         (HEADER + '\n{"index": 0}\n', "line 2: sample: "),
         (HEADER + '\n{"run": {}}\n{"index": 0, "sample": null}\n', "line 3: nothing may follow the closing line 2"),
-        (HEADER + "\n" + "[" * 100_000 + "\n", "line 2: this is no complete JSON"),
+        (HEADER + "\n" + "[" * 100_000 + "\n", "line 2: not JSON"),
     ],
 )
 def test_broken_files_name_the_line(tmp_path: Path, text: str, words: str) -> None:

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core import Context, Fact, RowError, Sample, SettingError, Turn
-from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.frozen import blank
-from ragmetrics_core.data.rows import samples_from_row
+from ragmetrics_core.data.rows import USUAL_NAMES, samples_from_row
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
 C = ("Anna lit the lamp.", "It was built in 1856.")

@@ -15,8 +15,9 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.risks import RiskThresholds
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, Summary
+from ragmetrics_core.reporting.summary import CAPTION, Summary
 from ragmetrics_core.statistics.means import mean_interval
 
 SAMPLE = Sample(question="q", contexts=["c"], answer="a")

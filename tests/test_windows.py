@@ -56,13 +56,13 @@ class Small(ChatModel):
         return ChatReply((Choice(self._reply(prompt, found)),) * request.n, Usage(calls=1))
 
     def _reply(self, prompt: str, found: int) -> str:
-        if "> Reference answer\n" in prompt:
+        if " Reference answer\n" in prompt:
             return json.dumps({"facts": ["Ada lit it."]})
-        if "> Context 1\n" in prompt:
+        if " Context 1\n" in prompt:
             return json.dumps({"reason": "r", "verdict": "yes" if found else "no", "unsupported": []})
-        if labels := re.findall(r"^<\d+> Chunk ([A-Z])\n(.*)", prompt, re.MULTILINE):
+        if labels := re.findall(r"^\d{39} Chunk ([A-Z])\n(.*)", prompt, re.MULTILINE):
             return json.dumps({"chunks": [{"label": label, "useful": int(NEEDLE in text)} for label, text in labels]})
-        return json.dumps({"covered" if "> Fact\n" in prompt else "useful": found, "reason": "r"})
+        return json.dumps({"covered" if " Fact\n" in prompt else "useful": found, "reason": "r"})
 
 
 def score(metric: Metric, context: str) -> tuple[Any, Small]:

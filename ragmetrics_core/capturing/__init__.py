@@ -49,7 +49,6 @@ from ragmetrics_core.capturing.tree import Node as Node
 from ragmetrics_core.capturing.tree import ToolCall as ToolCall
 from ragmetrics_core.capturing.tree import Tree as Tree
 from ragmetrics_core.capturing.turns import Turns as Turns
-from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.errors import InputError as InputError
 from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
 from ragmetrics_core.data.errors import RowError as RowError
@@ -57,6 +56,7 @@ from ragmetrics_core.data.errors import SettingError as SettingError
 from ragmetrics_core.data.results import ErrorInfo as ErrorInfo
 from ragmetrics_core.data.results import MetricResult as MetricResult
 from ragmetrics_core.data.results import SampleResult as SampleResult
+from ragmetrics_core.data.rows import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.data.usage import Usage as Usage
 from ragmetrics_core.engine.progress import Display as Display

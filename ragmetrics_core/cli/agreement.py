@@ -12,8 +12,8 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import command
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.datasets.labels import Label, calibrate, certify_precision, draw, left_over, matched, read_labels
 from ragmetrics_core.metrics.registry import full_name
-from ragmetrics_core.reporting.labels import Label, calibrate, certify_precision, draw, left_over, matched, read_labels
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled, Measured, measure_all, measures, rival_measures
 from ragmetrics_core.statistics.calibration import curve

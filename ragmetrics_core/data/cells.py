@@ -1,17 +1,38 @@
-"""Single values of rows: what is missing, what was written as text, and what lies inside."""
+"""Values of rows: what is missing, what was written as text, and the shapes of documents, facts and earlier turns."""
 
 from __future__ import annotations
 
 import ast
-import io
 import json
 import math
-import tokenize
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import blank
+from ragmetrics_core.data.sample import Context, Fact, Turn
+
+# LangChain (page_content, under kwargs if serialised), Haystack (content), LlamaIndex (node), Phoenix (document.).
+_TEXT_KEYS = (
+    *("text", "page_content", "content", "chunk", "passage", "passage_text", "context", "document", "node.text"),
+    *("node.text_resource.text", "text_resource.text", "document.content", "kwargs.page_content"),
+)
+_ID_KEYS = (
+    *("id", "id_", "node_id", "doc_id", "document_id", "chunk_id", "passage_id"),
+    *("node.id_", "document.id", "kwargs.id"),
+)
+_SCORE_KEYS = ("score", "relevance_score", "similarity", "document.score")
+_METADATA_KEYS = ("metadata", "meta", "node.metadata", "document.metadata", "kwargs.metadata")
+_SPEAKERS = {"human": "user", "ai": "assistant"}
+
+# How str() writes lists of objects, and arrays with their middle left out.
+_WRITTEN_OBJECTS = re.compile(
+    r"\[?\s*array\(\[|\[\s*[A-Za-z_][\w.]*\(\w+=|\[\s*<[\w.]+ object at |\[['\"].*['\"]\s*\.\.\.\s*['\"]", re.DOTALL
+)
+# A string that another one follows: numpy writes no comma between them, and Python would join them.
+_NEIGHBOUR = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")(?=\s*['"])""", re.DOTALL)
 
 
 def present(value: Any) -> bool:
@@ -64,31 +85,13 @@ def structured(value: Any) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a text is no code of ours: its escapes are nobody's mistake
-            return ast.literal_eval(_with_commas(value.strip()))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, tokenize.TokenError):
+            return ast.literal_eval(_NEIGHBOUR.sub(r"\1,", value.strip()))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return value
 
 
-def _with_commas(text: str) -> str:
-    """Commas between neighbouring strings: numpy writes none, and Python would join the strings."""
-    tokens = [
-        token
-        for token in tokenize.generate_tokens(io.StringIO(text).readline)
-        if token.type not in (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
-    ]
-    parts = []
-    for before, token in zip([None, *tokens], tokens, strict=False):
-        joined = before is not None and before.type == token.type == tokenize.STRING
-        parts.append(f", {token.string}" if joined else token.string)
-    return " ".join(parts)
-
-
 def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
-    """Follow a path through dicts, JSON strings and list indices.
-
-    Args:
-        value: Where the path starts.
-        path: Keys of mappings and indices of lists.
+    """Follow a path of keys and indices through dicts, JSON strings and lists.
 
     Returns:
         Whether something is there, and what.
@@ -108,10 +111,96 @@ def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     return True, value
 
 
-def first(item: Any, keys: Sequence[str]) -> Any:
+def _first(item: Mapping[str, Any], keys: Sequence[str]) -> Any:
     """The first value that is there and not None; keys with dots are names, or else paths."""
-    for key in keys:
-        there, value = (True, item[key]) if isinstance(item, Mapping) and key in item else follow(item, key.split("."))
-        if there and value is not None:
-            return value
-    return None
+    values = (item[key] if key in item else follow(item, key.split("."))[1] for key in keys)
+    return next((value for value in values if value is not None), None)
+
+
+def listed(value: Any) -> list[Any]:
+    """Several things as a list; a single one as a list of one.
+
+    A text stays a text if what it holds as JSON or Python is no list of texts or objects: ``[1]`` is a text. An object
+    whose text is a list, as Hugging Face writes lists of objects, is one object per text.
+    """
+    data = structured(value)
+    if isinstance(value, str) and not isinstance(data, str):
+        things = data if isinstance(data, (list, tuple)) else [data]
+        texts = (_first(one, _TEXT_KEYS) if isinstance(one, Mapping) else one for one in things)
+        data = data if data in ([], ()) or any(isinstance(text, str) for text in texts) else value
+    if not isinstance(data, Mapping):
+        return list(data) if isinstance(data, (list, tuple)) else [data]
+    columns = {name: plain_data(one) for name, one in data.items()}
+    texts = _first(columns, _TEXT_KEYS)
+    if not isinstance(texts, list):
+        return [data]
+    lists = {name: value for name, value in columns.items() if isinstance(value, list) and len(value) == len(texts)}
+    return [{name: value[index] for name, value in lists.items()} for index in range(len(texts))]
+
+
+def contexts(value: Any, field: str) -> list[Any]:
+    """Contexts of a row.
+
+    Raises:
+        RowError: If a context has no text, or Python's objects were written as one text, which holds several.
+    """
+    written = isinstance(value, str) and value.rstrip()[-1:] in ("]", ")") and _WRITTEN_OBJECTS.match(value.lstrip())
+    if written and isinstance(structured(value), str):
+        raise RowError(f"{field}: Python objects that str() wrote as one text; write a list of their texts, or JSON")
+    return [context(item, field, rank) for rank, item in enumerate(listed(value), start=1)]
+
+
+def context(item: Any, field: str, rank: int) -> Any:
+    """A context from a text or from the usual shapes of documents, nodes and passages.
+
+    Raises:
+        RowError: If there is no text.
+    """
+    if isinstance(item, (str, Context)):
+        return {"text": item} if isinstance(item, str) else item
+    if not isinstance(item, Mapping):
+        raise RowError(f"{field}: number {rank} must be a text or an object with a text, found {type(item).__name__}")
+    text = _first(item, _TEXT_KEYS)
+    if not isinstance(text, str):
+        keys = ", ".join(map(str, item)) or "nothing"
+        raise RowError(f"{field}: number {rank} is an object without a text (one of {', '.join(_TEXT_KEYS)}): {keys}")
+    name, score = _first(item, _ID_KEYS), plain_data(_first(item, _SCORE_KEYS))
+    number = isinstance(score, (int, float)) and not isinstance(score, bool) and abs(score) < math.inf
+    return {
+        "text": text,
+        "id": None if isinstance(name, (Mapping, list, tuple)) or not present(name) else str(number_as_text(name)),
+        "score": float(score) if number else None,
+        "metadata": metadata(_first(item, _METADATA_KEYS) or {}),
+    }
+
+
+def metadata(value: Any) -> dict[str, Any]:
+    """Metadata with texts for names."""
+    found = structured(value)
+    return {str(key): one for key, one in found.items()} if isinstance(found, Mapping) else {"metadata": found}
+
+
+def facts(value: Any) -> list[Any] | None:
+    """Facts from texts, or from objects with ``text`` and perhaps ``weight`` and ``vital``; None without any."""
+    return [_fact(item) for item in listed(value)] or None
+
+
+def _fact(item: Any) -> Any:
+    if isinstance(item, Mapping):
+        return {key: item[key] for key in ("text", "weight", "vital") if item.get(key) is not None}
+    return item if isinstance(item, Fact) else {"text": item}
+
+
+def turns(value: Any) -> list[Any]:
+    """Earlier turns from messages, from pairs of question and answer, or from texts that take turns."""
+    said = listed(value)
+    if said and all(isinstance(turn, (list, tuple)) and len(turn) == 2 for turn in said):
+        said = [text for pair in said for text in pair]
+    return [_turn(number, turn) for number, turn in enumerate(said)]
+
+
+def _turn(number: int, turn: Any) -> Any:
+    if isinstance(turn, Mapping):
+        speaker = str(_first(turn, ("role", "speaker", "type")) or "user")
+        return {"role": _SPEAKERS.get(speaker, speaker), "content": _first(turn, ("content", "text", "message"))}
+    return turn if isinstance(turn, Turn) else {"role": ("user", "assistant")[number % 2], "content": turn}

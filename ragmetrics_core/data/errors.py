@@ -3,6 +3,7 @@
 RagMetricsError
 ├── InputError                    what the caller gave cannot be used
 │   ├── RowError                  one row of a table or file
+│   │   └── CutOffLine            the last line of a file, which a crash cut off
 │   └── SettingError              a setting of a metric, a judge or a run
 │       └── ForeignFile           a file that was to be ours is somebody else's
 ├── MissingDependency             an optional package is needed for this
@@ -50,6 +51,10 @@ class InputError(RagMetricsError, ValueError):
 
 class RowError(InputError):
     """A row of a table or file is no sample: not an object, or a field of a wrong type."""
+
+
+class CutOffLine(RowError):
+    """The last line of a file does not end, and is no JSON: what wrote it was killed or goes on."""
 
 
 class SettingError(InputError):
@@ -103,13 +108,7 @@ class QuotaExhausted(JudgeUnavailable):
 
 
 class LimitReached(JudgeUnavailable):
-    """A cap of the run was reached: calls, money or time.
-
-    Attributes:
-        in_flight: True if the call had been sent and was given up.
-    """
-
-    in_flight: bool = False
+    """A cap of the run was reached: calls, money or time."""
 
 
 class TransientJudgeError(JudgeError):
@@ -156,24 +155,23 @@ class ContextWindowExceeded(RequestRejected):
     """The request is longer than the model's context window.
 
     Attributes:
+        where: The model.
         tokens: Tokens of the request; None if the endpoint did not say.
         window: Tokens of the context window; None if the endpoint did not say.
-        where: The model.
     """
 
-    def __init__(self, message: str, *, where: str = "", tokens: int | None = None, window: int | None = None) -> None:
-        super().__init__(message)
-        self.where = where
-        self.tokens = tokens
-        self.window = window
+    where: str = ""
+    tokens: int | None = None
+    window: int | None = None
 
     @classmethod
     def counted(cls, where: str, tokens: int | None, window: int | None, about: str = "") -> ContextWindowExceeded:
         """Say both counts, as far as they are known."""
         length = "" if tokens is None else f" has {about}{tokens} tokens and"
         limit = "" if window is None else f" of {window} tokens"
-        message = f"the request{length} is longer than the context window{limit} of {where}: use shorter contexts"
-        return cls(message, where=where, tokens=tokens, window=window)
+        error = cls(f"the request{length} is longer than the context window{limit} of {where}: use shorter contexts")
+        error.where, error.tokens, error.window = where, tokens, window
+        return error
 
 
 class UnusableReply(JudgeError):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import json
 import logging
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -40,13 +41,15 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
             head = file.read(4)
         encoding = next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8-sig")
         if encoding == "utf-8-sig" and b"\0" in head:
-            raise InputError(_convert(path, "UTF-16BE" if head.startswith(b"\0") else "UTF-16LE", ": not UTF-8"))
+            raise _not_utf8(path, "UTF-16BE" if head.startswith(b"\0") else "UTF-16LE")
         with path.open(encoding=encoding, newline=newline) as text:
             yield text
     except UnicodeDecodeError as error:
         if error.encoding != "utf-8":
             raise InputError(f"{path}: begins like {error.encoding} and does not go on so; save it as UTF-8") from None
-        raise InputError(_convert(path, "WINDOWS-1252", f", line {_undecodable(path)}: not UTF-8")) from None
+        with path.open("rb") as file:
+            line = next(n for n, line in enumerate(file, 1) if line.decode(errors="ignore").encode() != line)
+        raise _not_utf8(path, "WINDOWS-1252", f", line {line}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -57,22 +60,33 @@ def read_text(path: Path) -> str:
         return file.read()
 
 
-def _convert(path: Path, encoding: str, what: str) -> str:
-    """What is wrong with a file, and the command that puts it right if it is in the encoding that is likely."""
+def json_lines(path: str | Path, lines: Iterable[str | bytes]) -> Iterator[tuple[str, Any]]:
+    """Place and value of each line of JSONL that is not blank; a ``RowError`` in place of what is no JSON."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            ends = line[-1:] in ("\n", b"\n")
+            why = f"not JSON ({getattr(error, 'msg', 'nested too deeply')})"
+            value = RowError(why) if ends else CutOffLine(why)
+        yield f"{path}, line {number}", value
+
+
+def own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
+    """``json_lines`` of a file of ours, which a crash may have cut off anywhere; ``InputError`` if it is unreadable."""
+    try:
+        with Path(path).open("rb") as file:
+            yield from json_lines(path, file)
+    except OSError as error:
+        raise InputError(f"{what} {path} cannot be read: {error.strerror}") from error
+
+
+def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
     new = shlex.quote(str(path.with_name(f"{path.stem}.utf8{path.suffix}")))
-    command = f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > {new}"
-    return f"{path}{what}; save the file as UTF-8, or if it is {encoding}: {command}"
-
-
-def _undecodable(path: Path) -> int:
-    """Number of the first line that is not UTF-8."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                return number
-    return 1
+    command = f"iconv -f {likely} -t UTF-8 {shlex.quote(str(path))} > {new}"
+    return InputError(f"{path}{place}: not UTF-8; save the file as UTF-8, or if it is {likely}: {command}")
 
 
 class Aside:
@@ -91,7 +105,7 @@ class Aside:
         whole: True once the file has its place.
 
     Raises:
-        InputError: If it could not be written; nothing is changed yet.
+        InputError: If it cannot be written, e.g. because the disk is full; so do ``write`` and ``finish``.
     """
 
     def __init__(self, path: str | Path, what: str) -> None:
@@ -106,11 +120,7 @@ class Aside:
             self._open()
 
     def write(self, text: str) -> None:
-        """Write some text; it has left this process when this returns.
-
-        Raises:
-            InputError: If it cannot be written, e.g. because the disk is full.
-        """
+        """Write some text; it has left this process when this returns."""
         with self._said():
             if not self.written and not self._direct and os.fstat(self._file.fileno()).st_size:
                 self._file.close()
@@ -121,11 +131,7 @@ class Aside:
             self._file.flush()
 
     def finish(self) -> None:
-        """Put the file in its place.
-
-        Raises:
-            InputError: If that fails; the message says where the text is.
-        """
+        """Put the file in its place; where that fails, the message says where the text is."""
         if self._file.closed:
             return
         self.write("")
@@ -133,20 +139,17 @@ class Aside:
             if not self._direct:
                 os.fsync(self._file.fileno())
             self._file.close()
-        try:
+        with self._said(f"is whole in {self.partial}, but"):
             if not self._direct:
                 self.partial.replace(self._place)
-        except OSError as error:
-            raise InputError(f"{self._what} is whole in {self.partial}, but {self.path}: {error.strerror}") from error
         self.whole = True
 
     def leave(self) -> None:
         """End without taking the place; what was written stays in ``partial``."""
-        if not self._file.closed:
+        with suppress(OSError):
             self._file.close()
-            with suppress(OSError):
-                if not self._direct and not self.partial.stat().st_size:
-                    self.partial.unlink()
+            if not self.whole and not self._direct and not self.partial.stat().st_size:
+                self.partial.unlink()
 
     def _open(self) -> None:
         self._file = self.partial.open("w" if self._direct else "a", encoding="utf-8", newline="\n")
@@ -161,24 +164,15 @@ class Aside:
         logger.warning("%s keeps what an earlier run left in %s (judged rows: %d)", kept, self.partial.name, rows)
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _said(self, what: str = "cannot be written to") -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise InputError(f"{self._what} cannot be written to {self.path}: {error.strerror}") from error
+            raise InputError(f"{self._what} {what} {self.path}: {error.strerror}") from error
 
 
 def write_text(path: str | Path, text: str, what: str) -> None:
-    """Write a whole file; an old one stays as it was until the new one is complete.
-
-    Args:
-        path: The file.
-        text: Its text.
-        what: What it is, for messages.
-
-    Raises:
-        InputError: If it cannot be written.
-    """
+    """Write a whole file, as ``Aside`` does; an old one stays as it was until the new one is complete."""
     file = Aside(path, what)
     try:
         file.write(text)

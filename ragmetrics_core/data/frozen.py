@@ -1,4 +1,4 @@
-"""The base of all data models: immutable and strict about unknown fields."""
+"""The base of all data models: immutable, strict about unknown fields, silent about texts."""
 
 from __future__ import annotations
 
@@ -7,28 +7,15 @@ from unicodedata import category
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-
-def _no_stand_in(value: object) -> object:
-    if isinstance(value, (bool, str, bytes)):
-        raise ValueError("a number is needed")  # noqa: TRY004  # pydantic takes no other
-    return value
-
-
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_no_stand_in)]
-"""A number from 0 to 1; a text or a truth value is none."""
-
 # Fields of evidence, questions and metrics that hold symbols of ours; their other texts are shown by their size.
 _SYMBOLS = frozenset({"band", "cause", "formula", "id", "kind", "mode", "name", "scale", "status", "verdict"})
 
 
-class _Size:
-    """A stand-in in reprs for something private: it shows only a size."""
+class _Size(str):
+    """The size of something private, which a repr shows without quotes."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 def redacted(name: str | None, value: object) -> object:
@@ -60,17 +47,14 @@ class Silent(Frozen):
 def clean(value: object) -> object:
     """Join surrogate pairs and replace lone surrogates, which no encoding of the wire can carry."""
     if isinstance(value, str) and not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        joined = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value if joined == value else joined
     return value
 
 
 def safe(text: str) -> str:
     """Replace what no endpoint accepts: NUL and lone surrogates."""
-    cleaned = clean(text)
-    return (cleaned if isinstance(cleaned, str) else text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return str(clean(text)).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def blank(text: str) -> bool:
@@ -88,6 +72,15 @@ def blank_is_none(value: object) -> object:
     cleaned = clean(value)
     return None if isinstance(cleaned, str) and blank(cleaned) else cleaned
 
+
+def _no_stand_in(value: object) -> object:
+    if isinstance(value, (bool, str, bytes)):
+        raise ValueError("a number is needed")  # noqa: TRY004  # pydantic takes no other
+    return value
+
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_no_stand_in)]
+"""A number from 0 to 1; a text or a truth value is none."""
 
 Text = Annotated[str, BeforeValidator(clean)]
 OptionalText = Annotated[str | None, BeforeValidator(blank_is_none)]

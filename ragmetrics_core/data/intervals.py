@@ -30,10 +30,8 @@ def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, fl
     """
     if count <= 0:
         raise ValueError(f"a share needs at least one trial, got {count}")
-    z = NormalDist().inv_cdf(0.5 + level / 2)
-    share = successes / count
-    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
-    return (0.0 if successes == 0 else max(0.0, centre - half)), (
-        1.0 if successes == count else min(1.0, centre + half)
-    )
+    z, share = NormalDist().inv_cdf(0.5 + level / 2), successes / count
+    centre = share + z * z / (2 * count)
+    half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    low, high = ((centre + side) / (1 + z * z / count) for side in (-half, half))
+    return 0.0 if successes == 0 else max(0.0, low), 1.0 if successes == count else min(1.0, high)

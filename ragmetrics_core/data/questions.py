@@ -1,8 +1,7 @@
 """The open seam between metrics and judges: what is asked, in which form it is answered, and what came of it.
 
-A question says four things and knows no judge: the texts to show, the instructions, the form of the reply, and how it
-is to be asked. A judge answers any question from these alone; a question of your own is a subclass of ``Question``
-that adds nothing but its name.
+A judge answers any question from its fields alone; one of your own is a subclass of ``Question`` that adds nothing
+but its name.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from statistics import fmean
 from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from unicodedata import normalize
 
 from pydantic import BaseModel, BeforeValidator, ValidationInfo, WithJsonSchema
 
@@ -29,40 +29,27 @@ Mode = Literal["logprobs", "polls", "conditional", "sequential", "verdict", "lex
 reasoning (conditional on it), after other cells of the same reply (sequential), not at all (the bare verdict),
 or from word overlap."""
 
-_BITS = {"0": False, "0.0": False, "false": False, "no": False, "1": True, "1.0": True, "true": True, "yes": True}
+
+def _one_of(known: Mapping[str, object], needed: str) -> BeforeValidator:
+    """Reads a label, however a model writes it: as a number, a text, in wide digits, with decimals."""
+
+    def read(value: object) -> object:
+        text = normalize("NFKC", str(value)).strip().lower().removesuffix(".0")
+        if text not in known:
+            raise ValueError(f"it must be {needed}")
+        return known[text]
+
+    return BeforeValidator(read)
 
 
-def _bit(value: object) -> bool:
-    if isinstance(value, (int, float)) and value in (0, 1):  # True and False are the integers 1 and 0
-        return bool(value)
-    text = value.strip().lower().translate({0xFF10: "0", 0xFF11: "1"}) if isinstance(value, str) else ""
-    if text not in _BITS:
-        raise ValueError("it must be 0 or 1")
-    return _BITS[text]
-
-
-def _whole(value: object) -> object:
-    """A whole number, however it is written."""
-    if isinstance(value, bool):
-        raise ValueError("it must be a number")  # noqa: TRY004  # pydantic takes no other
-    try:
-        number = float(value) if isinstance(value, (int, float, str)) else None
-    except (ValueError, OverflowError):
-        return value
-    return int(number) if number is not None and number.is_integer() else value
-
-
-def _comment(value: object) -> str:
-    return value.strip() if isinstance(value, str) else ""
-
-
-Bit = Annotated[bool, BeforeValidator(_bit), WithJsonSchema({"type": "integer", "enum": [0, 1]})]
+_BITS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
+Bit = Annotated[bool, _one_of(_BITS, "0 or 1"), WithJsonSchema({"type": "integer", "enum": [0, 1]})]
 """A field of a reply that is 0 or 1, however a model writes it: ``"1"``, ``1.0``, ``true``, ``"yes"``."""
 
-Grade = Annotated[Literal[0, 1, 2, 3], BeforeValidator(_whole)]
+Grade = Annotated[Literal[0, 1, 2, 3], _one_of({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3")]
 """A field of a reply that is 0, 1, 2 or 3."""
 
-Comment = Annotated[str, BeforeValidator(_comment)]
+Comment = Annotated[str, BeforeValidator(lambda value: value.strip() if isinstance(value, str) else "")]
 """A field of a reply with the judge's own words; whatever is no text counts as none."""
 
 
@@ -108,11 +95,8 @@ class Part(_Private):
 
 
 def _letters(number: int) -> str:
-    text = ""
-    while number:
-        number, digit = divmod(number - 1, 26)
-        text = chr(ord("A") + digit) + text
-    return text
+    more, last = divmod(number - 1, 26)
+    return (_letters(more) if more else "") + chr(ord("A") + last)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -181,8 +165,8 @@ class Question(_Private, Generic[R]):
     Args:
         parts: The texts to show, by the name of their placeholder.
         instructions: What the judge is told; judges that do not read prompts ignore it.
-        Reply: Form of the reply, a pydantic model: its JSON schema is asked for, its validators read the reply. They
-            get the question as validation context.
+        Reply: Form of the reply, a pydantic model: its validators read the reply, with the question as validation
+            context. Its JSON schema is sent, unless the template names every field of it in quotes.
         polls: How many independent replies.
         first_poll: Index of the first of them where they are asked for in rounds, so that later rounds get fresh ones.
         temperature: Sampling temperature.

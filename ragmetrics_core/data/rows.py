@@ -3,42 +3,83 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from ragmetrics_core.data import cells
 from ragmetrics_core.data.cells import follow, number_as_text, plain_data, present, structured
-from ragmetrics_core.data.columns import USUAL_NAMES, plain_name
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.shapes import documents, fact, items, turns
 
-Column = str | Callable[[Mapping[str, Any]], Any]
+_OUTPUTS = ("outputs", "output", "response", "result", "prediction")
+_LISTS = ("contexts", "retrieved_contexts", "context", "documents", "source_documents", "source_nodes")
+
+# Per field of the sample, the column names in use; the first that the row has, wins. Compared without case,
+# spaces, hyphens and underscores. A name with a dot is a column's name, or a path into a column. Where a column
+# holds an object, the same names are looked for in it.
+USUAL_NAMES: dict[str, tuple[str, ...]] = {
+    "question": (
+        *("question", "query", "user_input", "user_query", "user_question", "questions", "input", "inputs"),
+        *("attributes.input.value", "input.question", "input.query", "input.input", "prompt", "instruction"),
+        *("inputs.question", "inputs.query", "inputs.input"),
+    ),
+    # In DeepEval, `context` is the ideal one and `retrieval_context` what was retrieved.
+    "contexts": (
+        *("contexts", "retrieved_contexts", "retrieval_context", "retrieved_context", "context", "context_texts"),
+        *("source_documents", "source_nodes", "documents", "docs", "chunks", "passages"),
+        *(f"{outer}.{inner}" for outer in (*_OUTPUTS, "inputs", "input") for inner in _LISTS),
+        *("attributes.retrieval.documents", "retrieved_documents", "retrieved_docs", "retrieved_nodes"),
+        *("retrieved_chunks", "retrieved_passages", "document", "passage", "chunk"),
+    ),
+    "answer": (
+        *("answer", "response", "output", "actual_output", "prediction", "predicted_answer", "generated_answer"),
+        *("model_answer", "completion", "generation", "generated_text", "result", "outputs", "attributes.output.value"),
+        *("outputs.answer", "outputs.output", "answers", "responses", "predicted_answers", "replies"),
+    ),
+    "reference": (
+        *("reference", "references", "ground_truth", "ground_truths", "ground_truth_answer", "ground_truth_answers"),
+        *("expected_output", "expected_answer", "expected_response", "expected", "reference_answer"),
+        *("reference_answers", "reference_output", "reference_outputs", "golden_answer", "gold_answer", "gt_answer"),
+        *("golden_response", "correct_answer", "ideal", "target", "reference.answer", "reference.output"),
+        *("reference_outputs.answer", "reference_outputs.output", "expectations.expected_response"),
+        "answers.text",
+    ),
+    "retrieved": ("retrieved", "retrieved_documents", "retrieved_nodes"),
+    "facts": ("facts", "reference_facts", "expectations.expected_facts"),
+    "standalone_question": ("standalone_question", "rewritten_question", "rewritten_query"),
+    "history": ("history", "chat_history", "conversation"),
+    "generator": ("generator", "answer_model", "generator_model"),
+    "error": ("error",),
+    "id": ("id", "sample_id", "question_id", "query_id", "example_id", "record_id"),
+    "metadata": ("metadata",),
+}
 
 # Fields that are texts: an object in such a column is searched for the names above and for these.
 _INSIDE = {"question": (), "answer": ("content", "text"), "reference": ("answer", "output", "response", "text")}
 _SEVERAL = ("answers", "responses", "predictedanswers", "replies")
 _NO_ERROR = ("false", "none", "null", "nan", "0")
 _EXPORTED = ("inputs", "outputs", "referenceoutputs")  # LangSmith's, which may hold objects as JSON
+_DOCUMENTS = "a text, or a list of texts or of objects with a text"
 _NEEDED = {
-    "contexts": "a text, or a list of texts or of objects with a text",
-    "retrieved": "a text, or a list of texts or of objects with a text",
+    "contexts": _DOCUMENTS,
+    "retrieved": _DOCUMENTS,
     "reference": "a text or a list of texts",
     "facts": "a list of texts",
     "history": "a list of texts or of messages with a content",
 }
+_Found = dict[str, tuple[Any, str]]  # per field its value, and the column or path that it came from
 
 
-@dataclass
-class _Found:
-    """Values of the sample's fields, and the columns or paths that they came from."""
+def plain_name(name: str) -> str:
+    """A name without case, spaces, hyphens and underscores.
 
-    values: dict[str, Any] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)  # columns that hold a field's value, or part of them does
-    whole: set[str] = field(default_factory=set)  # those that are a field's value, and serve no other field
+    Example:
+        >>> plain_name("Retrieved contexts"), plain_name("retrievedContexts")
+        ('retrievedcontexts', 'retrievedcontexts')
+    """
+    return "".join(character for character in name.casefold() if character not in "_- ")
 
 
 def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list[Sample]:
@@ -57,18 +98,15 @@ def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list
     """
     if not isinstance(row, Mapping):
         raise RowError(f"a row must be an object with named fields, got {type(row).__name__}")
-    row = _unwrapped(row)
+    if set(row) == {"type", "init_parameters"} and isinstance(row["init_parameters"], Mapping):  # of Haystack
+        row = {"answer" if name == "data" else name: value for name, value in row["init_parameters"].items()}
     found = _find(row, columns)
-    answers = _answers(found)
+    answers = _answers(*found.get("answer", (None, "")))
     if len(answers) < 2:
-        values = {**found.values, "answer": answers[0]} if answers else found.values
-        return [_sample(row, values, found)]
-    name = found.values.get("id")
+        return [_sample(row, found, {"answer": answers[0]} if answers else {})]
+    name = found.get("id", (None, ""))[0]
     ids = [f"{name}#{number}" if present(name) else None for number in range(len(answers))]
-    return [
-        _sample(row, {**found.values, "answer": answer, "id": own}, found)
-        for answer, own in zip(answers, ids, strict=True)
-    ]
+    return [_sample(row, found, {"answer": answer, "id": own}) for answer, own in zip(answers, ids, strict=True)]
 
 
 def sample_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> Sample:
@@ -79,25 +117,14 @@ def sample_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> Sampl
     return samples[0]
 
 
-def _unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row itself, or what Haystack's ``GeneratedAnswer.to_dict`` wraps."""
-    inner = row.get("init_parameters")
-    if not (isinstance(inner, Mapping) and set(row) == {"type", "init_parameters"}):
-        return row
-    return {"answer" if name == "data" else name: value for name, value in inner.items()}
-
-
-def _answers(found: _Found) -> list[Any]:
+def _answers(value: Any, column: str) -> list[Any]:
     """Several answers, or the one in its list; [] where the answer is no list.
 
     An answer may itself be JSON: it is read as a list only in a column that is named for several.
     """
-    value = found.values.get("answer")
-    several = plain_name(found.places.get("answer", "")) in _SEVERAL
-    data = structured(value) if several else plain_data(value)
-    if isinstance(data, (list, tuple)) and all(isinstance(one, str) for one in data):
-        return list(data) or [None]
-    return []
+    data = structured(value) if plain_name(column) in _SEVERAL else plain_data(value)
+    texts = isinstance(data, (list, tuple)) and all(isinstance(one, str) for one in data)
+    return (list(data) or [None]) if texts else []
 
 
 def _find(row: Mapping[str, Any], columns: Mapping[str, Any]) -> _Found:
@@ -105,81 +132,71 @@ def _find(row: Mapping[str, Any], columns: Mapping[str, Any]) -> _Found:
     if unknown:
         raise SettingError(f"no such field of a sample: {', '.join(sorted(unknown))}; known: {', '.join(USUAL_NAMES)}")
     plain = {plain_name(name): name for name in reversed(list(row)) if isinstance(name, str)}
-    found = _Found()
-    for name, column in columns.items():  # named columns first: what they hold serves no other field
-        if column is not None:
-            found.values[name] = _called(row, name, column) if callable(column) else _named(row, name, column)
-            found.places[name] = "" if callable(column) else column
-            if not callable(column):
-                found.used.add(column if column in row else column.split(".")[0])
-                found.whole.add(column)
+    given = {name: column for name, column in columns.items() if column is not None}
+    found = {name: _named(row, name, column) for name, column in given.items()}
     for name in USUAL_NAMES:
-        if name not in found.values:
-            _search(row, name, plain, found)
+        if name not in found:
+            taken = {column for value, column in found.values() if value is row.get(column)}
+            for value, column, certain in _places(row, name, plain, taken):
+                if certain or name not in found:  # an object without a known name, if there is nothing better
+                    found[name] = value, column
+                if certain:
+                    break
     return found
 
 
-def _called(row: Mapping[str, Any], name: str, column: Callable[[Mapping[str, Any]], Any]) -> Any:
-    try:
-        return column(row)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RowError(f"the function for {name} raised {type(error).__name__} on this row") from error
-
-
-def _named(row: Mapping[str, Any], name: str, column: str) -> Any:
-    if column in row:
-        return row[column]
-    there, value = follow(row, column.split("."))
+def _named(row: Mapping[str, Any], name: str, column: str | Callable[[Mapping[str, Any]], Any]) -> tuple[Any, str]:
+    if callable(column):
+        try:
+            return column(row), ""
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RowError(f"the function for {name} raised {type(error).__name__} on this row") from error
+    there, value = (True, row[column]) if column in row else follow(row, column.split("."))
     if not there:
         raise RowError(f"no column {column!r} for {name}; the row has: {', '.join(map(str, row)) or 'no columns'}")
-    return value
+    return value, column
 
 
-def _search(row: Mapping[str, Any], name: str, plain: Mapping[str, str], found: _Found) -> None:
-    """Find a field by its usual names; an object without any known name is kept if there is nothing better."""
+def _places(
+    row: Mapping[str, Any], name: str, plain: Mapping[str, str], taken: set[str]
+) -> Iterator[tuple[Any, str, bool]]:
+    """Where a field may be, by its usual names: value, column, and whether it is certainly what is looked for.
+
+    A column that is the whole value of another field is no place.
+    """
     for usual in USUAL_NAMES[name]:
+        head, _, rest = usual.partition(".")
         column = usual if usual in row else plain.get(plain_name(usual))
         if column is not None:
-            there, value = (
-                _inside(row[column], name, plain_name(column)) if column not in found.whole else (False, None)
-            )
+            value, certain = _inside(row[column], name, plain_name(column))
+            there = column not in taken
         else:
-            head, _, rest = usual.partition(".")
-            column = head if head in row else plain.get(plain_name(head))
-            there, value = follow(row[column], rest.split(".")) if column is not None and rest else (False, None)
-        if column is None or not present(value) or not (there or name not in found.values):
-            continue
-        found.values[name], found.places[name] = value, column
-        if there:
-            found.used.add(column)
-            if value is row[column]:
-                found.whole.add(column)
-            return
-    if name in found.places:
-        found.used.add(found.places[name])
+            column, certain = head if head in row else plain.get(plain_name(head), ""), True
+            there, value = follow(row[column], rest.split(".")) if column and rest else (False, None)
+        if there and present(value):
+            yield value, column, certain
 
 
-def _inside(value: Any, name: str, column: str) -> tuple[bool, Any]:
+def _inside(value: Any, name: str, column: str) -> tuple[Any, bool]:
     """The value itself, or for a text the value in the object; False if the object has none."""
     data = structured(value) if column in _EXPORTED else value
     if name not in _INSIDE or not isinstance(data, Mapping):
-        return True, value
+        return value, True
     if name == "answer" and column in _SEVERAL:  # as in SQuAD, where these are the expected ones
-        return False, None
-    for usual in (*USUAL_NAMES[name], *_INSIDE[name]):
-        if present(data.get(usual)) and not isinstance(data[usual], Mapping):
-            return True, data[usual]
-    return False, value
+        return None, False
+    texts = (data.get(usual) for usual in (*USUAL_NAMES[name], *_INSIDE[name]))
+    text = next((text for text in texts if present(text) and not isinstance(text, Mapping)), None)
+    return (value, False) if text is None else (text, True)
 
 
-def _sample(row: Mapping[str, Any], found_values: Mapping[str, Any], found: _Found) -> Sample:
-    values = {name: plain_data(value) for name, value in found_values.items() if present(value)}
-    values = {name: _READERS[name](value) if name in _READERS else value for name, value in values.items()}
-    own = structured(values.pop("metadata", {}))
-    rest = {str(name): value for name, value in row.items() if name not in found.used and present(value)}
-    own = {str(key): value for key, value in own.items()} if isinstance(own, Mapping) else {"metadata": own}
+def _sample(row: Mapping[str, Any], found: _Found, other: Mapping[str, Any]) -> Sample:
+    values = {**{name: value for name, (value, _) in found.items()}, **other}
+    values = {name: plain_data(value) for name, value in values.items() if present(value)}
+    values = {name: _READERS.get(name, plain_data)(value) for name, value in values.items()}
+    used = {column if column in row else column.partition(".")[0] for _, column in found.values()}
+    rest = {str(name): value for name, value in row.items() if name not in used and present(value)}
     try:
-        return Sample(**values, metadata={**rest, **own})
+        return Sample(**{**values, "metadata": {**rest, **values.get("metadata", {})}})
     except ValidationError as error:
         raise RowError(_explain(error, found)) from None
 
@@ -189,8 +206,7 @@ def _texts(value: Any) -> list[Any]:
     data = structured(value)
     if isinstance(data, (list, tuple)) and (not isinstance(value, str) or all(isinstance(one, str) for one in data)):
         value = data
-    texts = value if isinstance(value, (list, tuple)) else [value]
-    return [number_as_text(item) for item in texts if present(item)]
+    return [number_as_text(item) for item in (value if isinstance(value, (list, tuple)) else [value]) if present(item)]
 
 
 def _problem(value: Any) -> str | None:
@@ -202,14 +218,15 @@ def _problem(value: Any) -> str | None:
 
 # How fields are read from what a column holds; the others are taken as they are.
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "contexts": lambda value: documents(value, "contexts"),
-    "retrieved": lambda value: documents(value, "retrieved"),
-    "facts": lambda value: [fact(item) for item in items(value)] or None,
-    "history": turns,
+    "contexts": lambda value: cells.contexts(value, "contexts"),
+    "retrieved": lambda value: cells.contexts(value, "retrieved"),
+    "facts": cells.facts,
+    "history": cells.turns,
     "reference": _texts,
     "answer": number_as_text,
     "id": lambda value: str(number_as_text(value)),
     "error": _problem,
+    "metadata": cells.metadata,
 }
 
 
@@ -218,7 +235,7 @@ def _explain(error: ValidationError, found: _Found) -> str:
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else "row"
     number = next((f" number {part + 1}" for part in first["loc"][1:] if isinstance(part, int)), "")
-    column = found.places.get(name)
+    column = found.get(name, (None, ""))[1]
     place = f"{name}{number} (column {column!r})" if column and column != name else f"{name}{number}"
     if not first["type"].endswith("_type"):
         return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field
 
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
 
@@ -89,8 +89,8 @@ class CaptureNotes(Frozen):
     conversation: str | None = None
 
 
-def _as_contexts(value: object) -> object:
-    """Accept plain strings as contexts."""
+def _with_texts(value: object) -> object:
+    """Accept plain strings as objects with a text."""
     if isinstance(value, (str, Context)):
         value = [value]
     if isinstance(value, (list, tuple)):
@@ -107,14 +107,7 @@ def _as_texts(value: object) -> object:
     return value
 
 
-def _as_facts(value: object) -> object:
-    """Accept plain strings as facts."""
-    if isinstance(value, (list, tuple)):
-        return tuple({"text": item} if isinstance(item, str) else item for item in value) or None
-    return value
-
-
-Contexts = Annotated[tuple[Context, ...], BeforeValidator(_as_contexts)]
+Contexts = Annotated[tuple[Context, ...], BeforeValidator(lambda value: () if value is None else _with_texts(value))]
 
 
 class Sample(Frozen):
@@ -149,8 +142,8 @@ class Sample(Frozen):
     contexts: Contexts = ()
     answer: OptionalText = Field(default=None, repr=False)
     reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = Field(default=(), repr=False)
-    retrieved: Annotated[Contexts | None, BeforeValidator(_as_contexts)] = None
-    facts: Annotated[tuple[Fact, ...] | None, BeforeValidator(_as_facts)] = None
+    retrieved: Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)] = None
+    facts: Annotated[tuple[Fact, ...] | None, BeforeValidator(lambda facts: _with_texts(facts) or None)] = None
     standalone_question: OptionalText = Field(default=None, repr=False)
     history: tuple[Turn, ...] = ()
     generator: str | None = None
@@ -158,11 +151,6 @@ class Sample(Frozen):
     id: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
     capture: CaptureNotes | None = None
-
-    @field_validator("contexts", mode="before")
-    @classmethod
-    def _none_is_empty(cls, value: object) -> object:
-        return () if value is None else value
 
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.

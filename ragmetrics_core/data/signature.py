@@ -38,8 +38,20 @@ class Signature(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_line(cls, value: Any) -> Any:
-        return _fields(value) if isinstance(value, str) else value
+    def _of_line(cls, line: Any) -> Any:
+        """The fields of a line; the name of a judge may hold anything but a bar."""
+        if not isinstance(line, str):
+            return line
+        metric, *parts = line.split("|")
+        found: dict[str, Any] = {"metric": metric, "settings": {}, "details": {}}
+        for name, colon, value in (part.partition(":") for part in parts):
+            if not colon and name.startswith("v") and "version" not in found:
+                found["version"] = name[1:]
+            elif name in ("prompt", "judge") and name not in found:
+                found[name] = value
+            else:
+                found["details" if "judge" in found else "settings"][name] = value
+        return found
 
     def by(self, judge: str, details: Mapping[str, str]) -> Self:
         """The signature of what this judge answers."""
@@ -60,18 +72,3 @@ class Signature(Frozen):
 
     def __hash__(self) -> int:
         return hash(str(self))
-
-
-def _fields(line: str) -> dict[str, Any]:
-    """The fields of a line; the name of a judge may hold anything but a bar."""
-    metric, *parts = line.split("|")
-    found: dict[str, Any] = {"metric": metric, "settings": {}, "details": {}}
-    for part in parts:
-        name, colon, value = part.partition(":")
-        if not colon and part.startswith("v") and "version" not in found:
-            found["version"] = part[1:]
-        elif name in ("prompt", "judge") and name not in found:
-            found[name] = value
-        else:
-            found["details" if "judge" in found else "settings"][name] = value
-    return found

@@ -7,26 +7,20 @@ _OVERLAP = 200
 
 
 def halves(text: str) -> tuple[str, ...]:
-    """Cut a text into two windows that overlap by about 200 characters.
+    """Cut a text at spaces into two windows that overlap by about 200 characters.
 
     Returns:
-        Both windows, cut at spaces where there are any; () if the text has fewer than 1,000 characters, too few
-        to be what makes a prompt too long.
+        Both windows; () for fewer than 1,000 characters, too few to be what makes a prompt too long.
     """
     if len(text) < _SHORTEST:
         return ()
-    middle = len(text) // 2
-    start, end = middle - _OVERLAP // 2, middle + _OVERLAP // 2
+    start, end = (len(text) - _OVERLAP) // 2, (len(text) + _OVERLAP) // 2
     first, second = text.find(" ", end, end + 80), text.rfind(" ", start - 80, start)
     return text[: first if first >= 0 else end], text[second + 1 if second >= 0 else start :]
 
 
 def divided(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Divide several texts into two groups of about the same length, in order; a single text is cut.
-
-    Returns:
-        The groups; () if there is nothing left to divide.
-    """
+    """Two groups of texts of about the same length, in order; a single text is cut; () if nothing can be divided."""
     if len(texts) < 2:
         return tuple((half,) for text in texts for half in halves(text))
     total = sum(map(len, texts))

@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import Field
 
+from ragmetrics_core.data.cells import context
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.files import read_text
 from ragmetrics_core.data.frozen import Frozen, Text
 from ragmetrics_core.data.rows import sample_from_row
-from ragmetrics_core.data.shapes import context
 from ragmetrics_core.datasets.chunking import Document
 from ragmetrics_core.datasets.reading import read_objects
 

@@ -12,11 +12,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data.columns import USUAL_NAMES, plain_name
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.files import PARTIAL, open_text, read_text
-from ragmetrics_core.data.rows import sample_from_row
+from ragmetrics_core.data.rows import USUAL_NAMES, plain_name, sample_from_row
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.facts import MAGIC, read_facts
 from ragmetrics_core.engine.tables import each_sample

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
+from ragmetrics_core.data.cells import context
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.data.extras import extra
+from ragmetrics_core.data.extras import extra, own
 from ragmetrics_core.data.sample import Context
-from ragmetrics_core.data.shapes import context
 from ragmetrics_core.datasets.chunking import Chunk
 from ragmetrics_core.lexical.text import content
 
@@ -84,12 +83,7 @@ def retrieved(retriever: Retriever, question: str, count: int, number: int) -> l
 
 def named_retriever(place: str) -> Retriever:
     """Import ``module:name``, a callable that gets a question and a number; ``SettingError`` if it is none."""
-    module, colon, name = place.partition(":")
-    try:
-        found = getattr(import_module(module), name) if colon and module and name else None
-    except (ImportError, AttributeError) as error:
-        raise SettingError(f"the retriever {place!r} cannot be imported: {error}") from error
-    if not callable(found):
+    retriever: Retriever = own(place)
+    if not callable(retriever):
         raise SettingError(f"a retriever is given as module:name of a callable(question, number); got {place!r}")
-    retriever: Retriever = found
     return retriever

@@ -187,7 +187,7 @@ def _value(clusters: Sequence[Rows], compute: Statistic, draws: int) -> Value:
     def pooled(own: Iterable[Rows]) -> float | None:
         return compute([row for rows in own for row in rows])
 
-    return Value(pooled(clusters), bootstrap(clusters, pooled, draws=draws) if len(clusters) > 1 else None)
+    return Value(pooled(clusters), bootstrap([clusters], pooled, draws=draws) if len(clusters) > 1 else None)
 
 
 def _verdict_statistics(threshold: float) -> dict[str, Statistic]:

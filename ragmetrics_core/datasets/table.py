@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ragmetrics_core.data.families import family
 from ragmetrics_core.datasets.reviews import Reviews, labelled_combinations, labelled_points, review_items
 from ragmetrics_core.datasets.scoring import Score, Value
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, DiscreteSet
+from ragmetrics_core.page.biases import family
 
 _FEW = 20
 _NOT_EVIDENCE = "†"

@@ -25,7 +25,7 @@ class ChatRequest:
 
     Args:
         messages: In order.
-        schema: JSON schema of the reply; None for free text. The prompt describes the form as well.
+        schema: JSON schema of the reply; None where the prompt alone describes its form.
         schema_in_object: Send the schema in the older form, beside ``"type": "json_object"``.
         n: Number of independent replies.
         temperature: None leaves it to the endpoint.

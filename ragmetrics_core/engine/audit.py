@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ragmetrics_core.data.evidence import JudgedChunk
+from ragmetrics_core.data.evidence import JudgedChunk, JudgedChunks
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.run import JudgeLike, Run, stream
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.reporting.evidence import chunks_of
 from ragmetrics_core.reporting.run_facts import Audit
 
 SAMPLES = 50
@@ -58,7 +57,8 @@ def audit(
 def _chunks(row: SampleResult, name: str) -> tuple[JudgedChunk, ...]:
     """The judged chunks of a sample in rank order; empty if the metric was not scored."""
     result = row.results.get(name)
-    return () if result is None or result.value is None else chunks_of(result)
+    found = None if result is None or result.value is None else result.evidence
+    return found.chunks if isinstance(found, JudgedChunks) else ()
 
 
 def _compared(

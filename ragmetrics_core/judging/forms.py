@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -19,11 +19,23 @@ _COMMENTS: tuple[tuple[object, ...], ...] = ((str, tuple[str, ...], list[str]), 
 _KEYWORDS = ("type", "enum", "anyOf", "items", "description")
 
 
+def schema_for(question: Question[BaseModel]) -> Mapping[str, Any] | None:
+    """The schema to send with a question; None if its template describes the form itself: nothing is said twice."""
+    return _schema(question.Reply, question.instructions.template)
+
+
 @lru_cache(maxsize=64)
-def schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
-    """The strict JSON schema of a reply: all fields, no others; the same object for thousands of requests."""
+def _schema(model: type[BaseModel], template: str) -> Mapping[str, Any] | None:
+    """The strict JSON schema: all fields, no others; None if the template names every field, in quotes."""
     made = model.model_json_schema()
-    return _strict(made, made.get("$defs", {}))
+    schema = _strict(made, made.get("$defs", {}))
+    return None if all(f'"{name}"' in template for name in _names(schema)) else schema
+
+
+def _names(schema: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in schema.get("properties", {}).items():
+        yield name
+        yield from _names(value.get("items", value))
 
 
 def _strict(schema: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:

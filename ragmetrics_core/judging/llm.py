@@ -24,7 +24,7 @@ from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.session import Read, Session
 from ragmetrics_core.endpoints.store import ReplyStore
 from ragmetrics_core.judging import windows
-from ragmetrics_core.judging.forms import read, schema_of
+from ragmetrics_core.judging.forms import read, schema_for
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.parsing import Found
 from ragmetrics_core.judging.probabilities import mode_of, weights
@@ -127,7 +127,7 @@ class _Asking:
         self._question = question
         self._request = ChatRequest(
             messages=render(question),
-            schema=schema_of(question.Reply),
+            schema=schema_for(question),
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
         )

@@ -1,7 +1,8 @@
 """Turns a question into chat messages: the template's fixed text, with the sample's texts in fences.
 
-Each text stands between two lines with the same fence: one for a whole prompt, a 128-bit digest of the first text that
-it shows, salted until none of its texts holds it. So no text can close or open a fence, equal questions give equal
+A text is opened and closed by lines that begin with the same fence: one for a whole prompt, a 128-bit digest of the
+first text that it shows, salted until none of its texts holds it. What closes a text opens the next, and the end of the
+message, which no text can move, closes the last. So no text can close or open a fence, equal questions give equal
 prompts, and what follows a shared text can vary without changing what stands before it. Replaced text is never scanned
 again, and only ``{names}`` of parts are replaced.
 """
@@ -29,10 +30,10 @@ _DIGITS = 39  # 128 bits in decimal, which most tokenizers write three digits to
 
 
 def fence(texts: Sequence[str]) -> str:
-    """A line that none of these texts contains, from a 128-bit digest of the first of them."""
+    """A number that none of these texts contains, from a 128-bit digest of the first of them."""
     first = texts[0] if texts else ""
     marks = (_digest(first, salt) for salt in count())
-    return f"<{next(mark for mark in marks if all(mark not in text for text in texts))}>"
+    return next(mark for mark in marks if all(mark not in text for text in texts))
 
 
 def _digest(text: str, salt: int) -> str:
@@ -62,7 +63,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     twice = f"{mark}\n{mark} "  # what closes a text opens the next
     fixed = _fixed(above, question.instructions)
     head = fixed or Message("system", _fill(above, question.instructions, texts).replace(twice, f"{mark} "))
-    body = _fill(below, question.instructions, texts).replace(twice, f"{mark} ")
+    body = _fill(below, question.instructions, texts).replace(twice, f"{mark} ").removesuffix(f"\n{mark}")
     if head.content and body:
         return (head, Message("user", body))
     return (Message("user", head.content or body),)

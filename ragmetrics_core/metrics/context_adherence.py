@@ -164,7 +164,7 @@ class ContextAdherence(Metric):
         0.8
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("contexts",), ("answer",))
 
     name: str = Field(default="context_adherence", min_length=1)

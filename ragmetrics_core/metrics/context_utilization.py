@@ -166,7 +166,7 @@ class ContextUtilization(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("contexts",), ("answer",))
 
     name: str = Field(default="context_utilization", min_length=1)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from typing import Any
 
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.extras import own
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
@@ -56,22 +54,12 @@ def own_metric(place: str, **settings: Any) -> Metric:
     Raises:
         SettingError: If there is no such module, or it has no metric of this name.
     """
-    module, _, name = place.strip().partition(":")
-    before = list(sys.path)
-    sys.path.append(os.getcwd())
-    try:
-        own = getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise SettingError(f"{place}: there is no module {error.name!r} here or where Python looks") from error
-    except AttributeError:
-        raise SettingError(f"{place}: the module {module!r} has no {name!r}") from None
-    finally:
-        sys.path[:] = before
-    if isinstance(own, Metric) and not settings:
-        return own
-    if isinstance(own, type) and issubclass(own, Metric):
-        return own(**settings)
-    problem = "takes no settings" if isinstance(own, Metric) else "is no metric; make one with @metric or a class"
+    found = own(place)
+    if isinstance(found, Metric) and not settings:
+        return found
+    if isinstance(found, type) and issubclass(found, Metric):
+        return found(**settings)
+    problem = "takes no settings" if isinstance(found, Metric) else "is no metric; make one with @metric or a class"
     raise SettingError(f"{place} {problem}")
 
 

@@ -83,7 +83,7 @@ class RetrievalAccuracy(Metric):
         0.5
     """
 
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("reference", "facts"), ("retrieved", "contexts"))
 
     name: str = Field(default="retrieval_accuracy", min_length=1)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import atanh, sqrt, tanh
 from statistics import NormalDist
 
-from ragmetrics_core.data.families import family
+from ragmetrics_core.data.evidence import JudgedChunks
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.evidence import chunks_of
 from ragmetrics_core.statistics.agreement import spearman
 
 _FEWEST = 10
@@ -105,7 +105,8 @@ def _correlation(metric: str, trait: str, pairs: Sequence[tuple[float, float]]) 
 def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
     """Share of chunks judged useful at each of the first twenty ranks; empty without Context Utilization."""
     verdicts: dict[int, list[bool]] = {}
-    for chunk in (chunk for row in rows for result in row.results.values() for chunk in chunks_of(result)):
+    found = (result.evidence for row in rows for result in row.results.values())
+    for chunk in (chunk for own in found if isinstance(own, JudgedChunks) for chunk in own.chunks):
         if chunk.useful is not None and chunk.rank <= _MOST_RANKS:
             verdicts.setdefault(chunk.rank, []).append(chunk.useful)
     return [rank_share(rank, own) for rank, own in sorted(verdicts.items())]
@@ -114,6 +115,33 @@ def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
 def rank_share(rank: int, verdicts: Sequence[bool]) -> RankShare:
     """The share of useful chunks at a rank."""
     return RankShare(rank, sum(verdicts), len(verdicts), *wilson(sum(verdicts), len(verdicts)))
+
+
+FAMILIES = {
+    "OpenAI": r"gpt|chatgpt|\bo[1345]\b|davinci",
+    "Anthropic": r"claude",
+    "Google": r"gemini|gemma|palm",
+    "Meta": r"llama(?!-?index|cpp|\.cpp)",
+    "Mistral": r"mistral|mixtral|ministral|codestral",
+    "Alibaba": r"qwen|qwq",
+    "DeepSeek": r"deepseek",
+    "Cohere": r"command-?[ar]\b|cohere",
+    "Microsoft": r"\bphi-?\d",
+    "xAI": r"grok",
+}
+"""Families of models by how their names are written: a judge tends to favour what its own family wrote."""
+
+
+def family(model: str) -> str:
+    """The family that a model's name tells: a known one, else the first word of the name without its provider.
+
+    Example:
+        >>> family("openai/gpt-4o-mini"), family("azure/o3"), family("ollama/llama3.1"), family("local/mine-7b")
+        ('OpenAI', 'OpenAI', 'Meta', 'mine')
+    """
+    name = model.casefold()
+    word = re.match(r"[a-z]*", name.rpartition("/")[2])
+    return next((known for known, pattern in FAMILIES.items() if re.search(pattern, name)), word[0] if word else "")
 
 
 def shared_families(rows: Iterable[SampleResult]) -> dict[str, int]:

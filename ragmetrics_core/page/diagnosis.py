@@ -18,7 +18,6 @@ from typing import Literal
 from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks, Polled
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.metrics.average_precision import average_precision
-from ragmetrics_core.reporting.evidence import evidence_of
 
 Code = Literal["no_context", "outside_store", "retrieval", "ranking", "generation"]
 Says = bool | Literal["missing"] | None
@@ -131,13 +130,14 @@ def _said(result: MetricResult) -> dict[str, Says]:
         return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
-    if (accuracy := evidence_of(result, FactMatrix)) is not None:
-        return _of_facts(result.value, accuracy)
-    if (utilization := evidence_of(result, JudgedChunks)) is not None:
-        return _of_chunks(result.value, utilization)
-    if (adherence := evidence_of(result, Polled)) is not None:
-        return {"adherent": _sure(*_adherence_bounds(result.value, adherence))}
-    if result.evidence is not None and result.evidence.kind == "context_recall":
+    evidence = result.evidence
+    if isinstance(evidence, FactMatrix):
+        return _of_facts(result.value, evidence)
+    if isinstance(evidence, JudgedChunks):
+        return _of_chunks(result.value, evidence)
+    if isinstance(evidence, Polled):
+        return {"adherent": _sure(*_adherence_bounds(result.value, evidence))}
+    if evidence is not None and evidence.kind == "context_recall":
         return {"matching": _sure(result.value - _CONVENTION, result.value + _CONVENTION)}
     return {}
 

@@ -7,23 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import MetricResult, SampleResult, Undefined
-from ragmetrics_core.reporting.gates import MIN_SCORED, ROUNDING, Decision, Outcome, check_share
-from ragmetrics_core.reporting.grouping import GroupBy, Groups
+from ragmetrics_core.reporting.gates import MIN_SCORED, ROUNDING, Decision, Outcome, check_share, three_way
+from ragmetrics_core.reporting.grouping import GroupBy, numbering
 from ragmetrics_core.reporting.matching import Matched, Pair, differences, match
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
-
-Verdict = Literal["better", "worse", "same", "undecided"]
 
 MARGIN = 0.02
 """Differences up to this do not matter, unless the user says otherwise."""
@@ -74,7 +72,7 @@ class MetricChange(Frozen):
     one_sided: tuple[float, float] | None = None
     bounds: tuple[float, float] | None = None
     p_holm: float | None = None
-    verdict: Verdict = "undecided"
+    verdict: Literal["better", "worse", "same", "undecided"] = "undecided"
 
     @property
     def name(self) -> str:
@@ -85,15 +83,14 @@ class MetricChange(Frozen):
         """The change in words, the verdict first."""
         outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
         lines = [f"{self.name}: {self.verdict}", f"  outcomes (first/second): {outcomes}"]
-        if self.difference is None or self.interval is None or self.bounds is None or self.p is None:
+        if self.interval is None or self.bounds is None:
             lines.append("  no sample is scored in both runs")
         else:
             how = "every pattern of signs" if self.exact else "9,999 random patterns of signs"
-            adjusted = "" if self.p_holm is None else f", {self.p_holm:.4f} after Holm"
             lines += [
                 f"  difference {self.difference:+.4f} over {self.pairs} pairs, 95 % interval {self.interval.low:+.4f} "
                 f"to {self.interval.high:+.4f} ({self.interval.method})",
-                f"  permutation test ({how}): p = {self.p:.4f}{adjusted}",
+                f"  permutation test ({how}): p = {self.p:.4f}, {self.p_holm:.4f} after Holm",
             ]
             if self.bounds != (self.difference, self.difference):
                 low, high = self.bounds
@@ -104,18 +101,13 @@ class MetricChange(Frozen):
         return lines + [f"  {name}: McNemar's p = {p:.4f}" for name, p in tested if p < 1]
 
 
-class Changed(Frozen):
-    """A sample whose score of one metric changed, as both runs saw it."""
+class Changed(NamedTuple):
+    """A sample whose score of one metric changed: by second − first, and as both runs saw it."""
 
+    difference: float
     metric: str
     first: SampleResult
     second: SampleResult
-
-    @property
-    def difference(self) -> float:
-        """Second − first."""
-        one, other = (row.results[self.metric].value for row in (self.first, self.second))
-        return (other or 0.0) - (one or 0.0)
 
 
 @dataclass(frozen=True)
@@ -168,19 +160,15 @@ class Comparison:
         return tuple(self._regression(change, min_scored) for change in self.changes)
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
-        outcome: Outcome = "undecided"
-        if self.stopped:
-            why = self.stopped
-        elif change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING:
+        outcome, why = "undecided", self.stopped
+        if not why and (change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING):
             missing = {kind: count for kind, count in change.outcomes.items() if kind != "scored/scored"}
             missing["without a partner"] = change.rows - sum(change.outcomes.values())
             reasons = ", ".join(f"{count} {kind}" for kind, count in missing.items() if count)
             why = f"{change.pairs} of {change.rows} rows were scored in both runs: {reasons}"
-        else:
+        elif not why and change.one_sided is not None:
             low, high = change.one_sided
-            why = f"one-sided bounds {low:+.4f} and {high:+.4f}"
-            lost, kept = high < -self.margin - ROUNDING, low >= -self.margin - ROUNDING
-            outcome = "failed" if lost else "passed" if kept else "undecided"
+            outcome, why = three_way(low, high, -self.margin), f"one-sided bounds {low:+.4f} and {high:+.4f}"
         sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
         return Decision(metric=change.name, outcome=outcome, sentence=sentence)
 
@@ -191,8 +179,7 @@ class Comparison:
             lines += ["", *change.lines(self.margin)]
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.table()
+    __str__ = table
 
     def to_html(self, path: str | Path) -> None:
         """Write the comparison as one HTML page that opens offline; texts of changed samples are in it.
@@ -227,12 +214,16 @@ def compare(
     """
     if not 0 <= margin <= 1:
         raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
-    names = _names(first, second, metrics)
-    matched = match(first.results, second.results)
-    differing = tuple(found for name in names for found in differences(matched.pairs, name))
+    both = [name for name in first.metrics if name in second.metrics]
+    if missing := [name for name in metrics or () if name not in both]:
+        raise SettingError(f"no {', '.join(missing)} in both runs; both have: {', '.join(both) or 'no metric'}")
+    if not both:
+        raise InputError("the two runs have no metric in common")
+    names, matched = both if metrics is None else metrics, match(first.results, second.results)
+    differing = [found for name in names for found in differences(matched.pairs, name)]
     few = sum(row.sample is not None for row in (*matched.first_only, *matched.second_only))
     if matched.by == "question" and few:
-        differing = (f"{few} rows are in one run only, and without ids nothing else tells rows apart", *differing)
+        differing.insert(0, f"{few} rows are in one run only, and without ids nothing else tells rows apart")
     if differing and not anyway:
         raise InputError(
             f"the runs are not comparable: {'; '.join(differing)}. Measure both in the same way, or compare them "
@@ -246,37 +237,28 @@ def compare(
         changes=tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes),
         matched=matched,
         margin=margin,
-        differing=differing,
+        differing=tuple(differing),
         stopped="; ".join(f"the {which} run ended early: {why}" for which, why in early if why),
     )
-
-
-def _names(first: Report, second: Report, metrics: Sequence[str] | None) -> list[str]:
-    both = [name for name in first.metrics if name in second.metrics]
-    if missing := [name for name in metrics or () if name not in both]:
-        raise SettingError(f"no {', '.join(missing)} in both runs; both have: {', '.join(both) or 'no metric'}")
-    if not both:
-        raise InputError("the two runs have no metric in common")
-    return list(metrics) if metrics is not None else both
 
 
 def _change(metric: str, part: str | None, own: Matched, cluster: GroupBy, margin: float) -> MetricChange:
     """Everything about one metric over some pairs, but for what depends on the other tests."""
     both = [(one.results.get(metric), other.results.get(metric)) for one, other in own.pairs]
-    groups = Groups(cluster)
-    keys = [groups.number_of(one.sample) for one, _ in own.pairs]
-    counted = {
-        "metric": metric,
-        "slice": part,
-        "rows": own.rows,
-        "outcomes": dict(Counter(f"{_status(one)}/{_status(other)}" for one, other in both).most_common()),
-        "abstained": _mcnemar([(_abstained(one), _abstained(other)) for one, other in both]),
-        "failed": _mcnemar([(_status(one) == "failed", _status(other) == "failed") for one, other in both]),
-    }
+    statuses = [["not judged" if result is None else result.status for result in pair] for pair in both]
+    change = MetricChange(
+        metric=metric,
+        slice=part,
+        rows=own.rows,
+        outcomes=dict(Counter(map("/".join, statuses)).most_common()),
+        abstained=_mcnemar([[isinstance(it, Undefined) and it.code == "abstained" for it in pair] for pair in both]),
+        failed=_mcnemar([[status == "failed" for status in pair] for pair in statuses]),
+    )
+    number_of = numbering(cluster)
+    keys = [number_of(one.sample) for one, _ in own.pairs]
     scored, worst, best = (_differences(both, keys, assumed) for assumed in ((None, None), (1.0, 0.0), (0.0, 1.0)))
-    pairs = len(scored[0])
-    if not pairs:
-        return MetricChange.model_validate(counted)
+    if not (pairs := len(scored[0])):
+        return change
     interval, test = paired.difference_interval(*scored), paired.permutation(*scored)
     error = paired.standard_error(*scored)
     sided = [paired.one_sided(*differences) for differences in (scored, worst, best)]
@@ -292,7 +274,11 @@ def _change(metric: str, part: str | None, own: Matched, cluster: GroupBy, margi
         "one_sided": (min(sided[0][0], sided[1][0]), max(sided[0][1], sided[2][1])),
         "bounds": (fmean(worst[0]), fmean(best[0])),
     }
-    return MetricChange.model_validate(counted | measured)
+    return change.model_copy(update=measured)
+
+
+def _mcnemar(traits: Sequence[Sequence[bool]]) -> float:
+    return paired.mcnemar(traits.count([True, False]), traits.count([False, True]))
 
 
 def _differences(
@@ -301,16 +287,14 @@ def _differences(
     assumed: tuple[float | None, float | None],
 ) -> tuple[list[float], list[int]]:
     """Second − first with cluster numbers; what failed or was not judged is taken for what is assumed, or left out."""
-    found: tuple[list[float], list[int]] = ([], [])
-    for (first, second), key in zip(both, keys, strict=True):
-        one, other = _value(first, assumed[0]), _value(second, assumed[1])
-        if one is not None and other is not None:
-            found[0].append(other - one)
-            found[1].append(key)
-    return found
+    values = [
+        (_value(one, assumed[0]), _value(two, assumed[1]), key) for (one, two), key in zip(both, keys, strict=True)
+    ]
+    found = [(two - one, key) for one, two, key in values if one is not None and two is not None]
+    return [own for own, _ in found], [key for _, key in found]
 
 
-def _value(result: MetricResult | None, if_failed: float | None) -> float | None:
+def _value(result: MetricResult | None, if_failed: float | None = None) -> float | None:
     return if_failed if result is None or result.status == "failed" else result.value
 
 
@@ -318,7 +302,7 @@ def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
     """The change with its adjusted p-value, and what follows from it."""
     if change.difference is None or change.interval is None or change.bounds is None:
         return change
-    verdict: Verdict = "undecided"
+    verdict = "undecided"
     low, high = change.bounds
     turned = low < -ROUNDING and high > ROUNDING
     if p <= _ALPHA and not turned:
@@ -328,21 +312,10 @@ def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
     return change.model_copy(update={"p_holm": p, "verdict": verdict})
 
 
-def _status(result: MetricResult | None) -> str:
-    return "not judged" if result is None else result.status
-
-
-def _abstained(result: MetricResult | None) -> bool:
-    return isinstance(result, Undefined) and result.code == "abstained"
-
-
-def _mcnemar(traits: Sequence[tuple[bool, bool]]) -> float:
-    return paired.mcnemar(sum(one > other for one, other in traits), sum(one < other for one, other in traits))
-
-
 def _most_changed(pairs: Sequence[Pair], metric: str) -> Iterator[Changed]:
     """The samples that lost most, then those that gained most."""
-    scored = [pair for pair in pairs if all(_value(row.results.get(metric), None) is not None for row in pair)]
-    found = sorted((Changed(metric=metric, first=one, second=two) for one, two in scored), key=lambda c: c.difference)
+    values = [(pair, [_value(row.results.get(metric)) for row in pair]) for pair in pairs]
+    scored = [Changed(two - one, metric, *pair) for pair, (one, two) in values if one is not None and two is not None]
+    found = sorted(scored, key=lambda change: change.difference)
     yield from [one for one in found[:_SHOWN] if one.difference < -ROUNDING]
     yield from [one for one in found[: -_SHOWN - 1 : -1] if one.difference > ROUNDING]

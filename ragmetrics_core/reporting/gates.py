@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ragmetrics_core.data.errors import SettingError
@@ -89,25 +88,35 @@ def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[
     if found is None:
         names = ", ".join(numbers.metric for numbers in summary.metrics) or "no metric"
         return "failed", f" was not measured; this run has {names}."
-    missing = ", ".join(_missing(found, summary))
+    missing = _missing(found, summary)
     if found.mean is None:
         return "failed", ": nothing was scored" + (f": {missing}." if missing else ".")
     if summary.stopped:
         return "undecided", f" was not measured to the end: {summary.stopped}."
     if found.count < min_scored * summary.rows - ROUNDING:
-        scored = f"{found.count} of {summary.rows} rows were scored, fewer than {min_scored:.0%}"
-        return "undecided", f": {scored}: {missing}."
-    low, high = _extremes(found, on)
-    wanted = gate.at_least - ROUNDING
-    outcome: Outcome = "passed" if low >= wanted else "failed" if high < wanted else "undecided"
+        return (
+            "undecided",
+            f": {found.count} of {summary.rows} rows were scored, fewer than {min_scored:.0%}: {missing}.",
+        )
+    total, rows = found.count * found.mean, found.count + found.unknown
+    low, high, interval = total / rows, (total + found.unknown) / rows, ""
+    if on == "interval" and found.interval and found.worst and found.best:
+        own = found.interval
+        low, high = min(own.low, found.worst.low), max(own.high, found.best.high)
+        interval = f", 95 % interval {own.low:.4f}–{own.high:.4f} ({own.method})"
+    outcome = three_way(low, high, gate.at_least)
     verb = {"passed": "reaches", "failed": "misses", "undecided": "may or may not reach"}[outcome]
-    words = f" {verb} {gate.at_least:g}: mean {found.mean:.4f}"
-    if on == "interval" and found.interval:
-        words += f", 95 % interval {found.interval.low:.4f}–{found.interval.high:.4f} ({found.interval.method})"
+    words = f" {verb} {gate.at_least:g}: mean {found.mean:.4f}{interval}"
     if found.unknown:
         words += f", {low:.4f}–{high:.4f} with the {found.unknown} that failed or were not judged at 0 and at 1"
     words += f", {found.count} scored" + (f", {missing}." if missing else ".")
     return outcome, words + (" More samples would decide." if outcome == "undecided" and not found.unknown else "")
+
+
+def three_way(low: float, high: float, wanted: float) -> Outcome:
+    """Passed if the lower bound reaches what is wanted, failed if the upper bound misses it, else undecided."""
+    wanted -= ROUNDING
+    return "passed" if low >= wanted else "failed" if high < wanted else "undecided"
 
 
 def check_share(min_scored: float) -> None:
@@ -116,15 +125,7 @@ def check_share(min_scored: float) -> None:
         raise SettingError(f"min_scored is a share of all rows from 0 to 1, e.g. 0.95; got {min_scored}")
 
 
-def _extremes(found: MetricSummary, on: str) -> tuple[float, float]:
-    """Lowest and highest value to hold against the threshold, rows with an unknown score at 0 and at 1."""
-    if on == "interval" and found.interval and found.worst and found.best:
-        return min(found.interval.low, found.worst.low), max(found.interval.high, found.best.high)
-    total, rows = found.count * (found.mean or 0.0), found.count + found.unknown
-    return total / rows, (total + found.unknown) / rows
-
-
-def _missing(found: MetricSummary, summary: Summary) -> Sequence[str]:
+def _missing(found: MetricSummary, summary: Summary) -> str:
     """Why rows have no score, with counts."""
     counts = (
         *((count, f"undefined ({code})") for code, count in found.undefined.items()),
@@ -132,4 +133,4 @@ def _missing(found: MetricSummary, summary: Summary) -> Sequence[str]:
         (found.not_judged, "not judged"),
         (summary.bad_rows, "bad row" if summary.bad_rows == 1 else "bad rows"),
     )
-    return [f"{count} {reason}" for count, reason in counts if count]
+    return ", ".join(f"{count} {reason}" for count, reason in counts if count)

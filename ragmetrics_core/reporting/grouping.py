@@ -40,29 +40,19 @@ def group_of(sample: Sample | None, by: GroupBy) -> Hashable | None:
     if not by:
         raise SettingError('cluster= takes a name, a path, a callable, "auto" or None; got ""')
     found = follow(sample.metadata, by.removeprefix("metadata.").split("."))[1]
-    if found is None and by in Sample.model_fields:
-        found = getattr(sample, by)
-    return _hashable(found)
+    return _hashable(getattr(sample, by) if found is None and by in Sample.model_fields else found)
 
 
 def _hashable(value: object) -> Hashable | None:
-    if value is None or isinstance(value, Hashable):
-        return value
-    return json.dumps(value, sort_keys=True, default=str)
+    return value if isinstance(value, Hashable) else json.dumps(value, sort_keys=True, default=str)
 
 
-class Groups:
-    """Numbers the groups of samples in order of appearance.
+def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
+    """A function that numbers the groups of samples in order of appearance; −1 for a sample that stands alone."""
+    known: dict[Hashable, int] = {}
 
-    Args:
-        by: What tells which samples belong together.
-    """
+    def number_of(sample: Sample | None) -> int:
+        key = group_of(sample, by)
+        return -1 if key is None else known.setdefault(key, len(known))
 
-    def __init__(self, by: GroupBy) -> None:
-        self._by = by
-        self._known: dict[Hashable, int] = {}
-
-    def number_of(self, sample: Sample | None) -> int:
-        """The number of the sample's group; −1 for a sample that stands alone."""
-        key = group_of(sample, self._by)
-        return -1 if key is None else self._known.setdefault(key, len(self._known))
+    return number_of

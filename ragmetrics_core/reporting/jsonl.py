@@ -17,8 +17,8 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ragmetrics_core.data.cells import plain_data
-from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.files import Aside
+from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
+from ragmetrics_core.data.files import Aside, own_lines
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -48,7 +48,7 @@ class JsonlWriter:
 
     def __init__(self, path: str | Path, run: RunFacts) -> None:
         self._file = Aside(path, "the report")
-        self._header = _json_line({_MAGIC: FORMAT, "run": run.model_copy(update=_UNFINISHED)})
+        self._header = json_line({_MAGIC: FORMAT, "run": run.model_copy(update=_UNFINISHED)})
         self._closed = False
 
     @property
@@ -70,10 +70,11 @@ class JsonlWriter:
         if self._closed:
             return
         self._closed = True
+        whole = run is not None and not run.interrupted if whole is None else whole
         try:
-            if run is not None and (whole or self._file.written or not run.interrupted):
+            if run is not None and (whole or self._file.written):
                 self._line({"run": run})
-            if whole if whole is not None else run is not None and not run.interrupted:
+            if whole:
                 self._file.finish()
         finally:
             self._file.leave()
@@ -86,7 +87,7 @@ class JsonlWriter:
 
     def _line(self, value: object) -> None:
         header, self._header = self._header, ""
-        self._file.write(header + _json_line(value))
+        self._file.write(header + json_line(value))
 
 
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
@@ -102,90 +103,49 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     Raises:
         InputError: If the file cannot be read, is no report, or a line is broken; the message names the line.
     """
-    path = Path(path)
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(f"the report {path} cannot be read: {error.strerror}") from error
-    run = _header(path, lines[0])
-    results: list[SampleResult] = []
-    closed_at = 0
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip():
-            continue
-        place = f"{path}, line {number}"
+    lines = own_lines(path, "the report")
+    place, header = next(lines, (f"{path}, line 1", None))
+    if not isinstance(header, dict) or _MAGIC not in header:
+        wanted = f'its first line must be {{"{_MAGIC}": {FORMAT}, "run": {{…}}}}'
+        raise InputError(f"{place}: this is no report of ragmetrics; {wanted}")
+    if header[_MAGIC] not in _READ:
+        known = " and ".join(map(str, _READ))
+        raise InputError(f"{place}: this version reads formats {known}; read the report with a newer ragmetrics")
+    run = validated(RunFacts, header.get("run", {}), place)
+    results, closed_at = list[SampleResult](), ""
+    for place, row in lines:
+        number = place.rpartition(" ")[2]
         if closed_at:
             raise InputError(f"{place}: nothing may follow the closing line {closed_at}")
-        try:
-            row = _object(line, place)
-        except InputError:
-            if number < len(lines):
-                raise
+        if isinstance(row, CutOffLine):
             note = f"line {number} of the report was cut off and is left out"
             run = run.model_copy(update={"notes": (*run.notes, note)})
-            continue
-        if "run" in row and "index" not in row:
-            run, closed_at = _validated(RunFacts, row["run"], place), number
+        elif not isinstance(row, dict):
+            wrong = f"a JSON object is needed, got {type(row).__name__}"
+            raise InputError(f"{place}: {row if isinstance(row, RowError) else wrong}")
+        elif "run" in row and "index" not in row:
+            run, closed_at = validated(RunFacts, row["run"], place), number
         else:
-            results.append(_validated(SampleResult, row, place))
+            results.append(validated(SampleResult, row, place))
     return run, tuple(results)
 
 
-def _header(path: Path, line: bytes) -> RunFacts:
-    wanted = f'its first line must be {{"{_MAGIC}": {FORMAT}, "run": {{…}}}}'
-    try:
-        header = _object(line, f"{path}, line 1")
-    except InputError as error:
-        raise InputError(f"{path}, line 1: this is no report of ragmetrics; {wanted}") from error
-    if _MAGIC not in header:
-        raise InputError(f"{path}, line 1: this is no report of ragmetrics; {wanted}")
-    if header[_MAGIC] not in _READ:
-        known = " and ".join(map(str, _READ))
-        raise InputError(f"{path}, line 1: this version reads formats {known}; read the report with a newer ragmetrics")
-    return _validated(RunFacts, header.get("run", {}), f"{path}, line 1")
+def validated(model: type[M], value: Any, place: str) -> M:
+    """Data that was read from a file, without fields that this version does not know.
 
-
-def _object(line: bytes, place: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: this is no complete JSON") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{place}: a JSON object is needed, got {type(value).__name__}")
-    return value
-
-
-def _validated(model: type[M], value: Any, place: str) -> M:
-    """Validate what was read, leaving out fields that this version does not know.
-
-    ``extra="ignore"`` would also empty the evidence of foreign metrics, which may hold any field.
+    Raises:
+        InputError: If a field is missing or wrong; the message names it and the place.
     """
     try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        for problem in error.errors(include_url=False, include_context=False, include_input=False):
-            if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-                _drop(value, problem["loc"])
-    try:
-        return model.model_validate(value)
+        return model.model_validate(value, extra="ignore")  # evidence keeps the fields of foreign metrics
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, problem["loc"]))
         raise InputError(f"{place}: {where or model.__name__}: {problem['msg']}") from error
 
 
-def _drop(value: Any, location: tuple[int | str, ...]) -> None:
-    """Delete what a validation error points to; tags of unions in the location name no key."""
-    for part in location[:-1]:
-        if isinstance(value, dict):
-            value = value.get(part, value)
-        elif isinstance(value, list) and isinstance(part, int):
-            value = value[part]
-    if isinstance(value, dict):
-        value.pop(location[-1], None)
-
-
-def _json_line(value: object) -> str:
+def json_line(value: object) -> str:
+    """A line of a file of ours; see ``plain``."""
     return json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks
 from ragmetrics_core.data.results import MetricResult, SampleResult
-from ragmetrics_core.reporting.evidence import facts_of, modes_of
 from ragmetrics_core.reporting.grouping import GroupBy, group_of
 
 Pair = tuple[SampleResult, SampleResult]
@@ -44,18 +44,16 @@ class Matched:
 
     def slices(self, by: GroupBy) -> dict[str, Matched]:
         """The same within each slice, by its value as text; rows without a value are in none."""
-        keys = {key for one, _ in self.pairs if (key := _text(one, by)) is not None}
+        keys = {str(key) for one, _ in self.pairs if (key := group_of(one.sample, by)) is not None}
         return {key: self._slice(key, by) for key in sorted(keys)}
 
     def _slice(self, key: str, by: GroupBy) -> Matched:
-        pairs = [pair for pair in self.pairs if _text(pair[0], by) == key]
-        one, other = ([row for row in own if _text(row, by) == key] for own in (self.first_only, self.second_only))
-        return Matched(self.by, pairs, one, other)
+        def inside(row: SampleResult) -> bool:
+            found = group_of(row.sample, by)
+            return found is not None and str(found) == key
 
-
-def _text(row: SampleResult, by: GroupBy) -> str | None:
-    key = group_of(row.sample, by)
-    return None if key is None else str(key)
+        one, other = (list(filter(inside, own)) for own in (self.first_only, self.second_only))
+        return Matched(self.by, [pair for pair in self.pairs if inside(pair[0])], one, other)
 
 
 def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:
@@ -67,21 +65,20 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
     ids = [[row.sample.id for row in side if row.sample] for side in (first, second)]
     by_id = all(None not in own and len(set(own)) == len(own) for own in ids)
     one, other = (_keyed(side, by_id=by_id) for side in (first, second))
-    pairs = [(row, other[key]) for key, row in one.items() if key in other]
     by: Literal["id", "question"] = "id" if by_id else "question"
+    pairs = [(row, other[key]) for key, row in one.items() if key in other]
     if not pairs:
         raise InputError(f"the two runs have no sample in common (matched by {by}); compare runs over the same samples")
     used = {id(row) for pair in pairs for row in pair}
-    left = ([row for row in rows if id(row) not in used] for rows in (first, second))
-    return Matched(by, pairs, *left)
+    return Matched(by, pairs, *([row for row in rows if id(row) not in used] for rows in (first, second)))
 
 
 def _keyed(rows: Sequence[SampleResult], *, by_id: bool) -> dict[tuple[str, int], SampleResult]:
+    """The rows by id or question, and how often that was seen before."""
     found: dict[tuple[str, int], SampleResult] = {}
     seen: Counter[str] = Counter()
     for row in rows:
-        text = row.sample and (row.sample.id if by_id else row.sample.question)
-        if text:
+        if text := row.sample and (row.sample.id if by_id else row.sample.question):
             found[text, seen[text]] = row
             seen[text] += 1
     return found
@@ -89,16 +86,16 @@ def _keyed(rows: Sequence[SampleResult], *, by_id: bool) -> dict[tuple[str, int]
 
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
     """In what the two runs differ for one metric, one phrase each; empty if their numbers may be compared."""
-    first, second = ([r for pair in pairs if (r := pair[side].results.get(metric)) is not None] for side in (0, 1))
-    one, other = _settings(first), _settings(second)
+    one, other = (_settings([r for pair in pairs if (r := pair[side].results.get(metric))]) for side in (0, 1))
     found = [
         f"{metric}: {_NAMES.get(key, key)} {_words(one.get(key))} against {_words(other.get(key))}"
         for key in dict.fromkeys([*one, *other])
         # A side without any such thing, e.g. without a single call, contradicts nothing.
         if one.get(key) != other.get(key) and (key != "model" or (key in one and key in other))
     ]
-    facts = [tuple(facts_of(row.results.get(metric)) for row in pair) for pair in pairs]
-    if differing := sum(None not in both and both[0] != both[1] for both in facts):
+    both = [[row.results[metric].evidence if metric in row.results else None for row in pair] for pair in pairs]
+    facts = [[[fact.text for fact in own.facts] for own in pair if isinstance(own, FactMatrix)] for pair in both]
+    if differing := sum(len(own) == 2 and own[0] != own[1] for own in facts):
         found.append(f"{metric}: other facts in {differing} of {len(pairs)} samples; give the samples their facts")
     return tuple(found)
 
@@ -111,7 +108,13 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
             found.setdefault(name, set()).add(value)
     if models := {model for result in results for model in result.usage.models}:
         found["model"] = models
-    if modes := Counter(mode for result in results for mode in modes_of(result)):
+    modes: Counter[str] = Counter()
+    for evidence in (result.evidence for result in results):
+        if isinstance(evidence, FactMatrix):
+            modes.update(cell.mode for row in evidence.cells for cell in row)
+        elif isinstance(evidence, JudgedChunks):
+            modes.update(chunk.mode for chunk in evidence.chunks)
+    if modes:
         found["score mode"] = {modes.most_common(1)[0][0]}  # falling back in some cells only is no other mode
     return found
 

@@ -14,8 +14,9 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.grouping import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
+from ragmetrics_core.reporting.risks import RiskThresholds
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
+from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import data_frame, html_table, text_table
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class Report:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics: those of the run's facts, then others that the results hold."""
-        held = (name for row in self.results for name in row.results)
-        return tuple(dict.fromkeys([*self.run.metrics, *held]))
+        return tuple(dict.fromkeys([*self.run.metrics, *(name for row in self.results for name in row.results)]))
 
     @property
     def usage(self) -> Usage:
@@ -74,8 +74,8 @@ class Report:
                 the extra ``stats``.
         """
         tally = Tally(self.metrics, cluster=cluster)
-        for result in self.results:
-            tally.add(result)
+        for row in self.results:
+            tally.add(row)
         return tally.summary(thresholds or RiskThresholds(), stopped=self.run.ended_early, bootstrap=bootstrap)
 
     def scores(self, metric: str) -> list[float | None]:
@@ -86,55 +86,34 @@ class Report:
         """
         if metric not in self.metrics:
             raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(self.metrics) or 'none'}")
-        found = (row.results.get(metric) for row in self.results)
-        return [result.value if result else None for result in found]
+        return [row.results[metric].value if metric in row.results else None for row in self.results]
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write the report as JSON lines; texts of the samples are in it.
+        """Write the report as JSON lines, in place of an existing file; texts of the samples are in it.
 
-        Args:
-            path: The file to write; an existing one is replaced. Metadata that JSON cannot hold is written as
-                text, NaN as null.
-
-        Raises:
-            InputError: If the file cannot be written.
+        Metadata that JSON cannot hold is written as text, NaN as null; ``InputError`` if the file cannot be written.
         """
         with JsonlWriter(path, self.run) as writer:
-            for result in self.results:
-                writer.write(result)
+            for row in self.results:
+                writer.write(row)
             writer.close(self.run, whole=True)
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Report:
-        """Read a report that ``to_jsonl`` or ``JsonlWriter`` wrote.
-
-        Args:
-            path: The file. Fields that a newer version added are ignored; a last line that a crash cut off
-                is left out and named in ``run.notes``.
-
-        Raises:
-            InputError: If the file is no report or a line is broken; the message names the line.
-        """
+        """Read a report that ``to_jsonl`` or ``JsonlWriter`` wrote; see ``jsonl.read_report``."""
         run, results = read_report(path)
         return cls(results, run)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per row of the input, a score, status and reason per metric, calls and cost.
-
-        Its columns stand in ``tables.data_frame``; pandas comes with the extra ``pandas``.
-        """
+        """One row per row of the input, with the columns of ``tables.data_frame`` (extra ``pandas``)."""
         return data_frame(self.results, self.metrics)
 
     def to_html(self, path: str | Path, *, cluster: GroupBy = "auto") -> None:
-        """Write the report as one HTML page that opens offline; texts of the samples are in it.
+        """Write the report as one HTML page that opens offline (extra ``report``); texts of the samples are in it.
 
         Args:
             path: The file to write; an existing one is replaced. Texts over 20 kB are cut with a note.
             cluster: Which samples belong together, as in ``summary``.
-
-        Raises:
-            MissingDependency: If Jinja2 or matplotlib is not installed.
-            InputError: If the file cannot be written.
         """
         from ragmetrics_core.page.render import write_page  # only where a page is written
 

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from pydantic import Field
+
+from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.statistics.means import FEWEST_CLUSTERS
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.summary import MetricSummary, Summary
+
+
+class RiskThresholds(Frozen):
+    """When a number counts as a sign of high risk. The defaults are conventions, not measurements.
+
+    Args:
+        mean: A mean below this is low.
+        median: A median below this is low.
+        sd: A standard deviation above this is high; scores in [0, 1] cannot exceed about 0.5.
+        max: A highest score below this is low: not one sample went well.
+        count: Fewer scores than this are too few to say.
+        failed_share: A larger share of failed among the rows with an outcome is high.
+    """
+
+    mean: Share = 0.7
+    median: Share = 0.7
+    sd: Share = 0.3
+    max: Share = 0.8
+    count: Annotated[int, Field(ge=0)] = 30
+    failed_share: Share = 0.05
 
 
 def metric_signs(numbers: MetricSummary) -> tuple[str, ...]:
@@ -15,11 +38,11 @@ def metric_signs(numbers: MetricSummary) -> tuple[str, ...]:
     limits, found = numbers.limits, (numbers.mean, numbers.median, numbers.sd, numbers.max)
     mean, median, sd, most = (own if own is not None else fine for own, fine in zip(found, (1, 1, 0, 1), strict=True))
     failed, undefined = sum(numbers.failed.values()), sum(numbers.undefined.values())
-    outcomes = numbers.count + failed + undefined
-    abstained = numbers.undefined.get("abstained", 0)
+    outcomes, abstained = numbers.count + failed + undefined, numbers.undefined.get("abstained", 0)
     kinds = ", ".join(f"{count} {kind}" for kind, count in numbers.failed.items())
-    clusters, fewest = (numbers.interval and numbers.interval.clusters) or FEWEST_CLUSTERS, FEWEST_CLUSTERS
+    clusters = (numbers.interval and numbers.interval.clusters) or FEWEST_CLUSTERS
     idle = f"{undefined} undefined, {failed} failed, {numbers.not_judged} not judged"
+    outside = "they stand outside the mean, in which a system that abstains more looks better"
     signs = (
         (mean < limits.mean, f"low mean: {mean:.3f}, under {limits.mean:g}."),
         (median < limits.median, f"low median: {median:.3f}, under {limits.median:g}."),
@@ -27,17 +50,12 @@ def metric_signs(numbers: MetricSummary) -> tuple[str, ...]:
         (most < limits.max, f"low maximum: no sample scored over {most:.3f}."),
         (not numbers.count, f"nothing scored: {idle}."),
         (0 < numbers.count < limits.count, f"too few samples to say: {numbers.count} scored, {limits.count} wanted."),
-        (clusters < fewest, f"few clusters: {clusters}, under {fewest}; the interval is a rough guide."),
-        (
-            abstained,
-            f"abstaining answers: {abstained} of {outcomes}; they stand outside the mean, "
-            "in which a system that abstains more looks better.",
-        ),
-        (
-            failed > limits.failed_share * outcomes,
-            f"{failed / max(1, outcomes):.0%} failed ({kinds}); the mean does not speak for them.",
-        ),
-    )
+        (clusters < FEWEST_CLUSTERS,
+         f"few clusters: {clusters}, under {FEWEST_CLUSTERS}; the interval is a rough guide."),
+        (abstained, f"abstaining answers: {abstained} of {outcomes}; {outside}."),
+        (failed > limits.failed_share * outcomes,
+         f"{failed / max(1, outcomes):.0%} failed ({kinds}); the mean does not speak for them."),
+    )  # fmt: skip
     return tuple(f"{numbers.metric}: {sentence}" for holds, sentence in signs if holds)
 
 

@@ -6,42 +6,20 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
-from typing import Annotated
 
 from pydantic import Field
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.evidence import JudgedChunks
+from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.reporting.evidence import any_useful
-from ragmetrics_core.reporting.grouping import GroupBy, Groups
-from ragmetrics_core.reporting.risks import metric_signs, run_signs
+from ragmetrics_core.reporting.grouping import GroupBy, numbering
+from ragmetrics_core.reporting.risks import RiskThresholds, metric_signs, run_signs
 from ragmetrics_core.statistics.means import Interval, mean, mean_interval, median, sd
 
 CAPTION = "mean score of this judge on samples like these; poll noise included, judge bias not"
 """What an interval means; it stands beside every interval."""
-
-
-class RiskThresholds(Frozen):
-    """When a number counts as a sign of high risk. The defaults are conventions, not measurements.
-
-    Args:
-        mean: A mean below this is low.
-        median: A median below this is low.
-        sd: A standard deviation above this is high; scores in [0, 1] cannot exceed about 0.5.
-        max: A highest score below this is low: not one sample went well.
-        count: Fewer scores than this are too few to say.
-        failed_share: A larger share of failed among the rows with an outcome is high.
-    """
-
-    mean: Share = 0.7
-    median: Share = 0.7
-    sd: Share = 0.3
-    max: Share = 0.8
-    count: Annotated[int, Field(ge=0)] = 30
-    failed_share: Share = 0.05
-
 
 _DEFAULT_THRESHOLDS = RiskThresholds()
 
@@ -111,12 +89,12 @@ class Summary(Frozen):
         caption: What the intervals mean.
     """
 
-    rows: int
-    judged: int
-    not_judged: int
-    bad_rows: int
-    without_context: int
-    application_errors: int
+    rows: int = 0
+    judged: int = 0
+    not_judged: int = 0
+    bad_rows: int = 0
+    without_context: int = 0
+    application_errors: int = 0
     metrics: tuple[MetricSummary, ...]
     usage: Usage
     stopped: str = ""
@@ -150,27 +128,23 @@ class Tally:
     """
 
     def __init__(self, metrics: Sequence[str], *, cluster: GroupBy = "auto") -> None:
-        self._groups = Groups(cluster)
+        self._number_of = numbering(cluster)
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
         self._usage = Usage()
 
     def add(self, result: SampleResult) -> None:
         """Count one row."""
-        self._rows["rows"] += 1
         self._usage += result.usage
         sample = result.sample
-        if sample is None or result.problem:
-            self._rows["bad_rows"] += 1
-            for metric in self._metrics.values():
-                metric.unknown.append(-1)
-            return
-        self._rows["judged" if result.results else "not_judged"] += 1
-        self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
-        self._rows["application_errors"] += sample.error is not None
-        number = self._groups.number_of(sample)
+        bad = sample is None or bool(result.problem)
+        self._rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
+        number = -1 if bad else self._number_of(sample)
         for name, metric in self._metrics.items():
-            metric.add(result.results.get(name), number)
+            metric.add(result.results.get(name), number, bad=bad)
+        if sample is not None and not bad:
+            self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
+            self._rows["application_errors"] += sample.error is not None
 
     def summary(
         self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS, *, stopped: str = "", bootstrap: bool = False
@@ -182,55 +156,44 @@ class Tally:
             stopped: Why the run ended early; "" if it did not.
             bootstrap: Intervals from the BCa bootstrap, where there are enough scores that stand alone.
         """
-        counted = ("rows", "judged", "not_judged", "bad_rows", "without_context", "application_errors")
-        return Summary(
-            **{name: self._rows[name] for name in counted},
-            metrics=tuple(metric.summary(name, thresholds, bootstrap) for name, metric in self._metrics.items()),
-            usage=self._usage,
-            stopped=stopped,
-        )
+        metrics = tuple(metric.summary(name, thresholds, bootstrap) for name, metric in self._metrics.items())
+        return Summary(**self._rows, metrics=metrics, usage=self._usage, stopped=stopped)
 
 
 class _MetricTally:
     """One metric's part of a tally."""
 
     def __init__(self) -> None:
-        self._usage = Usage()
-        self._values, self._keys = array("d"), array("q")  # keys: number of the cluster, negative without one
-        self.unknown = array("q")  # the same of rows whose score is not known
-        self._useful = array("d")  # scores of samples with any useful chunk
-        self._told = 0  # samples whose evidence tells whether any chunk is useful
-        self._undefined: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
-        self._not_judged = 0
+        self._usage, self._values, self._useful = Usage(), array("d"), array("d")  # useful: with any useful chunk
+        self._keys, self._unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
+        self._undefined, self._failed = Counter[str](), Counter[str]()
+        self._not_judged = self._told = 0  # told: samples whose evidence tells whether any chunk is useful
 
-    def add(self, result: MetricResult | None, cluster: int) -> None:
-        """Count one sample's result of this metric; None if there is none."""
-        if result is None:
-            self._not_judged += 1
-            self.unknown.append(cluster)
+    def add(self, result: MetricResult | None, cluster: int, *, bad: bool) -> None:
+        """Count one row's result of this metric; None if there is none."""
+        if bad or result is None:
+            self._not_judged += not bad
+            self._unknown.append(cluster)
             return
         self._usage += result.usage
         if isinstance(result, Undefined):
             self._undefined[result.code] += 1
         elif isinstance(result, Failed):
             self._failed[result.error.type] += 1
-            self.unknown.append(cluster)
+            self._unknown.append(cluster)
         else:
             self._values.append(result.value)
             self._keys.append(cluster)
-            useful = any_useful(result)
+            useful = _any_useful(result)
             self._told += useful is not None
             if useful:
                 self._useful.append(result.value)
 
     def summary(self, name: str, limits: RiskThresholds, bootstrap: bool) -> MetricSummary:
         """The metric's numbers."""
-        values, keys = self._values, self._keys + self.unknown
-        worst, best = (
-            mean_interval(values + array("d", [end]) * len(self.unknown), keys) if values else None
-            for end in (0.0, 1.0)
-        )
+        values, unknown = self._values, len(self._unknown)
+        ends = [values + array("d", [end]) * unknown for end in (0.0, 1.0)]
+        worst, best = (mean_interval(own, self._keys + self._unknown) if values else None for own in ends)
         return MetricSummary(
             metric=name,
             count=len(values),
@@ -240,7 +203,7 @@ class _MetricTally:
             min=min(values, default=None),
             max=max(values, default=None),
             interval=mean_interval(values, self._keys, bootstrap=bootstrap),
-            unknown=len(self.unknown),
+            unknown=unknown,
             worst=worst,
             best=best,
             undefined=_counts(self._undefined),
@@ -251,6 +214,17 @@ class _MetricTally:
             mean_if_useful=mean(self._useful),
             limits=limits,
         )
+
+
+def _any_useful(result: MetricResult) -> bool | None:
+    """True if any chunk was judged useful; None if that is not known."""
+    found = result.evidence
+    if not isinstance(found, JudgedChunks):
+        return None
+    if found.useful is not None:
+        return found.useful > 0
+    verdicts = [chunk.useful for chunk in found.chunks if chunk.useful is not None]
+    return any(verdicts) if verdicts else None
 
 
 def _counts(counter: Counter[str]) -> dict[str, int]:

@@ -16,16 +16,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _WIDTH = 80
-_NONE = "-"
 _HEADINGS = ("metric", "mean", "95 % interval", "median", "sd", "min–max", "scored/undef./failed")
 
 
-def _number(value: float | None, digits: int = 2) -> str:
-    return _NONE if value is None else f"{value:.{digits}f}"
-
-
-def _range(low: float | None, high: float | None, digits: int) -> str:
-    return _NONE if low is None or high is None else f"{low:.{digits}f}–{high:.{digits}f}"
+def _shown(digits: int, *numbers: float | None) -> str:
+    """Numbers joined by a dash; a dash alone where one is missing."""
+    return "-" if None in numbers else "–".join(f"{number:.{digits}f}" for number in numbers)
 
 
 def _cells(numbers: MetricSummary) -> tuple[str, ...]:
@@ -33,11 +29,11 @@ def _cells(numbers: MetricSummary) -> tuple[str, ...]:
     interval = numbers.interval
     return (
         numbers.metric,
-        _number(numbers.mean, 3),
-        _range(interval.low, interval.high, 3) if interval else _NONE,
-        _number(numbers.median),
-        _number(numbers.sd),
-        _range(numbers.min, numbers.max, 2),
+        _shown(3, numbers.mean),
+        _shown(3, *((interval.low, interval.high) if interval else (None,))),
+        _shown(2, numbers.median),
+        _shown(2, numbers.sd),
+        _shown(2, numbers.min, numbers.max),
         f"{numbers.count}/{sum(numbers.undefined.values())}/{sum(numbers.failed.values())}",
     )
 
@@ -46,15 +42,13 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     """What must stand under a table of these numbers: what the intervals mean, rows not evaluated, an early end."""
     methods = dict.fromkeys(numbers.interval.method for numbers in summary.metrics if numbers.interval)
     lines = [f"Intervals: {summary.caption}. Method: {'; '.join(methods)}."] if methods else []
-    lines += [
-        f"{numbers.metric}: {own.clusters} clusters"
-        + ("." if own.design_effect is None else f", design effect {own.design_effect:.2f}.")
-        for numbers in summary.metrics
-        if (own := numbers.interval) is not None and own.clusters is not None
-    ]
+    for numbers in summary.metrics:
+        if (own := numbers.interval) is not None and own.clusters is not None:
+            effect = "" if own.design_effect is None else f", design effect {own.design_effect:.2f}"
+            lines.append(f"{numbers.metric}: {own.clusters} clusters{effect}.")
     lines += [
         f"{numbers.metric}: any useful chunk in {numbers.useful_share:.0%} of the samples; "
-        f"mean among those {_number(numbers.mean_if_useful, 3)}."
+        f"mean among those {_shown(3, numbers.mean_if_useful)}."
         for numbers in summary.metrics
         if numbers.useful_share is not None
     ]
@@ -76,8 +70,7 @@ def text_table(summary: Summary, run: RunFacts) -> str:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for index, heading in enumerate(_HEADINGS):
-        wrapped = Text(heading.replace("/", "/\n"))
-        table.add_column(wrapped, justify="right" if index else "left", overflow="fold")
+        table.add_column(Text(heading.replace("/", "/\n")), justify="right" if index else "left", overflow="fold")
     for numbers in summary.metrics:
         table.add_row(*map(Text, _cells(numbers)))
     console = Console(file=StringIO(), width=_WIDTH, color_system=None, force_terminal=False, legacy_windows=False)

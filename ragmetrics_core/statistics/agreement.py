@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from statistics import fmean
 from typing import TypeVar
@@ -22,18 +24,14 @@ Verdicts = Sequence[tuple[bool, bool]]
 
 _ROUNDING = 1e-12
 
-# Scores and labels ----------------------------------------------------------------------------------------
-
 
 def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
     """Probability that a positive row has the higher score, ties count one half; None without both classes."""
     positives = sum(label for _, label in pairs)
     both = positives * (len(pairs) - positives)
-    if not both:
-        return None
-    ranks = _ranks([score for score, _ in pairs])
-    above = sum(rank for rank, (_, label) in zip(ranks, pairs, strict=True) if label)
-    return (above - positives * (positives - 1) / 2) / both
+    ranks = zip(_ranks([score for score, _ in pairs]), pairs, strict=True)
+    above = sum(rank for rank, (_, label) in ranks if label) - positives * (positives - 1) / 2
+    return above / both if both else None
 
 
 def mean_error(pairs: Numbers) -> float | None:
@@ -81,19 +79,12 @@ def line(pairs: Numbers) -> tuple[float, float] | None:
 
 def _ranks(values: Sequence[float]) -> list[float]:
     """The rank of each value from 0, equal ones with their mean rank."""
-    order = sorted(range(len(values)), key=lambda index: values[index])
-    ranks, start = [0.0] * len(values), 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for index in order[start:end]:
-            ranks[index] = (start + end - 1) / 2
-        start = end
-    return ranks
-
-
-# Verdicts and labels --------------------------------------------------------------------------------------
+    rank: dict[float, float] = {}
+    start = 0
+    for value, count in sorted(Counter(values).items()):
+        rank[value] = start + (count - 1) / 2
+        start += count
+    return [rank[value] for value in values]
 
 
 def accuracy(pairs: Verdicts) -> float | None:
@@ -170,17 +161,7 @@ def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
     return 1 - observed * count * (count - 1) / (2 * ones * (count - ones))
 
 
-# Bootstrap ------------------------------------------------------------------------------------------------
-
-
 def bootstrap(
-    rows: Sequence[Row], statistic: Callable[[Sequence[Row]], float | None], *, draws: int, seed: int = 0
-) -> Bounds | None:
-    """95 % percentile interval of a statistic by resampling rows; see ``macro_bootstrap``."""
-    return macro_bootstrap([rows], statistic, draws=draws, seed=seed)
-
-
-def macro_bootstrap(
     sources: Sequence[Sequence[Row]], statistic: Callable[[Sequence[Row]], float | None], *, draws: int, seed: int = 0
 ) -> Bounds | None:
     """95 % percentile interval of the mean of a statistic over sources, resampling rows within each source.
@@ -195,24 +176,17 @@ def macro_bootstrap(
         The bounds; None if all resamples of a source agree, as where a judge is always right: rows that never
         differ cannot show how much others would, and an interval without width would say that they never do.
     """
-    columns = [_resampled(rows, statistic, draws, seed + index) for index, rows in enumerate(sources)]
+    columns = []
+    for number, rows in enumerate(sources, start=seed):
+        draw = random.Random(number)  # noqa: S311 - resampling is no cryptography
+        values = [statistic(draw.choices(rows, k=len(rows))) for _ in range(draws if rows else 0)]
+        columns.append([value for value in values if value is not None])
     known = [own for own in columns if own]
     if not known or any(max(own) - min(own) <= _ROUNDING for own in known):
         return None
-    values = sorted(fmean(values) for values in zip(*known, strict=False))
-    low, high = (values[round(share * (len(values) - 1))] for share in (0.025, 0.975))
+    means = sorted(fmean(values) for values in zip(*known, strict=False))
+    low, high = (means[round(share * (len(means) - 1))] for share in (0.025, 0.975))
     return (low, high) if high - low > _ROUNDING else None
-
-
-def _resampled(
-    rows: Sequence[Row], statistic: Callable[[Sequence[Row]], float | None], draws: int, seed: int
-) -> list[float]:
-    generator = random.Random(seed)  # noqa: S311 - resampling is no cryptography
-    values = (statistic(generator.choices(rows, k=len(rows))) for _ in range(draws if rows else 0))
-    return [value for value in values if value is not None]
-
-
-# A judge against people -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +231,11 @@ class Measured:
 def measures(threshold: float) -> dict[str, Statistic]:
     """The measures of agreement by name; verdicts are scores from the threshold on."""
 
-    def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
-        return [(row.score >= threshold, row.yes) for row in rows]
-
     def scores(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
         return [(row.score, row.yes) for row in rows]
 
-    def calibrated(place: int) -> Statistic:
-        return lambda rows: None if (found := slope_and_intercept(scores(rows))) is None else found[place]
+    def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
+        return [(row.score >= threshold, row.yes) for row in rows]
 
     return {
         "AUROC": lambda rows: auroc(scores(rows)),
@@ -274,8 +245,8 @@ def measures(threshold: float) -> dict[str, Statistic]:
         "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
         "prevalence": lambda rows: fmean(row.yes for row in rows),
         "Brier": lambda rows: brier(scores(rows)),
-        "slope": calibrated(0),
-        "intercept": calibrated(1),
+        "slope": lambda rows: (slope_and_intercept(scores(rows)) or (None, None))[0],
+        "intercept": lambda rows: (slope_and_intercept(scores(rows)) or (None, None))[1],
         "calibration error": lambda rows: calibration_error(scores(rows)),
         "human kappa": human_kappa,
         "human alpha": lambda rows: krippendorff([row.votes for row in rows]),
@@ -285,16 +256,13 @@ def measures(threshold: float) -> dict[str, Statistic]:
 def rival_measures(threshold: float) -> dict[str, Statistic]:
     """Differences between the judge and its rival on the same rows: judge − rival."""
 
-    def difference(compute: Statistic) -> Statistic:
-        def of(rows: Sequence[Labelled]) -> float | None:
-            other = compute([replace(row, score=row.rival) for row in rows if row.rival is not None])
-            own = compute(rows)
-            return None if own is None or other is None else own - other
+    def difference(rows: Sequence[Labelled], compute: Statistic) -> float | None:
+        own = compute(rows)
+        other = compute([replace(row, score=row.rival) for row in rows if row.rival is not None])
+        return None if own is None or other is None else own - other
 
-        return of
-
-    known = measures(threshold)
-    return {f"{name}, difference": difference(known[name]) for name in ("AUROC", "balanced accuracy", "Brier")}
+    known = {name: measures(threshold)[name] for name in ("AUROC", "balanced accuracy", "Brier")}
+    return {f"{name}, difference": partial(difference, compute=compute) for name, compute in known.items()}
 
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
@@ -320,12 +288,12 @@ def measure_all(rows: Sequence[Labelled], wanted: Mapping[str, Statistic], *, dr
         sources.setdefault(row.source, []).append(row)
     found = []
     for name, compute in wanted.items():
-        known: dict[str, float] = {}
+        values = {source: compute(own) for source, own in sources.items()}
         for source, own in sources.items():
-            if (value := compute(own)) is not None:
-                known[source] = value
-            interval = None if value is None else bootstrap(own, compute, draws=draws)
-            found.append(Measured(name, source, len(own), value, interval))
-        interval = macro_bootstrap([sources[source] for source in known], compute, draws=draws)
-        found.append(Measured(name, None, len(known), fmean(known.values()) if known else None, interval))
+            interval = None if values[source] is None else bootstrap([own], compute, draws=draws)
+            found.append(Measured(name, source, len(own), values[source], interval))
+        known = [value for value in values.values() if value is not None]
+        defined = [own for source, own in sources.items() if values[source] is not None]
+        interval = bootstrap(defined, compute, draws=draws)
+        found.append(Measured(name, None, len(known), fmean(known) if known else None, interval))
     return found

@@ -14,7 +14,7 @@ FEWEST_FOR_ERROR = 200
 """A calibration error over fewer labels would mostly show noise."""
 
 _CLIP = 1e-3
-_BINS = 10
+_NEEDED = ("numpy", "scipy.optimize", "scipy.special")
 
 Pairs = Sequence[tuple[float, bool]]
 
@@ -37,48 +37,37 @@ def slope_and_intercept(pairs: Pairs) -> tuple[float, float] | None:
         pairs: Score and label; scores are kept .001 away from 0 and 1.
 
     Returns:
-        Slope and intercept; None if a class is missing, the scores do not vary, or they separate the classes.
+        Slope and intercept; None if a class is missing, the scores do not vary or (nearly) separate the classes.
 
     Source:
-        Cox (1958), Biometrika 45(3/4); Newton's method.
+        Cox (1958), Biometrika 45(3/4).
     """
     positive, negative = ([score for score, own in pairs if own is wanted] for wanted in (True, False))
     if not positive or not negative or max(negative) <= min(positive) or max(positive) <= min(negative):
         return None
-    needed_for = "the slope of a calibration"
-    numpy, special = extra("numpy", "stats", needed_for), extra("scipy.special", "stats", needed_for)
+    numpy, optimize, special = (extra(name, "stats", "the slope of a calibration") for name in _NEEDED)
     scores, labels = numpy.asarray(pairs, dtype=float).T
     odds = special.logit(scores.clip(_CLIP, 1 - _CLIP))
     if odds.min() == odds.max():
         return None
-    design, found = numpy.column_stack([odds, numpy.ones(len(odds))]), numpy.zeros(2)
-    for _ in range(100):
-        expected = special.expit((design @ found).clip(-30, 30))
-        weighted = design * (expected * (1 - expected)).clip(1e-12)[:, None]
-        step = numpy.linalg.solve(weighted.T @ design, design.T @ (labels - expected))
-        found += step
-        if abs(step).max() < 1e-10:
-            break
-    return float(found[0]), float(found[1])
+    design = numpy.column_stack([odds, numpy.ones(len(odds))])
+    found = optimize.root(lambda weights: design.T @ (special.expit(design @ weights) - labels), numpy.zeros(2))
+    return (float(found.x[0]), float(found.x[1])) if found.success else None
 
 
-def curve(pairs: Pairs, *, bins: int = _BINS) -> list[Bin]:
+def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
     """The calibration curve in bins of equal mass, at most so many; equal scores stay in one bin."""
-    ordered = sorted(pairs, key=lambda pair: pair[0])
     found: list[list[tuple[float, bool]]] = []
-    target = len(ordered) / bins
-    for place, pair in enumerate(ordered):
+    for place, pair in enumerate(sorted(pairs, key=lambda pair: pair[0])):
         tied = bool(found) and found[-1][-1][0] == pair[0]
-        if not found or (not tied and place >= target * len(found)):
+        if not found or (not tied and place >= len(pairs) / bins * len(found)):
             found.append([])
         found[-1].append(pair)
-    return [_bin(own) for own in found]
-
-
-def _bin(pairs: Pairs) -> Bin:
-    positive = sum(label for _, label in pairs)
-    low, high = wilson(positive, len(pairs))
-    return Bin(fmean(score for score, _ in pairs), positive / len(pairs), low, high, len(pairs))
+    yes = [sum(label for _, label in own) for own in found]
+    return [
+        Bin(fmean(score for score, _ in own), count / len(own), *wilson(count, len(own)), len(own))
+        for count, own in zip(yes, found, strict=True)
+    ]
 
 
 def calibration_error(pairs: Pairs) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,7 @@ from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.extras import extra
 
 _ALPHA = 0.05
-_POWER = 0.8
+_Z, _Z_POWER = NormalDist().inv_cdf(1 - _ALPHA), NormalDist().inv_cdf(0.8)
 _ENOUGH_TO_PLAN = 10
 _WRONG_AT_START = 2
 _MOST_LABELS = 10_000  # of which two may be wrong at the highest target
@@ -56,16 +57,16 @@ class Certified:
                 f"cases ({own.yes} of {own.count} labels, 95 % lower bound {lower_bound(own.yes, own.count):.3f}; "
                 f"{own.share:.0%} of the {self.samples} scored samples reach it; exact binomial bounds, fixed sequence)"
             )
-        start = f"No threshold is certified for a precision of {self.target:g}: "
         if self.needed is None:
-            return f"{start}from no threshold on are more labels right than that, so more labels would hardly do"
-        more = f", more than the {self.samples} scored samples of this run" if self.needed > self.samples else ""
-        if self.best is None:
-            return f"{start}at least {self.needed} labels are needed, all of them right{more}"
-        return (
-            f"{start}{self.best.yes} of {self.best.count} labels are right from {self.best.threshold:g} on; if that "
-            f"stays so, about {self.needed} labels, drawn anew, would do{more}"
-        )
+            why = "from no threshold on are more labels right than that, so more labels would hardly do"
+        elif self.best is None:
+            why = f"at least {self.needed} labels are needed, all of them right"
+        else:
+            right = f"{self.best.yes} of {self.best.count} labels are right from {self.best.threshold:g} on"
+            why = f"{right}; if that stays so, about {self.needed} labels, drawn anew, would do"
+        if (self.needed or 0) > self.samples:
+            why += f", more than the {self.samples} scored samples of this run"
+        return f"No threshold is certified for a precision of {self.target:g}: {why}"
 
 
 def _stats() -> Any:
@@ -129,15 +130,12 @@ def certify(labelled: Sequence[tuple[float, bool]], scores: Sequence[float], tar
 
 def _steps(labelled: Sequence[tuple[float, bool]], scores: Sequence[float]) -> list[Step]:
     """Every score of the run as a threshold, the strictest first."""
-    rest = sorted(labelled)
-    ordered = sorted(scores, reverse=True)
-    steps, yes, count = [], 0, 0
-    for place, threshold in enumerate(ordered, 1):
-        if place < len(ordered) and ordered[place] == threshold:
-            continue
+    rest, steps, reached, yes = sorted(labelled), list[Step](), 0, 0
+    for threshold, count in sorted(Counter(scores).items(), reverse=True):
+        reached += count
         while rest and rest[-1][0] >= threshold:
-            yes, count = yes + rest.pop()[1], count + 1
-        steps.append(Step(threshold, yes, count, place / len(ordered)))
+            yes += rest.pop()[1]
+        steps.append(Step(threshold, yes, len(labelled) - len(rest), reached / len(scores)))
     return steps
 
 
@@ -165,8 +163,5 @@ def _plan(steps: Sequence[Step], labels: int, target: float) -> tuple[Step | Non
 
 def _enough(share: float, target: float) -> float:
     """Labels from the threshold on with which an exact one-sided test finds this share with about 80 %."""
-    normal = NormalDist()
-    spread = normal.inv_cdf(1 - _ALPHA) * sqrt(target * (1 - target)) + normal.inv_cdf(_POWER) * sqrt(
-        share * (1 - share)
-    )
+    spread = _Z * sqrt(target * (1 - target)) + _Z_POWER * sqrt(share * (1 - share))
     return max((spread / (share - target)) ** 2, fewest(target))

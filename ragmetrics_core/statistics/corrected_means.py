@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
-from statistics import NormalDist, fmean, pvariance
+from statistics import NormalDist, covariance, fmean, pvariance
 
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.intervals import wilson
@@ -90,9 +90,7 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores, *, seed: int = 0
     return _cut(fmean(corrected), middle - half, middle + half, name, (len(labels), len(others.values)), weight)
 
 
-def rogan_gladen(
-    labels: Sequence[bool], scores: Scores, others: Scores, *, threshold: float = 0.5
-) -> CorrectedMean:  # fmt: skip
+def rogan_gladen(labels: Sequence[bool], scores: Scores, others: Scores, *, threshold: float = 0.5) -> CorrectedMean:
     """Correct the share of positive verdicts by the judge's sensitivity and specificity.
 
     Args:
@@ -131,9 +129,8 @@ def rogan_gladen(
         raise NotCorrectable(f"it needs {FEWEST} labels of each class; there are {len(yes)} yes and {len(no)} no")
     right = fmean(yes), fmean(no)
     if sum(yes) * len(no) + sum(no) * len(yes) <= len(yes) * len(no):
-        raise NotCorrectable(
-            f"sensitivity {right[0]:.2f} + specificity {right[1]:.2f} <= 1, so the verdicts tell nothing"
-        )
+        sentence = f"sensitivity {right[0]:.2f} + specificity {right[1]:.2f} <= 1, so the verdicts tell nothing"
+        raise NotCorrectable(sentence)
     share = (fmean(rest) + right[1] - 1) / (right[0] + right[1] - 1)
     effect = _design_effect(_linearised(labels, own, rest, right), [*scores.keys, *others.keys])
     low, high = _lang_reiczigel(sum(rest), len(rest), (sum(yes), len(yes)), (sum(no), len(no)), effect)
@@ -170,16 +167,9 @@ def _weights(truth: Sequence[float], scores: Scores, others: Scores, seed: int) 
     by_fold = []
     for number in range(_FOLDS):
         kept = [place for place, cluster in enumerate(clusters) if fold[cluster] != number]
-        both = _covariance([truth[place] for place in kept], [scores.values[place] for place in kept])
-        by_fold.append(min(1.0, max(0.0, both / factor)))
+        sides = [truth[place] for place in kept], [scores.values[place] for place in kept]
+        by_fold.append(min(1.0, max(0.0, covariance(*sides) / factor)) if len(kept) > 1 else 0.0)
     return [by_fold[fold[cluster]] for cluster in clusters]
-
-
-def _covariance(left: Sequence[float], right: Sequence[float]) -> float:
-    if len(left) < 2:
-        return 0.0
-    one, other = fmean(left), fmean(right)
-    return fsum((a - one) * (b - other) for a, b in zip(left, right, strict=True)) / (len(left) - 1)
 
 
 def _lang_reiczigel(
@@ -187,12 +177,7 @@ def _lang_reiczigel(
 ) -> tuple[float, float]:  # fmt: skip
     """Lang & Reiczigel's interval, cut to [0, 1]; all of it if the judge is not surely better than chance.
 
-    Args:
-        positive: Positive verdicts among the samples without a label.
-        count: Number of these.
-        yes: Right verdicts on positive labels, and number of these.
-        no: The same for negative labels.
-        effect: Factor of the variance.
+    ``positive`` of ``count`` verdicts without a label are; ``yes`` and ``no``: right verdicts of the labels of a class.
     """
     sensitivity, specificity = ((right + 1) / (of + 2) for right, of in (yes, no))
     share = (positive + _Z**2 / 2) / (count + _Z**2)

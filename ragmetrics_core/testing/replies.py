@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_CHUNK = re.compile(r"^<\d+> Chunk ([A-Z]+)$", re.MULTILINE)
+_CHUNK = re.compile(r"^\d{39} Chunk ([A-Z]+)$", re.MULTILINE)
 _FACT = re.compile(r"^(F\d+): ", re.MULTILINE)
-_REFERENCE = re.compile(r"^(<\d+>) Reference answer\n(.*?)\n\1", re.MULTILINE | re.DOTALL)
-_CHUNK_TEXT = re.compile(r"^(<\d+>) Chunk ([A-Z]+)\n(.*?)(?=\n\1)", re.MULTILINE | re.DOTALL)
-_FACT_TEXT = re.compile(r"^(<\d+>) Fact\n(.*?)\n\1", re.MULTILINE | re.DOTALL)
-_CONTEXT_TEXT = re.compile(r"^(<\d+>) Context\n(.*?)\n\1", re.MULTILINE | re.DOTALL)
+_REFERENCE = re.compile(r"^(\d{39}) Reference answer\n(.*?)(?:\n\1|\Z)", re.MULTILINE | re.DOTALL)
+_CHUNK_TEXT = re.compile(r"^(\d{39}) Chunk ([A-Z]+)\n(.*?)(?=\n\1|\Z)", re.MULTILINE | re.DOTALL)
+_FACT_TEXT = re.compile(r"^(\d{39}) Fact\n(.*?)(?:\n\1|\Z)", re.MULTILINE | re.DOTALL)
+_CONTEXT_TEXT = re.compile(r"^(\d{39}) Context\n(.*?)(?:\n\1|\Z)", re.MULTILINE | re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
 _WORD = re.compile(r"[^\W_]+")

@@ -136,7 +136,8 @@ def test_a_model_that_cannot_be_bound_is_asked_without_a_schema() -> None:
     model = LangChainModel(Structured(outcome=NotImplementedError()))
     with pytest.raises(errors.UnsupportedParameter, match="json_schema"):
         complete(model, schema=SCHEMA)
-    report = evaluate([Sample(contexts=["a"], answer="b")], [ContextAdherence(polls=1)], judge=model, progress=False)
+    metric = ContextAdherence(polls=1, template="{contexts}\n{answer}")
+    report = evaluate([Sample(contexts=["a"], answer="b")], [metric], judge=model, progress=False)
     assert report.scores("context_adherence") == [1.0]
     assert "json_schema" in report.usage.fallbacks
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.tracers.schemas import Run
+from langsmith.schemas import RunBase
 
-from langchain_ragmetrics.capturing.assembling import Assembler
-from langchain_ragmetrics.capturing.finding import Finding
+from langchain_ragmetrics.capturing.trees import Finding, assembler
 from langchain_ragmetrics.judges import as_judge
 from langchain_ragmetrics.process import LISTENERS
 from ragmetrics_core import Limits, Sample
@@ -23,12 +23,13 @@ from ragmetrics_core.capturing import (
     Redact,
     SampleResult,
     Source,
+    Turns,
     Watcher,
 )
 
 
-def _assembler(where: Overrides, listener: Listener) -> Assembler:
-    return Assembler(where if isinstance(where, Finding) else Finding(**vars(where)), listener.problems)
+def _assembler(where: Overrides, listener: Listener) -> Turns[RunBase]:
+    return assembler(where if isinstance(where, Finding) else Finding(**vars(where)), listener.problems)
 
 
 class _Door(FrontDoor[Run]):

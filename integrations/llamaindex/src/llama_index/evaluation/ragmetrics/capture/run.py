@@ -17,6 +17,11 @@ ENTRIES: frozenset[Kind] = frozenset({"query", "chat", "workflow"})
 MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
 
 
+@dataclass(frozen=True, slots=True)
+class Pointer(Document):
+    """A node that stands for another index or table: evidence only where it is itself handed on."""
+
+
 @dataclass(slots=True, repr=False, eq=False)
 class Run:
     """One run of an application, from its outermost call inwards.

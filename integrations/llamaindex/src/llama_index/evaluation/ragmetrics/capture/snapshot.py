@@ -20,11 +20,11 @@ from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import SimpleComposableMemory
 from llama_index.core.memory.types import BaseChatStoreMemory
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, ToolOutput
 from llama_index.core.workflow import Event, StopEvent
-from llama_index.evaluation.ragmetrics.capture.run import Kind, Run
+from llama_index.evaluation.ragmetrics.capture.run import Kind, Pointer, Run
 from pydantic import BaseModel
 
 from ragmetrics_core import Turn
@@ -149,7 +149,8 @@ def document_of(item: NodeWithScore) -> Document:
     alone = node.get_content(metadata_mode=MetadataMode.NONE)
     seen = node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
     score = None if item.score is None else float(item.score)
-    return Document(seen, node.node_id, score, dict(node.metadata), () if alone == seen else (alone,))
+    made = Pointer if isinstance(node, IndexNode) else Document
+    return made(seen, node.node_id, score, dict(node.metadata), () if alone == seen else (alone,))
 
 
 def documents_of(value: object) -> tuple[Document, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from llama_index.evaluation.ragmetrics.capture.run import Run
+from llama_index.evaluation.ragmetrics.capture.run import Pointer, Run
 
 from ragmetrics_core import Sample, Turn
 from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, one_line, spoken
@@ -57,41 +58,44 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
 
 
 def _settled(root: Node) -> list[Document]:
-    """Take what is no evidence out of a tree: nodes without a text, which are returned, and framed queries."""
+    """Take what is no evidence out of a tree: nodes without a text, which are returned; pointers; framed queries."""
+    nodes = list(root.walk())
     other: dict[str | None, Document] = {}
-    for node in root.walk():
-        for listed in (node.taken, node.documents or ()):
-            other |= {one.id: one for one in listed if not one.text.strip()}
-        node.taken = _with_text(node.taken)
-        node.documents = None if node.documents is None else _with_text(node.documents)
+    taken = {one.id for node in nodes for one in node.taken}
+    prompts = [message.text for node in nodes for message in node.prompt]
+
+    def kept(one: Document) -> bool:
+        if not one.text.strip():
+            other[one.id] = one
+        followed = isinstance(one, Pointer) and one.id not in taken and not any(one.text in text for text in prompts)
+        return bool(one.text.strip()) and not followed
+
+    for node in nodes:
+        node.taken = tuple(filter(kept, node.taken))
+        node.documents = None if node.documents is None else tuple(filter(kept, node.documents))
         for child in node.children if node.kind == "tool" and node.query else ():
             if child.query is not None and child.query.strip().endswith(f" is {node.query}"):
                 child.query = node.query  # the framework's retriever tool writes the argument's name before it
     return list(other.values())
 
 
-def _with_text(documents: Sequence[Document]) -> tuple[Document, ...]:
-    return tuple(one for one in documents if one.text.strip())
-
-
 def _authored(root: Node) -> None:
-    """Name the author of nodes that hold the answer of a nested engine and that no retriever ever held."""
+    """Name the author of nodes that hold an answer of the run and that no retriever ever held."""
     nodes = list(root.walk())
     found = [one for node in nodes if node.kind in ("retriever", "reranker") for one in node.documents or ()]
     known, texts = {one.id for one in found}, {one.text for one in found}
-    engines = [node for node in nodes[1:] if node.kind == "agent" and (node.text or "").strip()]
-    for node in nodes if engines else ():
-        inner = [one for one in engines if (one.ended or 0) < node.began]
+    answers = [node for node in nodes[1:] if node.kind in ("agent", "step") and (node.text or "").strip()]
+    for node in nodes if answers else ():
+        before = [one for one in answers if (one.ended or 0) < node.began]
         node.taken = tuple(
-            one
-            if one.id in known or any(text in one.text for text in texts)
-            else replace(one, author=_author(one, inner))
+            one if one.id in known or any(text in one.text for text in texts) else _by(one, before)
             for one in node.taken
         )
 
 
-def _author(document: Document, engines: Sequence[Node]) -> Node | None:
-    return next((one for one in engines if (one.text or "").strip() in document.text), None)
+def _by(document: Document, answers: Sequence[Node]) -> Document:
+    author = next((one for one in answers if (one.text or "").strip() in document.text), None)
+    return replace(document, author=author)
 
 
 def _replied(run: Run) -> None:
@@ -141,7 +145,8 @@ def _sources(run: Run) -> tuple[Document, ...] | None:
     if not run.sources:
         return None
     given = {one.id: one for node in run.root.walk() if node.kind == "step" for one in node.taken}
-    return _with_text([found for one in run.sources if (found := given.get(one.id, one)).author is None])
+    found = (given.get(one.id, one) for one in run.sources)
+    return tuple(one for one in found if one.text.strip() and one.author is None)
 
 
 def _warnings(run: Run) -> tuple[str, ...]:

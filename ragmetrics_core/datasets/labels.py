@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +11,9 @@ from typing import Any, Literal
 
 from ragmetrics_core.data.cells import follow, number_as_text
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.data.files import read_text
+from ragmetrics_core.data.files import json_lines, open_text
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.grouping import GroupBy, Groups
+from ragmetrics_core.reporting.grouping import GroupBy, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled
 from ragmetrics_core.statistics.certification import Certified, certify
@@ -55,34 +54,31 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
         InputError: If the file cannot be read or has no label.
         RowError: If a line is broken; the message names it.
     """
-    lines = read_text(path).split("\n")
-    found = [_label(line, f"{path}, line {n}", column) for n, line in enumerate(lines, 1) if line.strip()]
+    with open_text(path) as file:
+        found = [_label(row, place, column) for place, row in json_lines(path, file)]
     if not found:
         raise InputError(f"{path} has no labels")
     return found
 
 
-def _label(line: str, place: str, column: str) -> Label:
-    try:
-        row: Any = json.loads(line)
-    except ValueError as error:
-        raise RowError(f"{place}: not JSON") from error
+def _label(row: Any, place: str, column: str) -> Label:
     name = number_as_text(row.get("id")) if isinstance(row, Mapping) else None
     if not isinstance(name, str) or name in ("nan", "inf", "-inf"):
-        raise RowError(f'{place}: needs an object with "id", a text or a number, and the label')
+        what = row if isinstance(row, RowError) else 'needs an object with "id", a text or a number, and the label'
+        raise RowError(f"{place}: {what}")
     value, chance = follow(row, column.split("."))[1], row.get("probability")
-    if chance is not None and not (_is_number(chance) and 0 < chance <= 1):
+    if chance is not None and not (_is_share(chance) and chance > 0):
         raise RowError(f"{place}: 'probability' must be a number above 0 up to 1, or left out if no draw recorded one")
     unlabelled = value is None and chance is not None
     votes = [] if unlabelled else value if isinstance(value, list) else [value]
-    known = all((isinstance(vote, bool) or _is_number(vote)) and 0 <= vote <= 1 for vote in votes)
+    known = all(isinstance(vote, bool) or _is_share(vote) for vote in votes)
     if not known or not (votes or unlabelled):
         raise RowError(f"{place}: {column!r} must be a number from 0 to 1, true or false, or a list of these")
     return Label(name, tuple(float(vote) >= 0.5 for vote in votes), str(row.get("source") or "all"), chance)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _is_share(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None) -> list[Labelled]:
@@ -207,9 +203,9 @@ def calibrate(
         InputError: If the labels are no random sample by their own record, or none belongs to a scored sample; a
             ``NotCorrectable`` if Rogan–Gladen is undefined.
     """
-    known, groups = _drawn(labels, assume_random), Groups(cluster)
+    known, number_of = _drawn(labels, assume_random), numbering(cluster)
     scored = _scored(report, metric).items()
-    rows = [(known.get(name), score, groups.number_of(sample)) for name, (sample, score) in scored]
+    rows = [(known.get(name), score, number_of(sample)) for name, (sample, score) in scored]
     own, others = (
         Scores([score for _, score, _ in side], [number for _, _, number in side])
         for side in ([row for row in rows if row[0] is not None], [row for row in rows if row[0] is None])
