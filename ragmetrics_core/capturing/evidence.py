@@ -105,6 +105,9 @@ class Calls:
         value = parsed(reply.text) if reply.text.strip() else self._structure(call)
         if isinstance(value, Mapping):
             return 2 if any(key in value for key in ANSWER_KEYS) else 0 if _STEERING & set(value) else 1
+        ran = {node.name for node in self.nodes if node.kind == "tool"}
+        if any(one.name in ran for one in reply.calls):
+            return 0
         if value is not None or not reply.text.strip() or self._steers(call):
             return int(value is not None)
         return 1 if len(reply.text) <= 24 and _LABEL.fullmatch(reply.text) else 3
@@ -269,7 +272,13 @@ class Calls:
         unknown = {one.key: one for one in doubtful if one.key not in found}
         read = zip(earlier, located.places[len(texts) :], strict=True)
         feeding = [one for one, place in read if place.extent == "whole"]
-        return found, unknown, [*feeding, *(one for one in self._authors(call) if one not in feeding)]
+        told = [*self._authors(call), *self._beside(call)]
+        return found, unknown, [*feeding, *(one for one in told if one not in feeding)]
+
+    def _beside(self, call: Node) -> list[Node]:
+        """Earlier calls of the step that was handed documents to answer from: refine, trees, one call per document."""
+        host = next((one for one in self.nodes[::-1] if one.kind == "step" and one.taken and call in one.walk()), None)
+        return [one for one in self.models if host is not None and one in host.walk() and one.began < call.began]
 
     def _authors(self, call: Node) -> list[Node]:
         """Calls that wrote documents which the framework handed to the engine of a call."""

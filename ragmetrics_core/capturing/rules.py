@@ -91,19 +91,30 @@ class _Turn:
 
     def _written(self, answer: Answer) -> _Answered:
         """An answer of the framework, with the call whose reply equals it, else the last that may have written it."""
-        if answer.call is not None or answer.extracted or answer.text is None:
+        if answer.extracted or answer.text is None:
             return _Answered(answer, answer.call)
+        if answer.call is not None:
+            return self._unrivalled(answer, answer.call)
         wanted = {one_line(text) for text in (answer.text, *answer.replies) if text.strip()}
         value = parsed(answer.text)
         for reads in (_said, _fields):
             for call in reversed(self.calls.models):
                 if wanted & set(reads(call)) or (value is not None and value in _values(call)):
-                    return _Answered(answer, call)
+                    return self._unrivalled(answer, call)
         likely = self._likely()
         if not likely:
             return _Answered(answer)
         why = ("no reply equals the answer; it is taken to rest on the last call that wrote a text",)
         return _Answered(answer, likely[-1], why, len(likely) == 1)
+
+    def _unrivalled(self, answer: Answer, call: Node) -> _Answered:
+        """An answer of plain functions, where any call may be the last word: is there another that it does not use?"""
+        if self.tree.root.name != FLOW:
+            return _Answered(answer, call)
+        used = self.calls.shown(call, ()).calls
+        others = [one for one in self._likely() if one not in used and one_line(_text(one)) != one_line(_text(call))]
+        why = ("several calls may have answered; the last one is taken",) if others else ()
+        return _Answered(answer, call, why, not others)
 
     def _likely(self) -> list[Node]:
         """Calls that look most like answering, in their order."""
@@ -140,7 +151,7 @@ class _Turn:
         if not queries:
             return None, "", ("no question was found",)
         said = "the question was not found in the inputs; the retriever's query stands for it"
-        plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == JOINED
+        plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
         return queries[0], "query of the first retriever", () if plain else (said,)
 
     def standalone(self, question: str | None) -> str | None:
@@ -151,7 +162,7 @@ class _Turn:
         return None if one_line(found) == one_line(question) else found
 
 
-JOINED = "several runs"
+FLOW = "runs of plain functions"
 
 
 @dataclass
@@ -283,7 +294,7 @@ class _Making:
         ids, texts = {one.id for one in contexts if one.id}, {one.text for one in contexts}
         shown = "\n".join(texts)
         hidden = [one for one in retrieved if one.id not in ids and not any(f in shown for f in (one.text, *one.forms))]
-        if hidden and len(contexts) <= len(retrieved) - len(hidden):
+        if 0 < len(hidden) < len(retrieved):
             self.warnings.append(f"{len(hidden)} of {len(retrieved)} retrieved documents were not shown to the model")
 
     def _intermediate(self) -> tuple[Context, ...]:

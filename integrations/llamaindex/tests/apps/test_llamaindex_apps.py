@@ -257,7 +257,7 @@ def _(kit: ModuleType) -> None:
 @app(
     "generation mode, which shows the model no hit",
     f"{DOCS}core_modules/query_modules/response_synthesizers/modules.md",
-    sample(contexts=[], warnings=["shows the model none of its nodes"]),
+    sample(contexts=[], warnings=["nothing of what was retrieved reached"]),
 )
 def _(kit: ModuleType) -> None:
     VectorStoreIndex(kit.pages()).as_query_engine(response_mode=ResponseMode.GENERATION).query(Q)

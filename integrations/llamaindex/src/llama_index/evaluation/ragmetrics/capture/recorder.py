@@ -31,6 +31,7 @@ from llama_index.evaluation.ragmetrics.capture.snapshot import (
     copy_result,
     copy_start,
     fields_of,
+    last_models,
     model_name,
     plain,
     reply_of,
@@ -196,6 +197,9 @@ class Recorder:
             live.run.cut = True
             return live, parent
         live.run.calls += 1
+        last = parent.children[-1] if parent.children else None
+        if node.kind == "model" and last is not None and last.reply is None and last.prompt == node.prompt:
+            parent = last  # a streaming wrapper opens two for one prompt, one after the other
         parent.children.append(node)
         return live, node
 
@@ -315,9 +319,9 @@ class Recorder:
     def _agent_said(self, place: _Place, output: AgentOutput) -> None:
         """A step of an agent ended: its model's reply, with the tools that it called."""
         for _, node in place.tracks:
-            last = node.children[-1:]
-            if last and last[0].kind == "model" and (output.tool_calls or last[0].reply is None):
-                last[0].reply, last[0].ended = agent_reply(output), next(_clock)
+            for model in last_models(node):
+                if output.tool_calls or model.reply is None:
+                    model.reply, model.ended = agent_reply(output), next(_clock)
 
     @guarded
     def _finish(self, live: Live, result: object) -> None:

@@ -85,9 +85,8 @@ def copy_result(kind: Kind, node: Node, result: object) -> None:
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
         node.text = answer_of(result)
-        said = [child for child in node.children if child.kind == "model" and child.reply is not None]
-        if isinstance(result_of(result), AgentOutput) and said and node.text:
-            said[-1].reply = Message("assistant", node.text)  # without the agent's own words around it
+        for model in last_models(node) if isinstance(result_of(result), AgentOutput) and node.text else ():
+            model.reply = Message("assistant", node.text or "")  # without the agent's own words around it
 
 
 def copy_error(node: Node, error: BaseException | None) -> None:
@@ -141,6 +140,12 @@ def model_name(model: object) -> str | None:
     """The name of a model; None if it has none."""
     name = model.metadata.model_name if isinstance(model, BaseLLM) else "unknown"
     return None if name == "unknown" else name  # the framework's word for no name
+
+
+def last_models(node: Node) -> list[Node]:
+    """The last call of a model directly inside another call, with the calls that it makes of itself."""
+    direct = [child for child in node.children if child.kind == "model"]
+    return [one for one in direct[-1].walk() if one.kind == "model"] if direct else []
 
 
 def document_of(item: NodeWithScore) -> Document:

@@ -11,7 +11,6 @@ from llama_index.evaluation.ragmetrics.capture.run import Pointer, Run
 from ragmetrics_core import Sample, Turn
 from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, one_line, spoken
 
-_BLIND = "the synthesizer shows the model none of its nodes"
 _QUESTION_FIELDS = ("query", "question", "input", "message")
 
 
@@ -29,10 +28,9 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     failed = run.root.error is not None
     models = [node for node in run.root.walk() if node.kind == "model"]
     named = any((where.question_from, where.answer_from))
-    blind = any(node.kind == "step" and node.name == "Generation" for node in run.root.walk())
-    source = () if blind else _sources(run)
+    flow = _flow(run)
     answered = run.answer and run.answer.strip() and run.kind not in ("model", "program") and not failed
-    answer = Answer(run.answer, f"result of {run.kind}", documents=source)
+    answer = Answer(run.answer, f"result of {run.kind}", _gathered(run), documents=flow)
     return [
         Tree(
             run.root,
@@ -41,7 +39,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             history=run.history or _told(models, asked),
             answers=(answer,) if answered else (),
             output=run.outputs or None,
-            flow=source,
+            flow=flow,
             flow_at="source nodes of the result",
             is_query=run.kind in ("query", "chat") or (run.kind == "workflow" and bool(models or named)),
             gives_documents=run.kind in ("retrieve", "post") and not failed,
@@ -49,7 +47,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             partial=run.partial,
             strand=run.strand,
             other=tuple(other),
-            warnings=(*_warnings(run), *((_BLIND,) if blind else ())),
+            warnings=_warnings(run, flow),
             run=run,
             places=(run.outputs, run.inputs),
             plain=as_documents,
@@ -140,20 +138,34 @@ def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
     return best
 
 
-def _sources(run: Run) -> tuple[Document, ...] | None:
-    """The source nodes of the result, with the text that the synthesizer was given."""
-    if not run.sources:
-        return None
-    given = {one.id: one for node in run.root.walk() if node.kind == "step" for one in node.taken}
-    found = (given.get(one.id, one) for one in run.sources)
-    return tuple(one for one in found if one.text.strip() and one.author is None)
+def _synthesizers(run: Run) -> list[Node]:
+    return [node for node in run.root.walk() if node.kind == "step" and node.query is not None]
 
 
-def _warnings(run: Run) -> tuple[str, ...]:
+def _flow(run: Run) -> tuple[Document, ...] | None:
+    """The nodes that reached the generator, by source nodes and synthesizers; None if these do not tell."""
+    synthesizers = _synthesizers(run)
+    if synthesizers and (synthesizers[-1].name == "Generation" or not synthesizers[-1].taken):
+        return ()  # that one shows the model no nodes; another one had none
+    given = {one.id: one for node in synthesizers for one in node.taken}
+    found = (given.get(one.id, one) for one in run.sources or ())
+    return tuple(one for one in found if one.text.strip() and one.author is None) or None
+
+
+def _gathered(run: Run) -> tuple[str, ...]:
+    """The replies that an answer was put together from, one per node or pack of nodes."""
+    parts = [node for node in _synthesizers(run)[-1:] if node.name in ("Accumulate", "CompactAndAccumulate")]
+    replies = [one.reply.text for node in parts for one in node.walk() if one.kind == "model" and one.reply is not None]
+    return tuple(reply for reply in replies if run.answer and reply in run.answer)
+
+
+def _warnings(run: Run, flow: Sequence[Document] | None) -> tuple[str, ...]:
     """What went wrong inside, in words."""
     said = []
-    engines = (node for node in run.root.walk() if node.kind == "agent" and node is not run.root)
-    if any(node.error for node in engines) and run.root.error is None:
+    nodes = list(run.root.walk())
+    if flow == () and run.root.error is None and any(node.kind == "retriever" and node.documents for node in nodes):
+        said.append("nothing of what was retrieved reached the generator")
+    if any(node.error for node in nodes[1:] if node.kind == "agent") and run.root.error is None:
         said.append("a nested query failed, and the application went on without it")
     if not run.complete and run.root.error is None:
         said.append("the streamed answer was not read to its end")
