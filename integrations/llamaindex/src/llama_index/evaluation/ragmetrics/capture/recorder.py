@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -58,12 +58,16 @@ class Live:
         run: What is kept of it.
         listeners: Who gets it.
         ids: The framework's spans that are places in it.
+        written: Streamed chat answers that were written, by the identity of their response.
+        awaits: The identity of the response whose answer is still to be written.
         ended: True once over.
     """
 
     run: Run
     listeners: tuple[Listener, ...]
     ids: list[str] = field(default_factory=list)
+    written: dict[int, Written] = field(default_factory=dict)
+    awaits: int | None = None
     ended: bool = False
 
 
@@ -80,12 +84,14 @@ class _Place:
         kind: What the span does, if it is a call of its own.
         synthesizes: It stands inside a synthesizer.
         call: Id of the tool call that it answers.
+        node: Its own call, which is in all runs but those that are cut.
     """
 
     tracks: tuple[Track, ...] = ()
     kind: Kind | None = None
     synthesizes: bool = False
     call: str | None = None
+    node: Node | None = None
 
 
 _OUTSIDE = _Place()
@@ -124,8 +130,6 @@ class Recorder:
         self._lock = threading.RLock()
         self._places: dict[str, _Place] = {}
         self._writing: dict[str, Written] = {}  # by the span's id
-        self._written: dict[int, Written] = {}  # by the identity of the response, like the next
-        self._waiting: dict[int, list[Live]] = {}
 
     def _opened(self, listener: Listener) -> None:
         listener.under = active_span_id.get()
@@ -152,9 +156,8 @@ class Recorder:
             return
         around = None if parent_id is None else self._places.get(parent_id)
         kind = kind_of(type(instance), id_)
-        if kind == "write":  # it may run in a thread that knows nothing of its chat
-            self._writing[id_] = Written()
-            kind = None
+        if kind == "write":
+            self._writing[id_], kind = Written(), None
         if around is None:
             around = _reading.get()
         tracks = () if around is None else around.tracks
@@ -181,7 +184,7 @@ class Recorder:
             call = event.tool_id if isinstance(event, ToolCall) else around.call
             self._condensing(around, arguments.get("prompt_args"))
             return _Place(around.tracks, None, around.synthesizes, call)
-        tracks = around.tracks
+        tracks, node = around.tracks, None
         if tracks or kind in ROOTS:
             node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock), call=around.call)
             self._given(kind, node, arguments, instance)
@@ -190,17 +193,18 @@ class Recorder:
                 tracks += ((self._begun(kind, node, arguments, instance, fresh), node),)
             for live, _ in tracks:
                 live.ids.append(id_)
-        return _Place(tracks, kind, around.synthesizes or kind in ("synth", "respond"))
+        return _Place(tracks, kind, around.synthesizes or kind in ("synth", "respond"), None, node)
 
     def _added(self, node: Node, live: Live, parent: Node) -> Track:
         if live.run.calls >= MOST_CALLS:
             live.run.cut = True
             return live, parent
         live.run.calls += 1
-        last = parent.children[-1] if parent.children else None
-        if node.kind == "model" and last is not None and last.reply is None and last.prompt == node.prompt:
-            parent = last  # a streaming wrapper opens two for one prompt, one after the other
-        parent.children.append(node)
+        for last in parent.children[-1:]:
+            if node.kind == "model" and last is not node and last.reply is None and last.prompt == node.prompt:
+                parent = last  # a streaming wrapper opens two for one prompt, one after the other
+        if not any(child is node for child in parent.children[-1:]):  # a node stands in several runs
+            parent.children.append(node)
         return live, node
 
     def _begun(
@@ -220,35 +224,30 @@ class Recorder:
     @guarded
     def exit(self, id_: str, instance: object, result: object) -> None:
         """A span ended with a result."""
-        writing = self._writing.pop(id_, None)
-        if writing is not None:
-            self._said(writing, instance)
-            self._wrote(writing, instance)
         place = self._left(id_)
+        self._wrote(id_, place, instance, None)
         if place.kind is None:
             if isinstance(result, AgentOutput) and instance is None:
                 self._agent_said(place, result)
             return
-        for node in {id(node): node for _, node in place.tracks}.values():
-            self._returned(place.kind, node, result)
-            node.ended = next(_clock)
-        for live, node in place.tracks:
-            if node is live.run.root:
+        if place.node is not None:
+            self._returned(place.kind, place.node, result)
+            place.node.ended = next(_clock)
+        for live, _ in place.tracks:
+            if place.node is live.run.root:
                 self._outcome(live, result)
                 self._finish(live, result)
 
     @guarded
     def drop(self, id_: str, instance: object, error: BaseException | None) -> None:
         """A span ended with an exception."""
-        writing = self._writing.pop(id_, None)
-        if writing is not None:
-            writing.error = error
-            self._wrote(writing, instance)
         place = self._left(id_)
-        for live, node in place.tracks if place.kind is not None else ():
-            copy_error(node, error)
-            node.ended = next(_clock)
-            if node is live.run.root:
+        self._wrote(id_, place, instance, error)
+        if place.node is not None:
+            copy_error(place.node, error)
+            place.node.ended = next(_clock)
+        for live, _ in place.tracks:
+            if place.node is live.run.root:
                 live.run.complete = live.run.complete and isinstance(error, Exception)
                 self._end(live)
 
@@ -263,11 +262,12 @@ class Recorder:
     def said(self, id_: str | None, reply: object) -> None:
         """A model has said all that it says."""
         place = self._places.get(id_ or "", _OUTSIDE)
-        for live, node in place.tracks if place.kind == "model" else ():
-            if node.reply is None:
-                node.reply, node.ended = reply_of(reply), next(_clock)
-                if node is live.run.root and live.run.streamed:
-                    self._end(live)
+        node = place.node
+        if node is not None and node.kind == "model" and node.reply is None:
+            node.reply, node.ended = reply_of(reply), next(_clock)
+        for live, _ in place.tracks:
+            if node is live.run.root and live.run.kind == "model" and live.run.streamed:
+                self._end(live)
 
     def _left(self, id_: str) -> _Place:
         """The place of a span; one that is a call keeps it until its run ends, for what comes late."""
@@ -311,11 +311,6 @@ class Recorder:
         copy_outcome(live.run, result)
 
     @guarded
-    def _said(self, written: Written, response: object) -> None:
-        whole = isinstance(response, StreamingAgentChatResponse) and response.response
-        written.answer = whole or "".join(written.heard).strip()  # older cores leave the response to its reader
-
-    @guarded
     def _agent_said(self, place: _Place, output: AgentOutput) -> None:
         """A step of an agent ended: its model's reply, with the tools that it called."""
         for _, node in place.tracks:
@@ -333,39 +328,32 @@ class Recorder:
         elif response is None or run.answer is not None:
             self._end(live)
         elif isinstance(response, StreamingAgentChatResponse) and response.is_writing_to_memory:
-            run.streamed, key = True, id(response)
+            run.streamed = True
             with self._lock:
-                written = self._written.get(key)
-                if written is None:
-                    self._waiting.setdefault(key, []).append(live)
-                    weakref.finalize(response, self._forgotten, key).atexit = False
+                written = live.written.get(id(response))
+                live.awaits = id(response)
             if written is not None:
-                self._answered(live, written)
+                self._streamed(live, written.answer or "".join(written.heard), written.error)
+            else:  # what is not written by the time that the response is gone never will be
+                weakref.finalize(response, self._streamed, live, "", GeneratorExit()).atexit = False
         else:
             run.streamed = True
             observe(response, partial(self._streamed, live), partial(_within, live))
 
-    def _wrote(self, written: Written, instance: object) -> None:
-        """A streamed chat answer was written; its chat may not have returned yet, or not be a run of its own."""
-        key = id(instance)
-        with self._lock:
-            waiting = self._waiting.pop(key, [])
-            self._written[key] = written
-        weakref.finalize(instance, self._forgotten, key).atexit = False
-        for live in waiting:
-            self._answered(live, written)
-
     @guarded
-    def _forgotten(self, key: int) -> None:
-        """A streamed chat response is gone: what was not written by now never will be."""
-        with self._lock:
-            self._written.pop(key, None)
-            waiting = self._waiting.pop(key, [])
-        for live in waiting:
-            self._streamed(live, "", GeneratorExit())
-
-    def _answered(self, live: Live, written: Written) -> None:
-        self._streamed(live, written.answer or "".join(written.heard), written.error)
+    def _wrote(self, id_: str, place: _Place, response: object, error: BaseException | None) -> None:
+        """A streamed chat answer was written; its chat may not have returned yet, or not be a run of its own."""
+        written = self._writing.pop(id_, None)
+        if written is None or not isinstance(response, StreamingAgentChatResponse):
+            return
+        said = "".join(written.heard)
+        written.error, written.answer = error, response.response or said.strip()  # older cores leave it to the reader
+        for live, _ in place.tracks:
+            with self._lock:
+                live.written[id(response)] = written
+                awaited = live.awaits == id(response)
+            if awaited:
+                self._streamed(live, said if error else written.answer, error)
 
     @guarded
     def _streamed(self, live: Live, said: str, error: BaseException | None) -> None:
@@ -390,7 +378,7 @@ class Recorder:
                 place = self._places.pop(id_, _OUTSIDE)
                 others = tuple(track for track in place.tracks if track[0] is not live)
                 if others:
-                    self._places[id_] = _Place(others, place.kind, place.synthesizes, place.call)
+                    self._places[id_] = replace(place, tracks=others)
         for listener in live.listeners:
             listener.record(live.run)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             run.root,
             question=asked,
             asked_at=place,
-            history=run.history or _told(models, asked),
+            history=_earlier(run) or _told(models, asked),
             answers=(answer,) if answered else (),
             output=run.outputs or None,
             flow=flow,
@@ -61,6 +61,7 @@ def _settled(root: Node) -> list[Document]:
     other: dict[str | None, Document] = {}
     taken = {one.id for node in nodes for one in node.taken}
     prompts = [message.text for node in nodes for message in node.prompt]
+    results = {node.text for node in nodes if node.kind == "tool"}
 
     def kept(one: Document) -> bool:
         if not one.text.strip():
@@ -71,10 +72,17 @@ def _settled(root: Node) -> list[Document]:
     for node in nodes:
         node.taken = tuple(filter(kept, node.taken))
         node.documents = None if node.documents is None else tuple(filter(kept, node.documents))
+        node.prompt = tuple(_observed(message, results) for message in node.prompt)
         for child in node.children if node.kind == "tool" and node.query else ():
             if child.query is not None and child.query.strip().endswith(f" is {node.query}"):
                 child.query = node.query  # the framework's retriever tool writes the argument's name before it
     return list(other.values())
+
+
+def _observed(message: Message, results: Collection[str | None]) -> Message:
+    """A tool's result, which the framework's ReAct agent tells its model as words of the user."""
+    text = message.text.removeprefix("Observation: ")
+    return Message("tool", text) if text != message.text and text in results else message
 
 
 def _authored(root: Node) -> None:
@@ -124,6 +132,13 @@ def question(run: Run) -> tuple[str | None, str]:
     found += [name for name in _QUESTION_FIELDS if name in fields]
     found += fields if len(fields) == 1 else ()
     return (fields[found[0]], f"start event: {found[0]}") if found else (asked, "first query")
+
+
+def _earlier(run: Run) -> tuple[Turn, ...]:
+    """The turns that the run was given or remembers; without the question where it is the last of them."""
+    asked = [at for at, turn in enumerate(run.history) if turn.role == "user"]
+    handed = run.kind == "workflow" and not run.fields.get("user_msg") and asked
+    return run.history[: asked[-1]] if handed else run.history
 
 
 def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
