@@ -469,3 +469,41 @@ def test_several_runs(name: str) -> None:
     samples += turns.finish()
     assert [(one.question, [context.text for context in one.contexts], one.answer) for one in samples] == expected
     assert turns.finish() == []
+
+
+# What queries and arguments of tools do not mean
+
+
+def test_an_argument_of_a_tool_is_no_question() -> None:
+    c = Clock()
+    (sample,) = samples_of(
+        tree(c, retriever(c, DOCS[0], query=""), tool(c, "Added.", query="Jon"), model(c, PORTO), question=None)
+    )
+    assert sample.question is None
+    assert [context.text for context in sample.contexts] == [PORTO]
+
+
+def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
+    c = Clock()
+    inner = tool(c, '{"reply": "Porto."}', retriever(c, *DOCS), model(c, asked(f"{PORTO}\n{FARO}"), "Porto."))
+    shown = [Message("user", QUESTION), CALL, Message("tool", '{"reply": "Porto."}')]
+    (sample,) = samples_of(tree(c, inner, model(c, shown), answers=SAYS))
+    assert [context.text for context in sample.contexts] == [PORTO, FARO]
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+
+
+@pytest.mark.parametrize(("query", "kept"), [("city on the Douro", True), (NOTE * 4, False)])
+def test_a_passage_is_no_question(query: str, kept: bool) -> None:
+    c = Clock()
+    (sample,) = samples_of(tree(c, retriever(c, *DOCS, query=query), model(c, asked(PORTO)), answers=SAYS))
+    assert sample.standalone_question == (query if kept else None)
+
+
+def test_contexts_that_the_user_names_do_not_rest_on_a_call() -> None:
+    c = Clock()
+    one = tree(c, retriever(c, *DOCS), model(c, asked(PORTO)), answers=(Answer("Other words.", "output"),))
+    (sample,) = samples_of(one, Overrides(contexts_from=lambda run: [FARO]))
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
+    assert [context.text for context in sample.contexts] == [FARO]

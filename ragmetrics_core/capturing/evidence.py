@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ragmetrics_core.capturing.locating import locate
-from ragmetrics_core.capturing.reading import ANSWER_KEYS, one_line, parsed
+from ragmetrics_core.capturing.reading import ANSWER_KEYS, one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import Document, Node, Tree
 
 _STEERING = {
@@ -297,9 +297,9 @@ class Calls:
         text = _text(one)
         if not text or (one.reply is not None and one.reply.calls) or self._steers(one):
             return False
-        return len(text) >= _OWN or any(
-            message.role == "tool" and one_line(message.text) == one_line(text) for message in call.prompt
-        )
+        results = [message.text for message in call.prompt if message.role == "tool"]
+        given = (said for result in results for said in (result, *texts_in(parsed(result))))
+        return len(text) >= _OWN or any(one_line(said) == one_line(text) for said in given)
 
 
 def _replied(node: Node) -> bool:

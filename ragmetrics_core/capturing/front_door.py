@@ -193,9 +193,10 @@ class FrontDoor(Generic[Run]):
             yield captured
         finally:
             self._listeners.remove(listener)
-            if not captured.recorded and not listener.problems and (listener.missed or not listener.begun):
-                why = _MISSED if listener.missed else self._unseen
-                listener.problems.note(f"the block ended without a sample: {why}")
+            if listener.missed:
+                listener.problems.note(_MISSED)
+            elif not (captured.recorded or listener.problems or listener.begun):
+                listener.problems.note(f"the block ended without a sample: {self._unseen}")
 
     def watch(
         self,

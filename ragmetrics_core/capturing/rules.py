@@ -23,6 +23,7 @@ from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceFrom, Gra
 
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
+_QUERY = 200
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
@@ -147,7 +148,7 @@ class _Turn:
         if tree.question is not None:
             return tree.question, tree.asked_at, ()
         queries = [one.node.query for one in self.calls.retrievals if one.node.query]
-        queries += [node.query for node in self.calls.nodes if node.query]
+        queries += [node.query for one in self.calls.retrievals for node in one.path if node.query]
         if not queries:
             return None, "", ("no question was found",)
         said = "the question was not found in the inputs; the retriever's query stands for it"
@@ -159,6 +160,8 @@ class _Turn:
         nodes = [*(one.node for one in self.calls.retrievals), *self.calls.tool_texts]
         asked = {node.query for node in nodes if node.query and parsed(node.query) is None}
         found = self.tree.standalone or (asked.pop() if len(asked) == 1 else None)
+        if found is not None and len(found) > _QUERY:  # a passage that may stand in an answer, no question
+            return None
         return None if one_line(found) == one_line(question) else found
 
 
@@ -186,10 +189,11 @@ class _Making:
         contexts, order = self._contexts(question, standalone)
         retrieved = turn.calls.retrieved(order)
         self._note_hidden(retrieved, contexts)
-        self.warnings += self.answered.warnings
+        doubt = self.evidence_from != "named" and not self.answered.sure
+        self.warnings += self.answered.warnings if self.evidence_from != "named" else ()
         if answer.text is None or turn.error or not tree.complete or self.evidence_from is None:
             self.grades.add("incomplete")
-        if not self.answered.sure:
+        if doubt:
             self.grades.add("inferred")
         sources = ", ".join(dict.fromkeys(one.node.name for one in turn.calls.retrievals))
         places = {"question": asked_at, "retrieved": sources, "answer": answer.place, **self.provenance}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "apps")]
 
 
 def _shut_down_without_waiting(store: InMemoryDocumentStore) -> None:

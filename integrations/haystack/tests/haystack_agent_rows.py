@@ -104,8 +104,9 @@ def agent_with_function_tool() -> Row:
         {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]},
         function=looked_up,
     )
+    app = connected(agent=agent(tool, topic="the lighthouse"))
     expected = Expected([Document(content=looked_up("the lighthouse"))], "It was built in 1856, says lookup.")
-    return Row(("function tool",), connected(agent=agent(tool, topic="the lighthouse")), {"agent": USER}, [expected])
+    return Row(("function tool",), app, {"agent": USER}, [expected], capture={"context_tools": ["lookup"]})
 
 
 def failing(topic: str) -> str:
@@ -140,7 +141,7 @@ def agent_with_two_searches() -> Row:
     app = Agent(chat_generator=MockChatGenerator(response_fn=twice), tools=[search_tool()])
     ids: dict[str, Document] = {}
     for document in (*bm25(), *bm25(OTHER)):
-        ids.setdefault(document.id, document)
+        ids[document.id] = document  # at the first place, with the last score
     return Row(("parallel tool calls",), app, USER, [Expected(list(ids.values()), "Both found.")])
 
 

@@ -77,7 +77,8 @@ def with_memory() -> Row:
     )
     inputs = {**asked("retriever", "prompt"), "memory": {"key": "s1"}}
     found = bm25(top_k=1)
-    return Row(("memory",), app, inputs, [Expected(found, first_sentence(found), retrieved=found)], modes=("run",))
+    expected = Expected(found, first_sentence(found), retrieved=found, history=2)
+    return Row(("memory",), app, inputs, [expected], modes=("run",))
 
 
 @row

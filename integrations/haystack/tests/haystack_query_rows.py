@@ -22,6 +22,11 @@ from haystack_rows import (
     retriever,
 )
 
+PASSAGE = (
+    "The old lighthouse was built long ago. Ships that came up the river at night had nothing to steer by but a fire "
+    "on the dike; in most winters the storms put it out; so the merchants of the town gave money for a tower of brick."
+)
+
 ROWS: dict[str, Build] = {}
 row = adding_to(ROWS)
 
@@ -50,7 +55,7 @@ def rewritten_query() -> Row:
         ("rewritten query",),
         app,
         asked("rewrite_prompt", "prompt"),
-        [Expected(found, first_sentence(found), retrieved=found)],
+        [Expected(found, first_sentence(found), retrieved=found, standalone=searched([]))],
     )
 
 
@@ -89,7 +94,7 @@ def hypothetical_document() -> Row:
         ("hyde.replies", "adapter.replies"),
         ("adapter.output", "retriever.query"),
         hyde_prompt=PromptBuilder("Write a passage that answers: {{ query }}"),
-        hyde=MockChatGenerator("The old lighthouse was built long ago."),
+        hyde=MockChatGenerator(PASSAGE),
         adapter=OutputAdapter("{{ replies[0].text }}", str),
         retriever=retriever(2),
         prompt=PromptBuilder(TEMPLATE),
@@ -97,7 +102,7 @@ def hypothetical_document() -> Row:
     )
     app.connect("retriever.documents", "prompt.documents")
     app.connect("prompt", "llm")
-    found = bm25("The old lighthouse was built long ago.", 2)
+    found = bm25(PASSAGE, 2)
     return Row(("HyDE",), app, asked("hyde_prompt", "prompt"), [Expected(found, first_sentence(found))])
 
 
@@ -108,7 +113,7 @@ def hypothetical_document_retrieval_only() -> Row:
         ("hyde.replies", "adapter.replies"),
         ("adapter.output", "retriever.query"),
         hyde_prompt=PromptBuilder("Write a passage that answers: {{ query }}"),
-        hyde=MockChatGenerator("The old lighthouse was built long ago."),
+        hyde=MockChatGenerator(PASSAGE),
         adapter=OutputAdapter("{{ replies[0].text }}", str),
         retriever=retriever(2),
     )
@@ -116,7 +121,7 @@ def hypothetical_document_retrieval_only() -> Row:
         ("HyDE without answer",),
         app,
         asked("hyde_prompt"),
-        [Expected(bm25("The old lighthouse was built long ago.", 2), None)],
+        [Expected(bm25(PASSAGE, 2), None)],
     )
 
 

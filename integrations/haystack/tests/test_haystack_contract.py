@@ -81,6 +81,18 @@ class TestContract(AdapterContract):
         assert len(chunks) > 1
         return list(captured.samples)
 
+    def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
+        made = pipeline(turn)
+        made.remove_component("prompt")
+        made.add_component("prompt", PromptBuilder("{{ prompt }}{% if documents and query %}{% endif %}"))
+        made.connect("retriever.documents", "prompt.documents")
+        made.connect("prompt.prompt", "llm.messages")
+        given = inputs(turn)
+        given["prompt"]["prompt"] = prompt
+        with capture() as captured:
+            made.run(given)
+        return list(captured.samples)
+
     async def play_async(self, turn: GoldenTurn) -> list[Sample]:
         with capture() as captured:
             await pipeline(turn).run_async(inputs(turn))

@@ -1,166 +1,155 @@
-"""What a run answered: answer objects, else replies in its output, else those of its last call. Pure."""
+"""What a run answered: answer objects, else texts in its output, by the name of their socket or their writer."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics import evidence as contexts
-from haystack_integrations.tracing.ragmetrics import reading, rules
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Doc, Message, Node, Run, strings
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Node, Run
+from haystack_integrations.tracing.ragmetrics.tree import Calls, replies
+
+from ragmetrics_core.capturing import Answer, Message, documents_in, one_line, texts_in
+
+_NAMED = ("replies", "reply", "answer", "answers", "response", "last_message")
 
 
-@dataclass(frozen=True)
-class Found:
-    """An answer of a run.
-
-    Args:
-        text: The answer.
-        place: ``component.socket`` that it was found at.
-        query: The question that it carries.
-        replies: The replies that it was built from.
-        documents: The documents that it carries.
-        extracted: True if it was cut out of a document.
-        model: The model that wrote it.
-        call: The call that wrote it, where that is already known.
-    """
-
-    text: str | None
-    place: str
-    query: str | None = None
-    replies: tuple[str, ...] = ()
-    documents: tuple[Doc, ...] = field(default=(), repr=False)
-    extracted: bool = False
-    model: str | None = None
-    call: Node | None = None
-
-
-def answers(run: Run, calls: list[Node], tools: Collection[str] | None = None) -> list[Found]:
-    """Answers of a run: answer objects, else replies in the output, else those of the last call."""
-    left_over = outputs(run)
-    found = [one for place, value in left_over for one in _answer_objects(place, value)]
+def answers(calls: Calls) -> list[Answer]:
+    """Answers in the run's output, else answer objects that a component swallowed; none leaves it to the rules."""
+    run, left = calls.run, _outputs(calls.run)
+    found = [one for place, value in left for one in _objects(calls, place, value)]
     if not found:
-        emitter = next((node for node in by_end(run) if any(reading.answers(node.sockets))), None)
-        if emitter is not None:
-            found = [
-                one
-                for name, value in emitter.sockets.items()
-                for one in _answer_objects(f"{emitter.path}.{name}", value)
-            ]
-    if found:
-        return _deduplicated(found)
-    left = [one for place, value in left_over for one in _replies(place, value, calls)]
-    if left:
-        return _of_those_with_documents(run, calls, _deduplicated(left), tools)
-    left = last_replies(calls)
-    if left and left[0].call is not None and run.complete and _only_for_retrieval(run, left[0].call):
+        emitters = sorted(run.components(), key=lambda node: -node.closed)
+        emitted = (
+            [one for name, value in node.sockets.items() for one in _objects(calls, f"{node.path}.{name}", value)]
+            for node in emitters
+        )
+        found = next((some for some in emitted if some), [])
+    if not found:
+        found = [one for place, value in left for one in _spoken(calls, place, value)]
+        found = _informed(_final(run, found))
+    return _once(found)
+
+
+def replies_of(calls: Calls, name: str) -> list[Answer]:
+    """All replies of the last call of a component, or of the calls inside it."""
+    last = next((node for node in reversed(calls.models) if is_named(node, name) and replies(node)), None)
+    if last is None:
         return []
-    return left
+    return [_by(calls, last, Answer(one.text, f"{last.path}.replies", model=one.model)) for one in replies(last)]
 
 
-def last_replies(calls: list[Node]) -> list[Found]:
-    """Replies of the last call that gave any: nothing else passed them on."""
-    last = next((call for call in reversed(calls) if rules.replies(call)), None)
-    return [Found(text, f"{last.path}.replies", call=last) for text in rules.replies(last)] if last is not None else []
+def is_named(node: Node, name: str) -> bool:
+    """True for the component of this path, and for the calls inside it."""
+    return f"{node.path}.".startswith(f"{name}.") or f".{node.path}.".endswith(f".{name}.")
 
 
-def outputs(run: Run) -> list[tuple[str, Any]]:
-    """What the user got, by place; without what other components took, unless that is all there is."""
-    if run.root.operation == AGENT:
-        return [
-            (name, value)
-            for name, value in run.output.items()
-            if name != "messages" or "last_message" not in run.output
-        ]
-    nodes = {node.path: node for node in run.components()}
-    taken: list[tuple[str, Any]] = []
-    left: list[tuple[str, Any]] = []
-    for component, sockets in run.output.items():
-        for name, value in sockets.items() if isinstance(sockets, dict) else ():
-            if name == "messages" and "last_message" in sockets:
-                continue
-            spec = nodes[component].tags.get("haystack.component.output_spec", {}) if component in nodes else {}
-            received = bool((spec.get(name) or {}).get("receivers"))
-            (taken if received else left).append((f"{component}.{name}", value))
-    return left if any(_speaks(value) for _, value in left) else left + taken
+def _by(calls: Calls, node: Node | None, answer: Answer) -> Answer:
+    """An answer with the call that wrote it, and the documents that reached that by the data flow."""
+    if node is None:
+        return answer
+    documents, _ = calls.flow(node)
+    return replace(answer, call=calls.of[node], documents=answer.documents if documents is None else documents)
 
 
-def _speaks(value: object) -> bool:
-    return any(reading.answers(value)) or any(reading.texts(value)) or any(reading.documents(value))
+def _wrote(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
+    """The last call one of whose replies is one of these texts."""
+    wanted = {one_line(text) for text in texts if text and text.strip()}
+    ended = (node for node in reversed(calls.models) if node.output is not None)
+    return next((node for node in ended if any(one_line(said.text) in wanted for said in replies(node))), None)
 
 
-def by_end(run: Run) -> list[Node]:
-    """Component spans, the last one to end first."""
-    return sorted(run.components(), key=lambda node: -node.closed)
-
-
-def _answer_objects(place: str, value: object) -> list[Found]:
-    """One answer per generated answer; of extracted ones the best."""
-    made = list(reading.answers(value))
-    extracted = [one for one in made if one.extracted]
-    best = next((one for one in extracted if one.text), extracted[0] if extracted else None)
-    chosen = [one for one in made if not one.extracted] + ([best] if best is not None else [])
-    return [Found(one.text, place, one.query, one.replies, one.documents, one.extracted, one.model) for one in chosen]
-
-
-def _replies(place: str, value: object, calls: list[Node]) -> list[Found]:
-    """Replies of models in a value: messages of the assistant, texts called replies, texts that a call wrote."""
-    said = [message for message in reading.messages(value) if message.role in ("assistant", "tool")]
-    if said:
-        conversation = len(said) < len(list(reading.messages(value)))
-        kept = said[-1:] if conversation else said
-        return [Found(text, place, model=one.model) for one in kept if (text := _text_of(one))]
-    named = place.rpartition(".")[2] == "replies"
+def _outputs(run: Run) -> list[tuple[str, Any]]:
+    """What the user got, by place; of an agent its last message alone."""
+    parts = {"": run.output} if run.root.operation == AGENT else run.output
     found = []
-    for text in strings(value):
-        wrote = [call for call in calls if any(_same(text, reply) for reply in rules.replies(call))]
-        if text.strip() and (named or wrote):
-            found.append(Found(text, place, call=wrote[-1] if wrote else None))
+    for component, sockets in parts.items():
+        for name, value in sockets.items() if isinstance(sockets, dict) else ():
+            if "last_message" not in sockets or name == "last_message":
+                found.append((f"{component}.{name}" if component else name, value))
     return found
 
 
-def _text_of(message: Message) -> str:
-    return message.text or "\n".join(result.text for result in message.results if not result.failed)
+def _objects(calls: Calls, place: str, value: object) -> list[Answer]:
+    """One answer per generated answer; of extracted ones the best."""
+    made = list(_answers_in(value))
+    cut = [one for one in made if one.extracted]
+    best = next((one for one in cut if one.text), cut[0] if cut else None)
+    chosen = [replace(one, place=place) for one in made if not one.extracted or one is best]
+    read = _component(calls.run, place) if best is not None else None
+    given, _ = calls.flow(read) if read is not None else (None, "")
+    return [
+        replace(one, documents=given or one.documents)
+        if one.extracted
+        else _by(calls, _wrote(calls, (one.text, *one.replies)), one)
+        for one in chosen
+    ]
 
 
-def _same(text: str, reply: str) -> bool:
-    one, two = reading.normal(text), reading.normal(reply)
-    return bool(one) and (one == two or (len(one) >= 2 and one in two))
+def _answers_in(value: object) -> Iterator[Answer]:
+    if isinstance(value, Answer):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ():
+        yield from _answers_in(item)
 
 
-def _deduplicated(found: list[Found]) -> list[Found]:
+def _spoken(calls: Calls, place: str, value: object) -> Iterator[Answer]:
+    """Texts of a socket named for answers, and texts that a model wrote; of a conversation the last."""
+    said = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Message)]
+    spoken = [one for one in said if one.role in ("assistant", "tool") and one.text.strip()]
+    if len(spoken) < len(said):
+        spoken = spoken[-1:]
+    named = place.rpartition(".")[2] in _NAMED
+    for text in [one.text for one in spoken] if said else list(texts_in(value)):
+        node = _wrote(calls, (text,))
+        if text.strip() and (named or said or node is not None):
+            model = next((one.model for one in replies(node) if one.model), None) if node is not None else None
+            given, _ = calls.flow(own) if (own := _component(calls.run, place)) and node is None else (None, "")
+            yield _by(calls, node, Answer(text, place, model=model, documents=given))
+
+
+def _component(run: Run, place: str) -> Node | None:
+    """The last visit of the component of a place."""
+    path = place.rpartition(".")[0]
+    return next((node for node in reversed(list(run.components())) if node.path == path), None)
+
+
+def _final(run: Run, found: list[Answer]) -> list[Answer]:
+    """Of answers at several places those that no component took; of these, such as come from ends of the pipeline."""
+    for feeds in (_taken, _feeds_others):
+        found = [one for one in found if not feeds(run, one.place)] or found
+    return found
+
+
+def _taken(run: Run, place: str) -> bool:
+    node = _component(run, place)
+    spec = node.tags.get("haystack.component.output_spec", {}) if node is not None else {}
+    return bool((spec.get(place.rpartition(".")[2]) or {}).get("receivers"))
+
+
+def _feeds_others(run: Run, place: str) -> bool:
+    node = _component(run, place)
+    spec = node.tags.get("haystack.component.output_spec", {}) if node is not None else {}
+    return any(socket.get("receivers") for socket in spec.values())
+
+
+def _informed(found: list[Answer]) -> list[Answer]:
+    """Of several components that left answers, those whose call had documents."""
+    if len({one.place for one in found}) < 2:
+        return found
+    return [one for one in found if one.documents] or found
+
+
+def _once(found: list[Answer]) -> list[Answer]:
     """Without answers that a second component passed on; equal answers of one component stay."""
-    kept: list[Found] = []
+    kept: list[Answer] = []
     for one in found:
-        known = [other for other in kept if (other.text, other.query) == (one.text, one.query)]
+        known = [other for other in kept if (other.text, other.question) == (one.text, one.question)]
         if not any(other.place != one.place for other in known):
             kept.append(one)
     return kept
 
 
-def _of_those_with_documents(
-    run: Run, calls: list[Node], found: list[Found], tools: Collection[str] | None
-) -> list[Found]:
-    """Of several components that left replies, those whose call had documents."""
-    if len({one.place for one in found}) < 2:
-        return found
-    informed = []
-    for one in found:
-        call, _ = call_of(calls, one)
-        if call is not None and contexts.evidence(run, call, tools).docs:
-            informed.append(one)
-    return informed or found
-
-
-def _only_for_retrieval(run: Run, call: Node) -> bool:
-    """True for a call that rewrote the query of a later retriever, where the run ends with documents."""
-    later = [node for node in contexts.sources(run, None) if node.opened > call.closed]
-    return bool(later) and any(reading.documents(run.output))
-
-
-def call_of(calls: list[Node], found: Found) -> tuple[Node | None, bool]:
-    """The call that wrote an answer, and whether one of its replies holds it."""
-    if found.call is not None and found.call in calls:
-        return found.call, True
-    return rules.call_behind(calls, found.text, found.replies)
+def documents_left(run: Run) -> list[tuple[str, Any]]:
+    """Lists of documents in a run's output, by place."""
+    return [(place, some) for place, value in _outputs(run) if (some := tuple(documents_in(value)))]

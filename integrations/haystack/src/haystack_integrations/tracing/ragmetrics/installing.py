@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from haystack.tracing.tracer import enable_tracing, tracer
-from haystack_integrations.tracing.ragmetrics.recorder import Tee
+from haystack_integrations.tracing.ragmetrics.recorder import Tee, settle
 
 from ragmetrics_core.capturing import Listener, Listeners
 
@@ -26,6 +26,7 @@ class _Place:
 
     def leave(self, listener: Listener) -> None:
         """The last one out removes the tee, if it is still in place."""
+        settle(listener)
         if tracer.actual_tracer is not self.tee:
             listener.problems.note(_DISPLACED)
         if not LISTENERS.open:

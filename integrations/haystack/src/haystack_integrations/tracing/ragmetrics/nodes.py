@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
+import haystack
+from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
+from pydantic import BaseModel
 
-from ragmetrics_core.capturing import Problems
+from ragmetrics_core.capturing import Answer, Document, Message, Problems, ToolCall
 
 PIPELINE = "haystack.pipeline.run"
 COMPONENT = "haystack.component.run"
@@ -28,54 +30,10 @@ _DEPTH = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Doc:
-    """A copy of a ``Document`` without its embeddings."""
+class Said(Message):
+    """A copy of a ``ChatMessage``; a tool's message names in ``calls`` what it answers."""
 
-    content: str | None = field(repr=False)
-    id: str
-    score: float | None
-    meta: Mapping[str, Any] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """What a model was shown of a tool's result."""
-
-    tool: str
-    arguments: Mapping[str, Any] = field(repr=False)
-    text: str = field(repr=False)
-    failed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A copy of a ``ChatMessage``: its role, its text, its tool results, and the model that wrote it."""
-
-    role: str
-    text: str | None = field(repr=False)
-    results: tuple[ToolResult, ...] = field(repr=False)
-    model: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A copy of a ``GeneratedAnswer`` or ``ExtractedAnswer``.
-
-    Args:
-        text: The answer.
-        query: The question that the answer carries.
-        documents: The documents that it carries.
-        replies: Texts of all replies of the call that it was built from.
-        extracted: True for an ``ExtractedAnswer``.
-        model: The model that wrote it.
-    """
-
-    text: str | None = field(repr=False)
-    query: str | None = field(repr=False)
-    documents: tuple[Doc, ...] = field(repr=False)
-    replies: tuple[str, ...] = field(repr=False)
-    extracted: bool
-    model: str | None
+    model: str | None = None
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
@@ -86,19 +44,22 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         depth: How deep collections are followed.
 
     Returns:
-        Texts and numbers as they are, ``Doc``, ``Message`` or ``Reply``, tuples and dicts of these; None for the rest.
+        Texts and numbers as they are, ``Document`` and ``Message`` of the core, ``Answer`` for an answer object,
+        tuples and dicts of these; None for the rest.
     """
-    if value is None or isinstance(value, (str, bool, int, float, Doc, Message, Reply)):
+    if value is None or isinstance(value, (str, bool, int, float, Document, Message, Answer)):
         return value
-    if isinstance(value, Document):
-        return Doc(value.content, value.id, value.score, dict(value.meta or {}))
+    if isinstance(value, haystack.Document):
+        return Document(value.content or "", value.id, value.score, dict(value.meta or {}))
     if isinstance(value, ChatMessage):
         return _message(value)
     if isinstance(value, GeneratedAnswer):
         return _generated(value)
     if isinstance(value, ExtractedAnswer):
         documents = (copied(value.document),) if value.document is not None else ()
-        return Reply(value.data, value.query, documents, (), True, None)
+        return Answer(value.data, extracted=True, documents=documents, question=value.query)
+    if isinstance(value, BaseModel):
+        value = vars(value)
     if depth and isinstance(value, Mapping):
         return {str(key): copied(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, (list, tuple, set, frozenset)):
@@ -113,32 +74,36 @@ def _numbers(value: Sequence[object] | set[object] | frozenset[object]) -> bool:
     return len(value) > 8 and isinstance(next(iter(value)), float)
 
 
-def _message(message: ChatMessage) -> Message:
+def _message(message: ChatMessage) -> Said:
+    results = message.tool_call_results
+    calls = (*message.tool_calls, *(result.origin for result in results))
+    text = message.text or "\n".join(result.result for result in results if isinstance(result.result, str))
+    made = tuple(ToolCall(call.tool_name, copied(call.arguments) or {}, _id(call)) for call in calls)
     model = message.meta.get("model")
-    results = tuple(
-        ToolResult(
-            result.origin.tool_name,
-            copied(result.origin.arguments) or {},
-            result.result if isinstance(result.result, str) else "",
-            result.error,
-        )
-        for result in message.tool_call_results
-    )
-    return Message(message.role.value, message.text, results, model if isinstance(model, str) else None)
+    return Said(message.role.value, text, made, model if isinstance(model, str) else None)
 
 
-def _generated(answer: GeneratedAnswer) -> Reply:
+def _id(call: haystack.dataclasses.ToolCall) -> str:
+    """What tells a call from others; many models give no id."""
+    return call.id or call_id(call.tool_name, call.arguments)
+
+
+def call_id(tool: str, arguments: object) -> str:
+    """An id for a call of a tool that has none."""
+    return f"{tool}({arguments!r})"
+
+
+def _generated(answer: GeneratedAnswer) -> Answer:
     meta = answer.meta or {}
     said, model = meta.get("all_messages"), meta.get("model")
-    texts = tuple(text for one in (said if isinstance(said, list) else ()) if (text := _said(one)))
-    documents = tuple(copied(document) for document in answer.documents or ())
-    return Reply(answer.data, answer.query, documents, texts, False, model if isinstance(model, str) else None)
-
-
-def _said(one: object) -> str | None:
-    if isinstance(one, ChatMessage):
-        return one.text
-    return one if isinstance(one, str) else None
+    texts = (one.text if isinstance(one, ChatMessage) else one for one in (said if isinstance(said, list) else ()))
+    return Answer(
+        answer.data,
+        replies=tuple(text for text in texts if isinstance(text, str) and text),
+        documents=tuple(copied(document) for document in answer.documents or ()),
+        question=answer.query,
+        model=model if isinstance(model, str) else None,
+    )
 
 
 @dataclass(eq=False, slots=True)
@@ -203,13 +168,15 @@ class Run:
     Attributes:
         nodes: Its spans, in the order in which they began; the first is the run itself.
         error: What the application's run ended with; None if it ended well.
-        complete: False if it was cancelled or abandoned.
+        complete: False if it was cancelled, abandoned or paused.
+        paused: The component before which a breakpoint stopped it; "" if none did.
     """
 
     def __init__(self, problems: Problems) -> None:
         self.nodes: list[Node] = []
         self.error: str | None = None
         self.complete = True
+        self.paused = ""
         self.problems = problems
         self._clock = itertools.count(1)
 
@@ -239,6 +206,21 @@ class Run:
         """Its component spans, in the order in which they began."""
         return (node for node in self.nodes if node.operation == COMPONENT)
 
+    def goes_on_from(self, paused: Run) -> bool:
+        """True for a run that was started from the snapshot of a paused one."""
+        first = next((node.name for node in self.components()), "")
+        return first == paused.paused and self.input == paused.input
+
+    def put_before(self, paused: Run) -> None:
+        """Make it one run with the paused one that it goes on from."""
+        behind = max(max(node.opened, node.closed) for node in paused.nodes)
+        for node in self.nodes:
+            node.opened, node.closed = node.opened + behind, node.closed and node.closed + behind
+        for node in paused.nodes[1:]:
+            node.parent = self.root if node.parent is paused.root else node.parent
+        self.nodes[1:1] = paused.nodes[1:]
+        self.root.opened = paused.root.opened
+
 
 class OpenRuns:
     """Runs that are going on, for spans that lost their context in a bare thread. Keeps none of them alive."""
@@ -246,6 +228,9 @@ class OpenRuns:
     def __init__(self) -> None:
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
         self._lock = threading.Lock()
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
 
     def add(self, run: Run) -> None:
         """A run began."""

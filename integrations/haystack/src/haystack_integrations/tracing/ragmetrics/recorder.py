@@ -55,6 +55,7 @@ KEPT_TAGS = (
     "haystack.component.output_spec",
 )
 _FRAMES = 40
+_PAUSED = 16
 
 
 _current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
@@ -123,10 +124,11 @@ class TeeSpan(Span):
         self.result = None
         if self.node is not self.run.root:
             return
-        if isinstance(error, Exception) and not isinstance(error, BreakpointException):
+        if isinstance(error, BreakpointException):
+            self.run.paused = error.component or ""
+        elif isinstance(error, Exception):
             self.run.error = f"{type(error).__name__}: {error}"
-        else:  # cancelled, abandoned, interrupted or paused
-            self.run.complete = False
+        self.run.complete = self.run.error is not None  # else cancelled, abandoned, interrupted or paused
 
     @guarded
     def closed(self) -> None:
@@ -212,17 +214,14 @@ class Tee(Tracer):
 
     def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
         """A new run for those who listen; or the one that a bare thread belongs to."""
+        if _open_runs and not in_a_capture() and threading.current_thread() is not threading.main_thread():
+            given = frozenset(strings(copied(tags.get("haystack.pipeline.input_data"))))
+            around = _open_runs.holding(_component_classes(), given) if given else None
+            if around is not None:
+                return around
         listening = self._listeners.here()
         if not listening:
             return None
-        if not in_a_capture():
-            given = frozenset(strings(copied(tags.get("haystack.pipeline.input_data"))))
-            types = (
-                _component_classes() if given and threading.current_thread() is not threading.main_thread() else None
-            )
-            around = _open_runs.holding(types, given) if types else None
-            if around is not None:
-                return around
         run = _Recording(listening)
         _open_runs.add(run)
         return run, None
@@ -237,9 +236,7 @@ class Tee(Tracer):
         span.closed()
         if isinstance(span.run, _Recording) and span.node is span.run.root:
             _open_runs.discard(span.run)
-            for listener in span.run.listeners:
-                listener.record(span.run)
-            span.run.listeners = ()
+            _paused.ended(span.run)
 
 
 class _Recording(Run):
@@ -250,6 +247,47 @@ class _Recording(Run):
         self.listeners = listeners
         for one in listeners:
             one.begun = True
+
+    def hand_over(self) -> None:
+        """Give the run to those who listen."""
+        listeners, self.listeners = self.listeners, ()
+        for listener in listeners:
+            listener.record(self)
+
+
+class _PausedRuns:
+    """Runs that a breakpoint stopped; each waits for the one that goes on from it, or for the end of its listeners."""
+
+    def __init__(self) -> None:
+        self._runs: list[_Recording] = []
+        self._lock = threading.Lock()
+
+    def ended(self, run: _Recording) -> None:
+        """A run ended: hand it over, with what was before it; or keep it."""
+        with self._lock:
+            before = next((one for one in self._runs if run.goes_on_from(one)), None)
+            if before is not None:
+                self._runs.remove(before)
+                run.put_before(before)
+                run.listeners = (*run.listeners, *(one for one in before.listeners if one not in run.listeners))
+            if run.paused:
+                self._runs.append(run)
+            over = self._runs.pop(0) if len(self._runs) > _PAUSED else None
+        for one in (over, None if run.paused else run):
+            if one is not None:
+                one.hand_over()
+
+    def settle(self, listener: Listener) -> None:
+        """Somebody listens no more: what is paused gets to them as it is."""
+        with self._lock:
+            waiting = [one for one in self._runs if listener in one.listeners]
+        for one in waiting:
+            one.listeners = tuple(other for other in one.listeners if other is not listener)
+            listener.record(one)
+
+
+_paused = _PausedRuns()
+settle = _paused.settle
 
 
 def _open_span() -> TeeSpan | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -154,45 +155,27 @@ class RagMetricsEvaluator:
             RagMetricsError: With ``raise_on_failure``, if a score could not be determined; the type says why.
         """
         samples, warnings = inputs.samples(
-            inputs.Answers(answers),
-            inputs.Single(query, documents, replies),
-            inputs.Batch(questions, contexts, predicted_answers, ground_truth_answers),
+            answers,
+            query,
+            documents,
+            replies,
+            questions,
+            contexts,
+            predicted_answers,
+            ground_truth_answers,
             reference,
         )
+        bars = None if self.progress_bar else False
         try:
-            report = evaluate(
-                samples,
-                self.metrics,
-                judge=self._judge,
-                concurrency=self.concurrency,
-                progress=None if self.progress_bar else False,
-            )
+            report = evaluate(samples, self.metrics, judge=self._judge, concurrency=self.concurrency, progress=bars)
         except JudgeUnavailable as error:
             return self._outputs(self._unavailable(samples, error), warnings)
         return self._outputs(report.results, warnings)
 
-    @component.output_types(
-        results=dict[str, dict[str, Any]], score=float, individual_scores=list[float], meta=dict[str, Any]
-    )
-    async def run_async(
-        self,
-        answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
-        query: str | None = None,
-        documents: list[Document] | None = None,
-        replies: list[ChatMessage] | list[str] | str | None = None,
-        questions: list[str] | None = None,
-        contexts: list[list[str]] | None = None,
-        predicted_answers: list[str] | None = None,
-        ground_truth_answers: list[str] | None = None,
-        reference: str | list[str] | None = None,
-    ) -> dict[str, Any]:
+    @functools.wraps(run, assigned=("__annotations__",))
+    async def run_async(self, *sockets: Any, **named: Any) -> dict[str, Any]:
         """Score answers without blocking the event loop, all at the same time; see ``run``."""
-        samples, warnings = inputs.samples(
-            inputs.Answers(answers),
-            inputs.Single(query, documents, replies),
-            inputs.Batch(questions, contexts, predicted_answers, ground_truth_answers),
-            reference,
-        )
+        samples, warnings = inputs.samples(*sockets, **named)
         try:
             report = await aevaluate(samples, self.metrics, judge=self._judge, concurrency=self.concurrency)
         except JudgeUnavailable as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
 
@@ -11,33 +11,29 @@ from ragmetrics_core import Context, Sample
 from ragmetrics_core.capturing import CaptureNotes, SettingError
 
 
-class Answers(NamedTuple):
-    """The one wire."""
-
-    answers: list[GeneratedAnswer | ExtractedAnswer] | None
-
-
-class Single(NamedTuple):
-    """The parts of one answer."""
-
-    query: str | None
-    documents: list[Document] | None
-    replies: list[ChatMessage] | list[str] | str | None
-
-
-class Batch(NamedTuple):
-    """The lists of Haystack's own evaluators."""
-
-    questions: list[str] | None
-    contexts: list[list[str]] | None
-    predicted_answers: list[str] | None
-    ground_truth_answers: list[str] | None
-
-
 def samples(
-    answers: Answers, single: Single, batch: Batch, reference: str | Sequence[str] | None
+    answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
+    query: str | None = None,
+    documents: list[Document] | None = None,
+    replies: list[ChatMessage] | list[str] | str | None = None,
+    questions: list[str] | None = None,
+    contexts: list[list[str]] | None = None,
+    predicted_answers: list[str] | None = None,
+    ground_truth_answers: list[str] | None = None,
+    reference: str | Sequence[str] | None = None,
 ) -> tuple[list[Sample], list[str]]:
     """Samples of the one group of sockets that holds values; none if none does.
+
+    Args:
+        answers: The first group: the one wire.
+        query: The second: the parts of one answer.
+        documents: The same.
+        replies: The same.
+        questions: The third: the lists of Haystack's own evaluators.
+        contexts: The same.
+        predicted_answers: The same.
+        ground_truth_answers: The same.
+        reference: Expected answers for the first two.
 
     Returns:
         The samples, and warnings about what they may lack.
@@ -45,24 +41,31 @@ def samples(
     Raises:
         SettingError: If several groups hold values, or lists differ in length.
     """
-    groups = [group for group in (answers, single, batch) if any(value is not None for value in group)]
+    single = {"query": query, "documents": documents, "replies": replies}
+    batch = {
+        "questions": questions,
+        "contexts": contexts,
+        "predicted_answers": predicted_answers,
+        "ground_truth_answers": ground_truth_answers,
+    }
+    groups = [filled for group in ({"answers": answers}, single, batch) if (filled := _filled(group))]
     if len(groups) > 1:
-        names = "; ".join(", ".join(_filled(group)) for group in groups)
+        names = "; ".join(map(", ".join, groups))
         raise SettingError(
             f"give one group of inputs, got {names}: answers alone, or query/documents/replies, or lists"
         )
-    if isinstance(reference, (list, tuple)) and batch in groups:
-        raise SettingError("with lists give ground_truth_answers, not reference")
-    if answers in groups:
-        made = [_of_answer(answer) for answer in answers.answers or ()]
-        return _with_references(made, reference), _cut(answers.answers or ())
-    if single in groups:
-        return _with_references(_of_parts(single), reference), []
-    return _of_lists(batch), []
+    if _filled(batch):
+        if isinstance(reference, (list, tuple)):
+            raise SettingError("with lists give ground_truth_answers, not reference")
+        return _of_lists(_filled(batch)), []
+    if answers is not None:
+        return _with_references([_of_answer(answer) for answer in answers], reference), _cut(answers)
+    made = _of_parts(query, documents, replies) if _filled(single) else []
+    return _with_references(made, reference), []
 
 
-def _filled(group: Answers | Single | Batch) -> list[str]:
-    return [name for name, value in group._asdict().items() if value is not None]
+def _filled(group: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in group.items() if value is not None}
 
 
 def context(document: Document | str) -> Context | None:
@@ -116,17 +119,13 @@ def looks_cut(answer: GeneratedAnswer) -> bool:
     return (bool(marks) and all(marks)) or places != list(range(1, len(places) + 1))
 
 
-def _of_parts(single: Single) -> list[Sample]:
-    replies = single.replies
-    said: list[str | None]
-    if replies is None:
-        said = [None]
-    elif isinstance(replies, str):
-        said = [replies]
-    else:
-        said = [reply.text if isinstance(reply, ChatMessage) else reply for reply in replies] or [None]
-    contexts = _contexts(single.documents)
-    return [Sample(question=single.query, contexts=contexts, answer=text) for text in said]
+def _of_parts(
+    query: str | None, documents: list[Document] | None, replies: list[ChatMessage] | list[str] | str | None
+) -> list[Sample]:
+    given = [replies] if replies is None or isinstance(replies, str) else replies or [None]
+    contexts = _contexts(documents)
+    said = [reply.text if isinstance(reply, ChatMessage) else reply for reply in given]
+    return [Sample(question=query, contexts=contexts, answer=text) for text in said]
 
 
 def _with_references(made: list[Sample], reference: str | Sequence[str] | None) -> list[Sample]:
@@ -138,17 +137,16 @@ def _with_references(made: list[Sample], reference: str | Sequence[str] | None) 
     return [one.model_copy(update={"reference": (text,)}) for one, text in zip(made, references, strict=True)]
 
 
-def _of_lists(batch: Batch) -> list[Sample]:
-    lengths = {name: len(value) for name, value in batch._asdict().items() if value is not None}
-    if len(set(lengths.values())) > 1:
-        raise SettingError(f"lists differ in length: {', '.join(f'{name} {n}' for name, n in lengths.items())}")
-    count = next(iter(lengths.values()), 0)
+def _of_lists(lists: dict[str, Any]) -> list[Sample]:
+    if len({len(value) for value in lists.values()}) > 1:
+        raise SettingError(f"lists differ in length: {', '.join(f'{name} {len(v)}' for name, v in lists.items())}")
+    rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
     return [
         Sample(
-            question=batch.questions[row] if batch.questions else None,
-            contexts=_contexts(batch.contexts[row]) if batch.contexts else (),
-            answer=batch.predicted_answers[row] if batch.predicted_answers else None,
-            reference=batch.ground_truth_answers[row] if batch.ground_truth_answers else (),
+            question=row.get("questions"),
+            contexts=_contexts(row.get("contexts")),
+            answer=row.get("predicted_answers"),
+            reference=row.get("ground_truth_answers", ()),
         )
-        for row in range(count)
+        for row in rows
     ]

@@ -1,0 +1,127 @@
+"""What the user asked, by the names of sockets, and what was said before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Node, Run
+from haystack_integrations.tracing.ragmetrics.tree import Calls
+
+from ragmetrics_core import Turn
+from ragmetrics_core.capturing import Message, history_in, one_line, question_in
+
+# Sockets that usually hold the question, the usual ones first.
+_USUAL = (
+    *("question", "user_question", "query", "user_query", "text", "user_input", "input", "prompt", "queries"),
+    *("value", "messages"),
+)
+_NEVER = frozenset({"template", "prompt_template", "system_prompt", "filters", "generation_kwargs", "meta"})
+
+
+@dataclass
+class Given:
+    """A text that the user gave, each ``component.socket`` that got it, and the earlier turns it came with."""
+
+    text: str
+    places: list[str] = field(default_factory=list)
+    rank: int = len(_USUAL)
+    history: tuple[Turn, ...] = ()
+
+
+def question(run: Run, shown: Sequence[Message], query: str | None) -> Given | None:
+    """The question in the user's own words: in a socket of a usual name before one that the model was shown.
+
+    Args:
+        run: The run.
+        shown: The messages of the answering call.
+        query: The question that the answer carries; it is the question if the user gave it.
+    """
+    given = _texts(run)
+    same = next((one for one in given if query and one_line(one.text) == one_line(query)), None)
+    if same is not None:
+        return same
+    seen = "\n".join(one_line(message.text) for message in shown)
+    likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, seen))]
+    if not likely:
+        return _templated(run, shown)
+
+    def order(one: Given) -> tuple[bool, bool, int, int]:
+        return one.rank < len(_USUAL) and _within(one.text, seen), _within(one.text, seen), len(one.places), -one.rank
+
+    return max(likely, key=order)
+
+
+def _texts(run: Run) -> list[Given]:
+    """Texts that the user gave, each once: of messages the user's last, of lists of texts the first."""
+    found: dict[str, Given] = {}
+    for place, name, value in _inputs(run):
+        listed = isinstance(value, tuple) and value and all(isinstance(item, str) for item in value)
+        text = value[0] if listed else question_in(value) if isinstance(value, (str, Message, tuple)) else None
+        if text is None or not text.strip() or name in _NEVER:
+            continue
+        one = found.setdefault(one_line(text), Given(text))
+        one.places.append(place)
+        one.rank = min(one.rank, _USUAL.index(name) if name in _USUAL else len(_USUAL))
+        one.history = one.history or (() if listed else history_in(value))
+    return list(found.values())
+
+
+def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
+    parts = {"": run.input} if run.root.operation == AGENT else run.input
+    for component, sockets in parts.items():
+        for name, value in sockets.items() if isinstance(sockets, dict) else ():
+            place = f"{component}.{name}" if component else name
+            yield place, name, value
+            if name == "template_variables" and isinstance(value, dict):
+                yield from ((f"{place}.{key}", key, item) for key, item in value.items())
+
+
+def _several(text: str) -> bool:
+    """A single word of an unknown socket proves nothing; many languages write no spaces."""
+    return " " in text.strip() or (len(text.strip()) > 4 and not text.isascii())
+
+
+def _within(text: str, seen: str) -> bool:
+    """True if it stands in a text as whole words, where its language has such."""
+    edges = (r"(?<!\w)", r"(?!\w)") if one_line(text).isascii() else ("", "")
+    return re.search(edges[0] + re.escape(one_line(text)) + edges[1], seen) is not None
+
+
+def _templated(run: Run, shown: Sequence[Message]) -> Given | None:
+    """The user's message as rendered, where the template itself came with the call and holds no documents."""
+    places = [place for place, name, value in _inputs(run) if name == "template" and value]
+    builders = [node for node in run.components() if f"{node.path}.template" in places]
+    text = question_in(tuple(shown))
+    if text is None or not builders or any(_holds_documents(node) for node in builders):
+        return None
+    return Given(text, places)
+
+
+def _holds_documents(node: Node) -> bool:
+    return "Document" in str(node.tags.get("haystack.component.input_spec")) or bool(node.input.get("documents"))
+
+
+def history(calls: Calls, asked: Given | None, before: int | None) -> tuple[Turn, ...]:
+    """Earlier turns: those that the user handed in, else those that a memory brought back, shown or not."""
+    if asked is not None and asked.history:
+        return asked.history
+    kept: tuple[Turn, ...] = ()
+    written: list[Message] = []
+    for node in sorted(calls.run.components(), key=lambda node: node.closed):
+        found = [value for value in node.sockets.values() if isinstance(value, tuple)]
+        listed = [[one for one in value if isinstance(one, Message)] for value in found]
+        if "Builder" in node.type or calls.of[node].kind in ("model", "agent"):
+            written += [one for messages in listed for one in messages]
+        elif node.closed and (before is None or node.closed < before):
+            for messages in listed:
+                kept = _turns([one for one in messages if one not in written]) or kept
+    return kept
+
+
+def _turns(messages: list[Message]) -> tuple[Turn, ...]:
+    """What was said before the user's last message; all of it where the assistant spoke last."""
+    now = [Message("user", "now")] if messages and messages[-1].role != "user" else []
+    return history_in([*messages, *now])

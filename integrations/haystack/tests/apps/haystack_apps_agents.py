@@ -1,0 +1,241 @@
+"""Applications after public ones: agents and their tools."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from haystack import Document, Pipeline
+from haystack.components.agents import Agent
+from haystack.components.builders import ChatPromptBuilder, PromptBuilder
+from haystack.dataclasses import ChatMessage
+from haystack.tools import ComponentTool, PipelineTool, Tool, create_tool_from_function
+from haystack_apps import (
+    COOKBOOK,
+    DOCS,
+    SEARCH,
+    TEXTS,
+    TUTORIALS,
+    A,
+    Expected,
+    FakeEmbedder,
+    Q,
+    app,
+    calls,
+    connected,
+    found,
+    says,
+    search,
+    user,
+)
+from haystack_apps_pipelines import AND_WHY, CUT, FIRST, TURN, Fetcher, MessageRetriever, MessageWriter, WebSearch, rag
+
+
+def every(documents: list[Document]) -> str:
+    return "".join(f"File content for {one.id}\n\n {one.content}" for one in documents)
+
+
+def web_tool(handler: Any = None) -> ComponentTool:
+    shown = {"outputs_to_string": {"source": "documents", "handler": handler}} if handler else {}
+    return ComponentTool(component=WebSearch(), name="web_search", description="Searches the web.", **shown)
+
+
+def searching(shown: Any = None, top_k: int = 5) -> PipelineTool:
+    return PipelineTool(
+        pipeline=connected(*SEARCH, embedder=FakeEmbedder(), retriever=found(top_k)),
+        input_mapping={"query": ["embedder.text"]},
+        output_mapping={"retriever.documents": "documents"},
+        name="search",
+        description="Searches the chronicle.",
+        **({"outputs_to_string": {"source": "documents", "handler": shown}} if shown else {}),
+    )
+
+
+def agent(tool: Any, *replies: str | ChatMessage, **settings: Any) -> Agent:
+    return Agent(chat_generator=says(*replies), tools=[tool], **settings)
+
+
+# What is an answer
+
+
+@app(
+    f"{TUTORIALS}/43_Building_a_Tool_Calling_Agent.ipynb",
+    Expected(("brother", "sister"), "The context says text after text: two sisters.", retrieved=("brother", "sister")),
+)
+def an_exit_reason_is_no_answer() -> None:
+    reply = "The context says text after text: two sisters."
+    connected(agent=agent(web_tool(every), calls("web_search", query=Q), reply, system_prompt="Use the tool.")).run(
+        {"agent": {"messages": user()}}
+    )
+
+
+@app(
+    f"{TUTORIALS}/43_Building_a_Tool_Calling_Agent.ipynb",
+    Expected(("brother", "sister"), retrieved=("brother", "sister")),
+)
+def state_beside_the_last_message() -> None:
+    tool = ComponentTool(
+        component=WebSearch(),
+        name="web_search",
+        description="Searches the web.",
+        outputs_to_state={"documents": {"source": "documents"}},
+        outputs_to_string={"source": "documents", "handler": every},
+    )
+    agent(tool, calls("web_search", query=Q), A, state_schema={"documents": {"type": list[Document]}}).run(
+        messages=user()
+    )
+
+
+# What a tool shows
+
+
+@app(
+    f"{COOKBOOK}/agent_powered_retrieval.ipynb",
+    Expected(("gate",), retrieved=tuple(TEXTS), warned=("4 of 5",)),
+)
+def a_tool_that_shows_one_of_five() -> None:
+    agent(searching(lambda documents: f"Best: {documents[0].content}"), calls("search", query="gate"), A).run(
+        messages=user()
+    )
+
+
+@app(
+    f"{DOCS}/tools/pipelinetool.mdx",
+    Expected(("gate", "mill"), retrieved=("gate", "mill")),
+)
+def a_tool_whose_result_is_shown_as_json() -> None:
+    agent(searching(top_k=2), calls("search", query="gate"), A).run(messages=user())
+
+
+@app(
+    f"{DOCS}/tools/componenttool.mdx",
+    Expected(CUT, retrieved=("gate", "mill"), grade="located", warned=("cut", "cut")),
+)
+def a_tool_whose_result_is_printed() -> None:
+    agent(searching(str, 2), calls("search", query="gate"), A).run(messages=user())
+
+
+PRINTED = (
+    "Supporting documents:{% for doc in documents %}\nDocument [{{ loop.index }}]:\n{{ doc.content }}\n{% endfor %}"
+)
+
+
+def printing_tool() -> PipelineTool:
+    return PipelineTool(
+        pipeline=connected(
+            *SEARCH, ("retriever.documents", "builder.documents"), **search(builder=PromptBuilder(PRINTED))
+        ),
+        name="retrieval_tool",
+        description="Supporting documents.",
+        input_mapping={"query": ["embedder.text"]},
+        output_mapping={"builder.prompt": "retrieval_output"},
+    )
+
+
+@app(
+    f"{TUTORIALS}/48_Conversational_RAG.ipynb",
+    Expected(FIRST, "The tower had burned.", AND_WHY, FIRST, TURN),
+)
+def a_tool_that_prints_through_a_prompt_builder() -> None:
+    store = [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]
+    made = connected(
+        ("memory.messages", "agent.messages"),
+        ("agent.messages", "writer.messages"),
+        memory=MessageRetriever(store),
+        agent=agent(printing_tool(), calls("retrieval_tool", query="gate"), "The tower had burned."),
+        writer=MessageWriter([]),
+    )
+    session = {"chat_history_id": "session"}
+    made.run({"memory": {"current_messages": user(AND_WHY), **session}, "writer": session})
+
+
+def rag_tool(made: Pipeline) -> Tool:
+    def asked(query: Annotated[str, "the query"]) -> dict[str, str]:
+        """Asks the chronicle."""
+        result = made.run({"embedder": {"text": query}, "prompt": {"question": query}})
+        return {"reply": result["llm"]["replies"][0].text}
+
+    return create_tool_from_function(asked)
+
+
+@app(
+    f"{TUTORIALS}/40_Building_Chat_Application_with_Function_Calling.ipynb",
+    Expected(FIRST, "The chronicle gives 1632.", retrieved=FIRST),
+)
+def a_pipeline_with_a_model_as_tool() -> None:
+    inner = rag(llm=says("In 1632, masons walled it up."))
+    agent(rag_tool(inner), calls("asked", query="When was the gate closed?"), "The chronicle gives 1632.").run(
+        messages=user()
+    )
+
+
+WEATHER = {"Marburg": {"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}}
+
+
+def get_weather(city: Annotated[str, "the city"]) -> dict[str, Any]:
+    """Weather of a city."""
+    return WEATHER[city]
+
+
+def weather() -> None:
+    reply = "Mostly sunny, 7 degrees."
+    agent(create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), reply).run(
+        messages=user("How is the weather in Marburg?")
+    )
+
+
+SUNNY = '{"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}'
+WEATHER_Q, WEATHER_A = "How is the weather in Marburg?", "Mostly sunny, 7 degrees."
+
+
+@app(
+    f"{TUTORIALS}/40_Building_Chat_Application_with_Function_Calling.ipynb",
+    Expected((), WEATHER_A, WEATHER_Q, grade="incomplete"),
+)
+def a_tool_that_returns_data() -> None:
+    weather()
+
+
+@app(
+    f"{TUTORIALS}/40_Building_Chat_Application_with_Function_Calling.ipynb",
+    Expected(((None, SUNNY),), WEATHER_A, WEATHER_Q),
+    context_tools={"get_weather"},
+)
+def a_tool_that_the_user_names() -> None:
+    weather()
+
+
+# Several agents
+
+
+@app(
+    f"{TUTORIALS}/45_Creating_a_Multi_Agent_System.ipynb",
+    Expected(("brother", "sister"), "Sanna has sisters.", "Who has sisters?", ("brother", "sister")),
+)
+def an_agent_as_tool() -> None:
+    researcher = agent(web_tool(every), calls("web_search", query="sisters"), "Sanna Stern has two older sisters.")
+    tool = ComponentTool(
+        component=researcher,
+        name="researcher",
+        description="Researches.",
+        outputs_to_string={"source": "last_message"},
+    )
+    ask = calls("researcher", messages=[{"role": "user", "content": [{"text": "sisters?"}]}])
+    agent(tool, ask, "Sanna has sisters.").run(messages=user("Who has sisters?"))
+
+
+@app(
+    f"{COOKBOOK}/agent-breakpoints.ipynb",
+    Expected(("brother", "sister"), "Added two people.", None, ("brother", "sister"), warned=("no question",)),
+)
+def documents_in_the_message_for_an_agent() -> None:
+    def add(name: Annotated[str, "a name"]) -> str:
+        """Adds a name to the knowledge base."""
+        return f"{name} was added."
+
+    connected(
+        ("fetcher.articles", "builder.docs"),
+        ("builder", "assistant.messages"),
+        fetcher=Fetcher(),
+        builder=ChatPromptBuilder(user("{% for doc in docs %}{{ doc.content|truncate(25000) }}\n{% endfor %}")),
+        assistant=agent(create_tool_from_function(add), calls("add", name="Jon"), "Added two people."),
+    ).run({"fetcher": {"last_k": 2}})

@@ -1,0 +1,57 @@
+"""Applications as people write them, each with its exact sample."""
+
+from __future__ import annotations
+
+import haystack_apps_agents
+import haystack_apps_pipelines
+import pytest
+from haystack_apps import APPS, SHORT, TEXTS, Expected
+from haystack_integrations.components.evaluators.ragmetrics import capture
+
+from ragmetrics_core.data.sample import Sample
+
+TABLES = (haystack_apps_pipelines, haystack_apps_agents)
+KNOWN = {**TEXTS, **SHORT}
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_app(name: str) -> None:
+    one = APPS[name]
+    with capture(**one.capture) as captured:
+        one.play()
+    samples = captured.samples
+    assert [seen(sample) for sample in samples] == [wanted(expected) for expected in one.expected]
+    for sample, expected in zip(samples, one.expected, strict=True):
+        warnings = sample.capture.warnings if sample.capture else ()
+        assert len(warnings) == len(expected.warned), warnings
+        for said, warning in zip(expected.warned, warnings, strict=True):
+            assert said in warning
+    assert bool(captured.problems) is bool(one.problem), captured.problems
+    assert any(one.problem in problem for problem in captured.problems.counts) or not one.problem
+
+
+def wanted(expected: Expected) -> dict[str, object]:
+    return {
+        "question": expected.question,
+        "contexts": [(one, KNOWN[one]) if isinstance(one, str) else one for one in expected.contexts],
+        "retrieved": None if expected.retrieved is None else list(expected.retrieved),
+        "answer": expected.answer,
+        "history": list(expected.history),
+        "grade": expected.grade,
+    }
+
+
+def seen(sample: Sample) -> dict[str, object]:
+    return {
+        "question": sample.question,
+        "contexts": [(one.id, one.text) for one in sample.contexts],
+        "retrieved": None if sample.retrieved is None else [one.id for one in sample.retrieved],
+        "answer": sample.answer,
+        "history": [(turn.role, turn.content) for turn in sample.history],
+        "grade": sample.capture.grade if sample.capture else None,
+    }
+
+
+def test_there_are_enough() -> None:
+    assert len(APPS) >= 15
+    assert all(": " in one.source for one in APPS.values())
