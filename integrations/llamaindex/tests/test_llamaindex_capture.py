@@ -237,8 +237,6 @@ def test_nothing_stays_behind(echo: RetrieverQueryEngine, kit: ModuleType) -> No
     gc.collect()
     assert len(captured.samples) == 3
     assert not RECORDER._places
-    assert not RECORDER._waiting
-    assert not RECORDER._written
     assert not RECORDER._writing
     assert not RECORDER.listeners.open
     echo.query("after")

@@ -85,7 +85,11 @@ class Spans(BaseSpanHandler[BaseSpan]):
     def new_span(self, *_: Any, **__: Any) -> None:
         """The framework's own bookkeeping is not used."""
 
-    prepare_to_exit_span = prepare_to_drop_span = new_span
+    def prepare_to_exit_span(self, *_: Any, **__: Any) -> None:
+        """The framework's own bookkeeping is not used."""
+
+    def prepare_to_drop_span(self, *_: Any, **__: Any) -> None:
+        """The framework's own bookkeeping is not used."""
 
 
 class Events(BaseEventHandler):

@@ -31,9 +31,10 @@ from llama_index.evaluation.ragmetrics.capture.snapshot import (
     copy_result,
     copy_start,
     fields_of,
-    last_models,
+    last_model,
     model_name,
     plain,
+    prompt_of,
     reply_of,
     result_of,
     start_fields,
@@ -43,7 +44,7 @@ from llama_index.evaluation.ragmetrics.capture.snapshot import (
 from llama_index.evaluation.ragmetrics.capture.streams import observe
 from llama_index_instrumentation.span import active_span_id
 
-from ragmetrics_core.capturing import Listener, Listeners, Node, guarded, is_judge_work, renew_after_fork
+from ragmetrics_core.capturing import Listener, Listeners, Message, Node, guarded, is_judge_work, renew_after_fork
 
 _NODES: dict[Kind, Any] = {"retrieve": "retriever", "post": "reranker", "synth": "step", "respond": "step"}
 _NODES |= {"program": "step", **dict.fromkeys(ENTRIES, "agent")}  # others have the name of their node's kind
@@ -179,11 +180,12 @@ class Recorder:
     ) -> _Place:
         """The place of a span: a call of its own, or one that capturing looks through."""
         again = kind == "tool" and around.kind == "tool"  # a tool that is called calls itself
-        if kind is None or again or (kind == "respond" and around.synthesizes):
+        twin = _twin(around, prompt_of(arguments)) if kind == "model" else None
+        if kind is None or again or twin is not None or (kind == "respond" and around.synthesizes):
             event = arguments.get("ev")
             call = event.tool_id if isinstance(event, ToolCall) else around.call
             self._condensing(around, arguments.get("prompt_args"))
-            return _Place(around.tracks, None, around.synthesizes, call)
+            return _Place(around.tracks, None, around.synthesizes, call, twin or around.node)
         tracks, node = around.tracks, None
         if tracks or kind in ROOTS:
             node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock), call=around.call)
@@ -200,9 +202,6 @@ class Recorder:
             live.run.cut = True
             return live, parent
         live.run.calls += 1
-        for last in parent.children[-1:]:
-            if node.kind == "model" and last is not node and last.reply is None and last.prompt == node.prompt:
-                parent = last  # a streaming wrapper opens two for one prompt, one after the other
         if not any(child is node for child in parent.children[-1:]):  # a node stands in several runs
             parent.children.append(node)
         return live, node
@@ -243,9 +242,10 @@ class Recorder:
         """A span ended with an exception."""
         place = self._left(id_)
         self._wrote(id_, place, instance, error)
-        if place.node is not None:
-            copy_error(place.node, error)
-            place.node.ended = next(_clock)
+        if place.kind is None or place.node is None:
+            return
+        copy_error(place.node, error)
+        place.node.ended = next(_clock)
         for live, _ in place.tracks:
             if place.node is live.run.root:
                 live.run.complete = live.run.complete and isinstance(error, Exception)
@@ -314,9 +314,9 @@ class Recorder:
     def _agent_said(self, place: _Place, output: AgentOutput) -> None:
         """A step of an agent ended: its model's reply, with the tools that it called."""
         for _, node in place.tracks:
-            for model in last_models(node):
-                if output.tool_calls or model.reply is None:
-                    model.reply, model.ended = agent_reply(output), next(_clock)
+            model = last_model(node)
+            if model is not None and (output.tool_calls or model.reply is None):
+                model.reply, model.ended = agent_reply(output), next(_clock)
 
     @guarded
     def _finish(self, live: Live, result: object) -> None:
@@ -381,6 +381,14 @@ class Recorder:
                     self._places[id_] = replace(place, tracks=others)
         for listener in live.listeners:
             listener.record(live.run)
+
+
+def _twin(around: _Place, prompt: tuple[Message, ...]) -> Node | None:
+    """The call of a model that another one belongs to: one inside it, or its second span for one prompt."""
+    if around.node is not None and around.node.kind == "model" and around.node.prompt:
+        return around.node
+    last = [child for _, parent in around.tracks[:1] for child in parent.children[-1:]]
+    return next((one for one in last if one.kind == "model" and one.reply is None and one.prompt == prompt), None)
 
 
 def _strand() -> str:

@@ -85,8 +85,9 @@ def copy_result(kind: Kind, node: Node, result: object) -> None:
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
         node.text = answer_of(result)
-        for model in last_models(node) if isinstance(result_of(result), AgentOutput) and node.text else ():
-            model.reply = Message("assistant", node.text or "")  # without the agent's own words around it
+        model = last_model(node)
+        if isinstance(result_of(result), AgentOutput) and model is not None and node.text:
+            model.reply = Message("assistant", node.text)  # without the agent's own words around it
 
 
 def copy_error(node: Node, error: BaseException | None) -> None:
@@ -142,10 +143,9 @@ def model_name(model: object) -> str | None:
     return None if name == "unknown" else name  # the framework's word for no name
 
 
-def last_models(node: Node) -> list[Node]:
-    """The last call of a model directly inside another call, with the calls that it makes of itself."""
-    direct = [child for child in node.children if child.kind == "model"]
-    return [one for one in direct[-1].walk() if one.kind == "model"] if direct else []
+def last_model(node: Node) -> Node | None:
+    """The last call of a model directly inside another call."""
+    return next((child for child in reversed(node.children) if child.kind == "model"), None)
 
 
 def document_of(item: NodeWithScore) -> Document:

@@ -106,7 +106,7 @@ def _by(document: Document, answers: Sequence[Node]) -> Document:
 
 def _replied(run: Run) -> None:
     """Give models the replies that only what is around them tells."""
-    models = [node for node in run.root.walk() if node.kind == "model" and node.prompt and not node.children]
+    models = [node for node in run.root.walk() if node.kind == "model" and node.prompt]
     for program in (node for node in run.root.walk() if node.kind == "step" and node.text):
         inner = [node for node in program.walk() if node in models]
         if inner and inner[-1].reply is not None and not inner[-1].reply.text.strip():
