@@ -23,9 +23,11 @@ from llama_index.core.schema import TransformComponent
 from llama_index.core.tools import BaseTool
 from llama_index.core.types import BasePydanticProgram
 from llama_index.core.workflow import Workflow
-from llama_index.evaluation.ragmetrics.capture.run import ENTRIES, Kind
+from llama_index.evaluation.ragmetrics.capture.run import Kind
 
-ROOTS: frozenset[Kind] = ENTRIES | {"retrieve", "post", "synth", "respond", "model", "program"}
+ROOTS: frozenset[Kind] = frozenset(
+    {"query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program"}
+)
 """Kinds that are a run of their own where nothing is around them."""
 
 _WAYS = ("", "a", "stream_", "astream_")
@@ -48,18 +50,18 @@ _METHODS: tuple[tuple[type, Kind, frozenset[str]], ...] = (
     (BaseSelector, "ignored", frozenset({"select", "aselect"})),
     (TransformComponent, "ignored", frozenset({"__call__", "acall"})),
 )
-# What prepares or checks an application: building an index, finding tools, judging, writing test data.
-_BUILDING = frozenset({"build_index_from_nodes", "insert", "insert_nodes", "update_ref_doc", "refresh_ref_docs"})
 _JUDGING = frozenset({"evaluate", "aevaluate", "evaluate_response", "aevaluate_response"})
+_TEST_DATA = (
+    DatasetGenerator,
+    frozenset({"_agenerate_dataset", "generate_questions_from_nodes", "generate_dataset_from_nodes"}),
+)
+# What prepares or checks an application: judging, writing test data, finding tools, building an index.
 _ASIDE: tuple[tuple[type, frozenset[str]], ...] = (
     (BaseEvaluator, _JUDGING),
     (BaseRetrievalEvaluator, _JUDGING),
-    (
-        DatasetGenerator,
-        frozenset({"_agenerate_dataset", "generate_questions_from_nodes", "generate_dataset_from_nodes"}),
-    ),
+    _TEST_DATA,
     (ObjectRetriever, frozenset({"retrieve", "aretrieve"})),
-    (BaseIndex, _BUILDING),
+    (BaseIndex, frozenset({"build_index_from_nodes", "insert", "insert_nodes", "update_ref_doc", "refresh_ref_docs"})),
     (IngestionPipeline, frozenset({"run", "arun"})),
 )
 _NAMES = frozenset(name for _, names in _ASIDE for name in names)
@@ -83,14 +85,19 @@ def _kind(owner: type, method: str) -> Kind | None:
     return next((kind for base, kind, methods in _METHODS if method in methods and issubclass(owner, base)), None)
 
 
-def is_aside() -> bool:
+def is_aside(owners: tuple[tuple[type, frozenset[str]], ...] = _ASIDE) -> bool:
     """True if an evaluator, a generator of test data, an index being built or a retriever of tools called this."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:
         name = frame.f_code.co_name
         if name in _NAMES:
-            owner = frame.f_locals.get("self")
-            if any(name in names and isinstance(owner, base) for base, names in _ASIDE):
+            found = frame.f_locals.get("self")
+            if any(name in names and isinstance(found, owner) for owner, names in owners):
                 return True
         frame = frame.f_back
     return False
+
+
+def is_test_data() -> bool:
+    """True if a generator of test data called this; the tasks that it starts do not show it."""
+    return is_aside((_TEST_DATA,))

@@ -18,15 +18,13 @@ from llama_index.evaluation.ragmetrics.capture.snapshot import (
     result_of,
     sources_of,
     streamed,
-    tool_sources_of,
 )
-from llama_index.evaluation.ragmetrics.capture.tree import trees_of
+from llama_index.evaluation.ragmetrics.capture.tree import as_documents, trees_of
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capturing import CaptureNotes, Document, Overrides, SettingError, Turns, changed
+from ragmetrics_core.capturing import Answer, Document, Node, Overrides, SettingError, Tree, Turns, samples_of
 from ragmetrics_core.capturing import Source as From
 
-_SYNTHETIC_STARTS = ("Sub question:", "\nQuestion:")  # how the framework writes answers to sub-questions
 Source = Run | Response | PydanticResponse | Streamed | AgentChatResponse | AgentOutput | StopEvent | str
 
 
@@ -64,48 +62,35 @@ def samples_from(
     """
     where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
     if isinstance(run, Run):
-        joined: Turns[Run] = Turns(partial(trees_of, where=where), where)
-        return [*joined.add(run), *joined.finish()]
+        turns: Turns[Run] = Turns(partial(trees_of, where=where), where)
+        return [*turns.add(run), *turns.finish()]
     if not isinstance(result_of(run), Source):
         raise SettingError(
             f"samples_from needs a run or a response of a query engine, chat engine, agent or workflow, got "
             f"{type(result_of(run)).__name__}"
         )
-    data = plain(result_of(run))
-    return [_overridden(_of_response(run), run, where, data if isinstance(data, dict) else {})]
+    return samples_of(_of_response(run), where)
 
 
-def _of_response(response: object) -> Sample:
+def _of_response(response: object) -> Tree:
     """What a response tells without its run."""
-    named = {one.key: one for one in sources_of(response) or tool_sources_of(response)}
-    texts = [one for one in named.values() if one.text.strip()]
-    written = [one for one in texts if _is_written(one)]
-    answer = answer_of(response)
-    unread = answer is None and streamed(response) is not None
-    return Sample(
-        contexts=tuple(one.context() for one in texts if one not in written),
-        answer=answer,
-        capture=CaptureNotes(
-            grade="inferred" if answer else "incomplete",
-            evidence_from="listed",
-            provenance={"contexts": "source nodes of the response", "answer": "response"},
-            warnings=("the streamed answer was not read to its end",) if unread else (),
-            intermediate=tuple(one.context() for one in written),
-            other=tuple(one.context() for one in named.values() if not one.text.strip()),
-            complete=not unread,
-        ),
+    named = {one.key: one for one in sources_of(response)}.values()
+    found = tuple(one for one in named if one.text.strip() and not _is_written(one))
+    text, data = answer_of(response), plain(result_of(response))
+    unread = text is None and streamed(response) is not None
+    return Tree(
+        Node("step", "response"),
+        answers=(Answer(text, "response", documents=found),),
+        is_query=True,
+        complete=not unread,
+        warnings=("the streamed answer was not read to its end",) if unread else (),
+        other=tuple(one for one in named if one not in found),
+        run=response,
+        places=(data if isinstance(data, dict) else {},),
+        plain=as_documents,
     )
 
 
 def _is_written(node: Document) -> bool:
-    return node.score is None and not node.metadata and node.text.startswith(_SYNTHETIC_STARTS)
-
-
-def _overridden(sample: Sample, response: object, where: Overrides, data: dict[str, Any]) -> Sample:
-    """A sample with the fields that the user says where to find."""
-    update: dict[str, object] = {}
-    for field in ("question", "contexts", "answer"):
-        there, value = where.find(field, response, data)
-        if there:
-            update[field] = getattr(Sample.from_row({field: value}), field)
-    return changed(sample, update)
+    """Whether it is an answer to a sub-question, by how the framework writes such nodes."""
+    return node.score is None and not node.metadata and node.text.startswith(("Sub question:", "\nQuestion:"))

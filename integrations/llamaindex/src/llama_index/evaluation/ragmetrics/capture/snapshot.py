@@ -20,7 +20,7 @@ from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import SimpleComposableMemory
 from llama_index.core.memory.types import BaseChatStoreMemory
-from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, ToolOutput
 from llama_index.core.workflow import Event, StopEvent
@@ -55,13 +55,13 @@ def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instanc
         node.query = question_of(arguments.get("query_bundle") or arguments.get("query_str"))
     elif kind == "tool" and isinstance(instance, BaseTool):
         node.name, node.query = instance.metadata.name or "", _argument(arguments)
-    elif kind == "model":
-        node.prompt = prompt_of(arguments)
+    elif kind == "model" and isinstance(instance, BaseLLM):
+        node.prompt, name = prompt_of(arguments), instance.metadata.model_name
+        node.model = None if name == "unknown" else name  # the framework's word for no name
 
 
 def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None:
-    """Copy what the outermost call says of question and conversation."""
-    run.question = run.root.query
+    """Copy what the outermost call says of the conversation."""
     if run.kind == "chat":
         run.history = turns_of(arguments.get("chat_history")) or _remembered(vars(instance).get("_memory"))
     elif run.kind == "workflow":
@@ -88,17 +88,6 @@ def copy_result(kind: Kind, node: Node, result: object) -> None:
         model = last_model(node)
         if isinstance(result_of(result), AgentOutput) and model is not None and node.text:
             model.reply = Message("assistant", node.text)  # without the agent's own words around it
-
-
-def copy_error(node: Node, error: BaseException | None) -> None:
-    """Note what a call ended with."""
-    if error is not None:
-        node.error = f"{type(error).__name__}: {error}"
-
-
-def copy_outcome(run: Run, result: object) -> None:
-    """Copy what the outermost call says of answer and sources."""
-    run.answer, run.sources = run.root.text, sources_of(result)
 
 
 def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -137,12 +126,6 @@ def agent_reply(output: AgentOutput) -> Message:
     return message_of(output.response, tuple(calls))
 
 
-def model_name(model: object) -> str | None:
-    """The name of a model; None if it has none."""
-    name = model.metadata.model_name if isinstance(model, BaseLLM) else "unknown"
-    return None if name == "unknown" else name  # the framework's word for no name
-
-
 def last_model(node: Node) -> Node | None:
     """The last call of a model directly inside another call."""
     return next((child for child in reversed(node.children) if child.kind == "model"), None)
@@ -171,7 +154,7 @@ def _argument(arguments: Mapping[str, Any]) -> str:
     (only, *more) = given.values() or (None,)
     if isinstance(only, str) and not more:
         return only
-    return json.dumps(plain(given), ensure_ascii=False, default=str)
+    return json.dumps(plain(given), ensure_ascii=False)
 
 
 def _remembered(memory: object) -> tuple[Turn, ...]:
@@ -252,22 +235,19 @@ def answer_of(result: object) -> str | None:
     return None
 
 
-def sources_of(result: object) -> tuple[Document, ...] | None:
-    """The source nodes that a result names; None if it is of no kind that does."""
+def sources_of(result: object) -> tuple[Document, ...]:
+    """The source nodes that a result names; of an agent those that its tools returned."""
     found = result_of(result)
     if isinstance(found, (Response, PydanticResponse, AgentChatResponse, Streamed)):
         return documents_of(found.source_nodes)
-    return None
-
-
-def tool_sources_of(result: object) -> tuple[Document, ...]:
-    """The nodes that an agent's tools returned, as its output lists them."""
-    found = result_of(result)
-    if not isinstance(found, AgentOutput):
-        return ()
-    calls: Iterable[object] = found.tool_calls  # the framework puts results among the calls
+    calls: Iterable[object] = found.tool_calls if isinstance(found, AgentOutput) else ()  # results among the calls
     outputs = [call.tool_output.raw_output for call in calls if isinstance(call, ToolCallResult)]
-    return tuple(one for output in outputs for one in (documents_of(output) or sources_of(output) or ()))
+    return tuple(one for output in outputs for one in (documents_of(output) or sources_of(output)))
+
+
+def ids_of(nodes: object) -> set[str]:
+    """The ids of nodes that are not scored."""
+    return {node.node_id for node in nodes if isinstance(node, BaseNode)} if isinstance(nodes, list) else set()
 
 
 def plain(value: object, depth: int = 6) -> Any:

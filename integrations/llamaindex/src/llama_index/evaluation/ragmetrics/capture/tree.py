@@ -15,38 +15,32 @@ _QUESTION_FIELDS = ("query", "question", "input", "message")
 
 
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
-    """The tree of a run.
-
-    Args:
-        run: The run.
-        where: What the user says; a workflow of which anything is said is a query.
-    """
-    other = _settled(run.root)
-    _authored(run.root)
-    _replied(run)
+    """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
+    if run.other is None:
+        run.other = _settled(run.root)
+        _authored(run.root)
+        _replied(run)
     asked, place = question(run)
-    failed = run.root.error is not None
     models = [node for node in run.root.walk() if node.kind == "model"]
-    named = any((where.question_from, where.answer_from))
+    text, failed = run.root.text or "", run.root.error is not None
     flow = _flow(run)
-    answered = run.answer and run.answer.strip() and run.kind not in ("model", "program") and not failed
-    answer = Answer(run.answer, f"result of {run.kind}", _gathered(run), documents=flow)
+    answer = Answer(text, f"result of {run.kind}", _gathered(run), documents=flow)
     return [
         Tree(
             run.root,
             question=asked,
             asked_at=place,
             history=_earlier(run) or _told(models, asked),
-            answers=(answer,) if answered else (),
-            output=run.outputs or None,
+            answers=(answer,) if text.strip() and run.kind not in ("model", "program") and not failed else (),
             flow=flow,
             flow_at="source nodes of the result",
-            is_query=run.kind in ("query", "chat") or (run.kind == "workflow" and bool(models or named)),
+            is_query=run.kind in ("query", "chat")
+            or (run.kind == "workflow" and bool(models or where.question_from or where.answer_from)),
             gives_documents=run.kind in ("retrieve", "post") and not failed,
             complete=run.complete,
             partial=run.partial,
             strand=run.strand,
-            other=tuple(other),
+            other=run.other,
             warnings=_warnings(run, flow),
             run=run,
             places=(run.outputs, run.inputs),
@@ -55,7 +49,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     ]
 
 
-def _settled(root: Node) -> list[Document]:
+def _settled(root: Node) -> tuple[Document, ...]:
     """Take what is no evidence out of a tree: nodes without a text, which are returned; pointers; framed queries."""
     nodes = list(root.walk())
     other: dict[str | None, Document] = {}
@@ -76,7 +70,7 @@ def _settled(root: Node) -> list[Document]:
         for child in node.children if node.kind == "tool" and node.query else ():
             if child.query is not None and child.query.strip().endswith(f" is {node.query}"):
                 child.query = node.query  # the framework's retriever tool writes the argument's name before it
-    return list(other.values())
+    return tuple(other.values())
 
 
 def _observed(message: Message, results: Collection[str | None]) -> Message:
@@ -111,8 +105,8 @@ def _replied(run: Run) -> None:
         inner = [node for node in program.walk() if node in models]
         if inner and inner[-1].reply is not None and not inner[-1].reply.text.strip():
             inner[-1].reply = Message("assistant", program.text or "")  # an object made of a tool's arguments
-    if run.streamed and run.answer and models and models[-1].reply is None and models[-1].error is None:
-        models[-1].reply = Message("assistant", run.answer)
+    if run.streamed and run.root.text and models and models[-1].reply is None and models[-1].error is None:
+        models[-1].reply = Message("assistant", run.root.text)
 
 
 def question(run: Run) -> tuple[str | None, str]:
@@ -120,7 +114,7 @@ def question(run: Run) -> tuple[str | None, str]:
     if run.kind in ("retrieve", "post", "model", "program"):
         return None, ""
     if run.kind != "workflow":
-        return run.question, f"argument of {run.kind}"
+        return run.root.query, f"argument of {run.kind}"
     fields = run.fields
     if fields.get("user_msg"):
         return fields["user_msg"], "user_msg"
@@ -143,14 +137,11 @@ def _earlier(run: Run) -> tuple[Turn, ...]:
 
 def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
     """Earlier turns of a conversation as the fullest prompt that asks the question shows them."""
-    best: tuple[Turn, ...] = ()
+    found: list[tuple[Turn, ...]] = [()]
     for node in models:
-        places = [
-            at for at, one in enumerate(node.prompt) if one_line(one.text) == one_line(asked) and one.role == "user"
-        ]
-        if places:
-            best = max(best, spoken(one for one in node.prompt[: places[-1]] if not one.calls), key=len)
-    return best
+        at = [at for at, one in enumerate(node.prompt) if one.role == "user" and one_line(one.text) == one_line(asked)]
+        found += [spoken(one for one in node.prompt[: at[-1]] if not one.calls)] if at else []
+    return max(found, key=len)
 
 
 def _synthesizers(run: Run) -> list[Node]:
@@ -163,7 +154,7 @@ def _flow(run: Run) -> tuple[Document, ...] | None:
     if synthesizers and (synthesizers[-1].name == "Generation" or not synthesizers[-1].taken):
         return ()  # that one shows the model no nodes; another one had none
     given = {one.id: one for node in synthesizers for one in node.taken}
-    found = (given.get(one.id, one) for one in run.sources or ())
+    found = (given.get(one.id, one) for one in run.sources)
     return tuple(one for one in found if one.text.strip() and one.author is None) or None
 
 
@@ -171,7 +162,7 @@ def _gathered(run: Run) -> tuple[str, ...]:
     """The replies that an answer was put together from, one per node or pack of nodes."""
     parts = [node for node in _synthesizers(run)[-1:] if node.name in ("Accumulate", "CompactAndAccumulate")]
     replies = [one.reply.text for node in parts for one in node.walk() if one.kind == "model" and one.reply is not None]
-    return tuple(reply for reply in replies if run.answer and reply in run.answer)
+    return tuple(reply for reply in replies if reply in (run.root.text or ""))
 
 
 def _warnings(run: Run, flow: Sequence[Document] | None) -> tuple[str, ...]:
