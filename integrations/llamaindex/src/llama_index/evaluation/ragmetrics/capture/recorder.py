@@ -175,6 +175,8 @@ class Recorder:
         """A span ended with a result."""
         place = self._left(id_)
         self._wrote(id_, place, instance, None)
+        if place.kind == "ignored" and is_test_data():
+            self._test_data.update(ids_of(result))
         if place.kind is None or place.node is None:
             if isinstance(result, AgentOutput) and instance is None:
                 self._agent_said(place, result)
@@ -234,8 +236,6 @@ class Recorder:
     @guarded
     def _returned(self, kind: Kind, node: Node, result: object) -> None:
         copy_result(kind, node, result)
-        if kind == "ignored" and is_test_data():
-            self._test_data.update(ids_of(result))
 
     def _is_test_data(self, kind: Kind, node: Node) -> bool:
         return (
