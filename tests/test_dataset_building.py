@@ -43,7 +43,7 @@ from ragmetrics_core.datasets import (
     write_pairs,
 )
 from ragmetrics_core.datasets.continuous import document_points, point_of
-from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, Sentence, to_jsonl
+from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, to_jsonl
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.testing.replies import quoting_reply
 from ragmetrics_core.testing.server import LoopbackServer
@@ -141,7 +141,7 @@ def test_golden_chunks_are_neighbours_and_noise_is_of_other_documents() -> None:
         assert [int(number) for _, number in ids[:4]] == [first, first + 1, first + 2, first + 3]
         assert document.id not in {name for name, _ in ids[4:]}
         assert len({name for name, _ in ids[4:]}) == 3
-        assert sorted({sentence.context for sentence in document.sentences}) == [0, 1, 2, 3]
+        assert sorted(set(document.tags)) == [0, 1, 2, 3]
         for point in made.points:
             assert point.label == point.by_tags  # a model that quotes is right
 
@@ -199,7 +199,8 @@ def matrix(rows: list[list[bool]]) -> LabelledDocument:
     return LabelledDocument(
         id="d",
         question="q",
-        sentences=tuple(Sentence(text="s", context=column) for column in range(min(4, width))),
+        sentences=("s",) * min(4, width),
+        tags=tuple(range(min(4, width))),
         contexts=tuple(Context(text=str(column)) for column in range(width)),
         golden=min(4, width),
         facts=tuple(Fact(text=str(row)) for row in range(len(rows))),
