@@ -163,6 +163,7 @@ class _Turn:
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""
         nodes = [*(one.node for one in self.calls.retrievals), *self.calls.tool_texts]
+        nodes += [node for node in self.calls.nodes if node.kind == "retriever" and node.error]
         asked = {node.query for node in nodes if node.query and parsed(node.query) is None}
         found = self.tree.standalone or (asked.pop() if len(asked) == 1 else None)
         if found is not None and len(found) > _QUERY:  # a passage that may stand in an answer, no question
