@@ -240,6 +240,27 @@ def hypothetical_document() -> None:
     (RAG | Speaker(lines=ANSWER) | StrOutputParser()).invoke({"context": found, "question": QUESTION})
 
 
+@app(
+    Expected(
+        ["plan", "memory"],
+        question="And how do they?",
+        standalone=QUESTION,
+        history=["What are agents?", "Programs that act."],
+    )
+)
+def condensed_by_hand() -> None:
+    """bot-remains/hydraiq/chatbot/chains.py, its chains called one after the other, the answer streamed."""
+    prompt = ChatPromptTemplate.from_template("{chat_history} Alone: {question}")
+    asked = (prompt | Speaker(lines=QUESTION) | StrOutputParser()).invoke(
+        {
+            "question": "And how do they?",
+            "chat_history": [("human", "What are agents?"), ("ai", "Programs that act.")],
+        }
+    )
+    found = Shelf(books=everything()[:2]).invoke(asked)
+    list(Speaker(lines=ANSWER).stream(f"{joined(found)}\n{asked}"))
+
+
 @app(Expected(["plan"]))
 def checked_afterwards() -> None:
     """DanielPopoola/adaptive-rag/src/workflow/chains/hallucination_grader.py: documents and generation are graded."""
@@ -279,7 +300,7 @@ def two_questions() -> None:
         ["plan"],
         answer="A second summary of the same page, in other words.",
         grade="inferred",
-        warnings=["several calls may have answered; the last one is taken"],
+        warnings=["several calls may have answered; the last that was shown the question is taken"],
     )
 )
 def two_that_could_answer() -> None:
