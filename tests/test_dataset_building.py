@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -286,40 +283,6 @@ def test_any_callable_is_a_retriever() -> None:
     assert [context.text for context in first.sample.contexts] == ["from a model", "from a document"]
     assert [context.id for context in first.sample.contexts] == [None, "7"]
     assert [context.text for context in last.sample.contexts] == ["text", "c"]
-
-
-@pytest.mark.parametrize(
-    ("room", "made", "expected"),
-    [
-        (
-            "langchain_core.documents",
-            "[room.Document(page_content='text', id='7')]",
-            ("text", "7", None),
-        ),
-        (
-            "llama_index.core.schema",
-            "[room.NodeWithScore(node=room.TextNode(text='text', id_='n'), score=0.5)]",
-            ("text", "n", 0.5),
-        ),
-        (
-            "haystack",
-            "[room.Document(content='text', id='h', score=0.25)]",
-            ("text", "h", 0.25),
-        ),
-    ],
-)
-def test_documents_of_the_frameworks_as_they_are(room: str, made: str, expected: tuple[str, str, float | None]) -> None:
-    """In an interpreter of their own, so that no other test finds a framework loaded."""
-    if importlib.util.find_spec(room.partition(".")[0]) is None:
-        pytest.skip("the framework is not installed")
-    code = (
-        f"import importlib\nroom = importlib.import_module({room!r})\n"
-        "from ragmetrics_core.datasets.retrieving import retrieved\n"
-        f"(found,) = retrieved(lambda question, count: {made}, 'q', 5, 1)\n"
-        "print((found.text, found.id, found.score))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ast.literal_eval(done.stdout.splitlines()[-1]) == expected
 
 
 def test_a_retriever_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
