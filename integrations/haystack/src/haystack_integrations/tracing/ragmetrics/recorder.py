@@ -18,48 +18,23 @@ from typing import Any
 
 from haystack.core.errors import BreakpointException
 from haystack.tracing.tracer import NullSpan, Span, Tracer
-from haystack_integrations.tracing.ragmetrics.nodes import (
-    AGENT,
-    KEPT,
-    PIPELINE,
-    Node,
-    OpenRuns,
-    Run,
-    copied,
-    strings,
-)
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, Run, copied
 
-from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work
+from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work, texts_in
 
 _OURS = "haystack_integrations.components.evaluators.ragmetrics."
-_INPUTS = frozenset(
-    {
-        "haystack.component.input",
-        "haystack.agent.input",
-        "haystack.agent.step.llm.input",
-        "haystack.agent.step.tool.input",
-    }
-)
-_OUTPUTS = frozenset(
-    {
-        "haystack.component.output",
-        "haystack.agent.output",
-        "haystack.agent.step.llm.output",
-        "haystack.agent.step.tool.output",
-    }
-    | {"haystack.pipeline.output_data"}
-)
-KEPT_TAGS = (
-    "haystack.component.fully_qualified_type",
-    "haystack.component.input_spec",
-    "haystack.component.output_spec",
-)
+_SPANS = ("haystack.component", "haystack.agent", "haystack.agent.step.llm", "haystack.agent.step.tool")
+_INPUTS = frozenset(f"{span}.input" for span in _SPANS)
+_OUTPUTS = frozenset((*(f"{span}.output" for span in _SPANS), "haystack.pipeline.output_data"))
+_TYPE = "haystack.component.fully_qualified_type"
+_TAGS = (_TYPE, "haystack.component.input_spec", "haystack.component.output_spec")
 _FRAMES = 40
-_PAUSED = 16
+_MOST_PAUSED = 16
 
 
 _current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
-_open_runs = OpenRuns()
+_open_runs: dict[_Recording, None] = {}  # in the order in which they began; each operation on it is atomic
+_paused: list[_Recording] = []  # stopped by a breakpoint; each waits for the run that goes on from it
 
 
 class TeeSpan(Span):
@@ -188,7 +163,7 @@ class Tee(Tracer):
 
     @guarded
     def _opened(self, operation: str, tags: dict[str, Any], parent_span: Span | None, inner: Span) -> TeeSpan | None:
-        if str(tags.get("haystack.component.fully_qualified_type", "")).startswith(_OURS):
+        if str(tags.get(_TYPE, "")).startswith(_OURS):
             return None  # the evaluator itself is no part of what is evaluated
         outer = _open_span()
         around = parent_span if isinstance(parent_span, TeeSpan) else outer
@@ -204,7 +179,7 @@ class Tee(Tracer):
             return None
         name = tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
         node = Node(operation, name, tags.get("haystack.component.type", ""), parent, run.tick(), {})
-        node.tags = {key: tags[key] for key in KEPT_TAGS if key in tags}
+        node.tags = {key: tags[key] for key in _TAGS if key in tags}
         if operation == PIPELINE:
             node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
         run.nodes.append(node)
@@ -215,15 +190,14 @@ class Tee(Tracer):
     def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
         """A new run for those who listen; or the one that a bare thread belongs to."""
         if _open_runs and not in_a_capture() and threading.current_thread() is not threading.main_thread():
-            given = frozenset(strings(copied(tags.get("haystack.pipeline.input_data"))))
-            around = _open_runs.holding(_component_classes(), given) if given else None
+            around = _started_by(set(texts_in(copied(tags.get("haystack.pipeline.input_data")))))
             if around is not None:
                 return around
         listening = self._listeners.here()
         if not listening:
             return None
         run = _Recording(listening)
-        _open_runs.add(run)
+        _open_runs[run] = None
         return run, None
 
     @guarded
@@ -235,8 +209,7 @@ class Tee(Tracer):
             _current.set(span.outer)
         span.closed()
         if isinstance(span.run, _Recording) and span.node is span.run.root:
-            _open_runs.discard(span.run)
-            _paused.ended(span.run)
+            span.run.ended()
 
 
 class _Recording(Run):
@@ -248,46 +221,29 @@ class _Recording(Run):
         for one in listeners:
             one.begun = True
 
-    def hand_over(self) -> None:
-        """Give the run to those who listen."""
-        listeners, self.listeners = self.listeners, ()
-        for listener in listeners:
-            listener.record(self)
+    def ended(self) -> None:
+        """Hand it over, with the paused run that it goes on from; or let it wait, if it is paused itself."""
+        _open_runs.pop(self, None)
+        before = next((one for one in list(_paused) if self.goes_on_from(one)), None)
+        if before is not None:
+            _paused.remove(before)
+            self.put_before(before)
+            self.listeners = (*self.listeners, *(one for one in before.listeners if one not in self.listeners))
+        if self.paused:
+            _paused.append(self)
+        done = [] if self.paused else [self]
+        done += [_paused.pop(0)] if len(_paused) > _MOST_PAUSED else []
+        for run in done:
+            for listener in run.listeners:
+                listener.record(run)
+            run.listeners = ()
 
 
-class _PausedRuns:
-    """Runs that a breakpoint stopped; each waits for the one that goes on from it, or for the end of its listeners."""
-
-    def __init__(self) -> None:
-        self._runs: list[_Recording] = []
-        self._lock = threading.Lock()
-
-    def ended(self, run: _Recording) -> None:
-        """A run ended: hand it over, with what was before it; or keep it."""
-        with self._lock:
-            before = next((one for one in self._runs if run.goes_on_from(one)), None)
-            if before is not None:
-                self._runs.remove(before)
-                run.put_before(before)
-                run.listeners = (*run.listeners, *(one for one in before.listeners if one not in run.listeners))
-            if run.paused:
-                self._runs.append(run)
-            over = self._runs.pop(0) if len(self._runs) > _PAUSED else None
-        for one in (over, None if run.paused else run):
-            if one is not None:
-                one.hand_over()
-
-    def settle(self, listener: Listener) -> None:
-        """Somebody listens no more: what is paused gets to them as it is."""
-        with self._lock:
-            waiting = [one for one in self._runs if listener in one.listeners]
-        for one in waiting:
-            one.listeners = tuple(other for other in one.listeners if other is not listener)
-            listener.record(one)
-
-
-_paused = _PausedRuns()
-settle = _paused.settle
+def settle(listener: Listener) -> None:
+    """Somebody listens no more: what is paused gets to them as it is."""
+    for run in [one for one in list(_paused) if listener in one.listeners]:
+        run.listeners = tuple(other for other in run.listeners if other is not listener)
+        listener.record(run)
 
 
 def _open_span() -> TeeSpan | None:
@@ -298,14 +254,19 @@ def _open_span() -> TeeSpan | None:
     return span
 
 
-def _component_classes() -> frozenset[str]:
-    """Classes of the components that this thread was started by: those whose methods are on its stack."""
-    frame, found = sys._getframe(1), set()  # noqa: SLF001  # the one way to see who started a bare thread's work
+def _started_by(texts: set[str]) -> tuple[Run, Node] | None:
+    """The open component whose method this bare thread executes and whose inputs hold these texts; and its run."""
+    frame, types = sys._getframe(1), set()  # noqa: SLF001  # the one way to see who started a bare thread's work
     for _ in range(_FRAMES):
         owner = frame.f_locals.get("self")
         if inspect.getattr_static(owner, "__haystack_input__", None) is not None:
-            found.add(f"{type(owner).__module__}.{type(owner).__name__}")
+            types.add(f"{type(owner).__module__}.{type(owner).__name__}")
         if frame.f_back is None:
             break
         frame = frame.f_back
-    return frozenset(found)
+    for run in list(_open_runs) if texts and types else ():
+        waiting = (node for node in reversed(run.nodes) if node.operation == COMPONENT and not node.closed)
+        for node in waiting:
+            if node.tags.get(_TYPE) in types and texts <= set(texts_in(node.input)):
+                return run, node
+    return None

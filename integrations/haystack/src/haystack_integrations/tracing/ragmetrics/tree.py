@@ -15,7 +15,6 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     Node,
     Run,
     Said,
-    call_id,
 )
 
 from ragmetrics_core.capturing import Document, Message, compact, documents_in, one_line, texts_in
@@ -85,7 +84,7 @@ class Calls:
     def _tool(self, made: Call, node: Node) -> None:
         """What a tool was asked, and its result as the model sees it."""
         arguments = node.input
-        made.name, made.call = node.name, call_id(node.name, arguments)
+        made.name = node.name
         one = next(iter(arguments.values()), None) if len(arguments) == 1 else None
         made.query = one if isinstance(one, str) else compact(arguments)
         for later in self.run.nodes:
