@@ -6,33 +6,18 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.nodes import (
-    AGENT,
-    AGENT_LLM,
-    AGENT_TOOL,
-    COMPONENT,
-    PIPELINE,
-    Node,
-    Run,
-    Said,
-)
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_LLM, AGENT_TOOL, COMPONENT, Node, Run, Said
 
 from ragmetrics_core.capturing import Document, Message, compact, documents_in, one_line, texts_in
 from ragmetrics_core.capturing import Node as Call
 
+_CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _STEPS = 12
 _ASKED = ("query", "text", "queries", "question")
 
 
 class Calls:
-    """The calls of a run.
-
-    Args:
-        run: The run.
-
-    Attributes:
-        root: The outermost call, with all others inside.
-    """
+    """The calls of a run: ``root`` is the outermost, with all others inside; ``of`` gives that of a span."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -44,7 +29,7 @@ class Calls:
     def _call(self, node: Node) -> Call:
         """The call of a span; a nested pipeline or agent is one with the component or tool around it."""
         parent = self.of[node.parent] if node.parent is not None else None
-        if parent is not None and node.operation in (PIPELINE, AGENT):
+        if parent is not None and node.operation not in _CALLS:
             return parent
         made = Call(self._kind(node), node.path or node.type or "run", node.opened, node.closed or None)
         made.taken = written(documents_in(node.input))
@@ -58,7 +43,7 @@ class Calls:
             self._tool(made, node)
         elif node is not self.run.root:
             made.query = asked(node.input)
-            made.text = _last(node)
+            made.text = next(texts_in(node.sockets.get("last_message")), None)
         if node is not self.run.root and node.output is None:
             made.error = "no output"
         if parent is not None:
@@ -99,10 +84,8 @@ class Calls:
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
         """Documents that a span returned: () for an empty list of them, None where it returns none."""
-        if node.output is None or "Writer" in node.type:
-            return None
         found = written(documents_in(node.output))
-        return found if found or (emits_documents(node) and _holds_list(node.output)) else None
+        return found if found or (emits_documents(node) and node.output is not None) else None
 
     # What a span is
 
@@ -110,7 +93,7 @@ class Calls:
     def _inside(self) -> dict[Node, list[Node]]:
         found: dict[Node, list[Node]] = {}
         for node in self.run.nodes:
-            for outer in node.ancestors:
+            for outer in node.ancestors if node.operation in _CALLS else ():
                 found.setdefault(outer, []).append(node)
         return found
 
@@ -122,11 +105,8 @@ class Calls:
         """True if a span called a chat model itself: a prompt in, replies out, and no such span inside it."""
         if node.operation == AGENT_LLM:
             return True
-        if node.operation != COMPONENT or "replies" not in (
-            node.tags.get("haystack.component.output_spec") or node.sockets
-        ):
-            return False
-        return any(map(str.strip, texts_in(_prompted(node)))) and not self.inside(node)
+        replies = "replies" in (node.tags.get("haystack.component.output_spec") or node.sockets)
+        return node.operation == COMPONENT and replies and bool(prompt(node)) and not self.inside(node)
 
     def retrieves(self, node: Node) -> bool:
         """True for a component that makes documents out of none, unless one inside it does."""
@@ -134,8 +114,7 @@ class Calls:
             return False
         spec = node.tags.get("haystack.component.input_spec") or {}
         given = any(documents_in(node.input)) or any("Document" in str(socket.get("type")) for socket in spec.values())
-        found = any(documents_in(node.sockets))
-        return not given and (found or (emits_documents(node) and (node.output is None or _holds_list(node.output))))
+        return not given and (any(documents_in(node.sockets)) or emits_documents(node))
 
     @property
     def models(self) -> list[Node]:
@@ -166,15 +145,8 @@ class Calls:
     def _maker(self, text: str, before: int) -> Node | None:
         """The latest component that ended before a position and wrote a text; the innermost of nested ones."""
         wanted = one_line(text)
-        if not wanted:
-            return None
-        wrote = [
-            node
-            for node in self.run.nodes
-            if node.operation in (COMPONENT, AGENT_LLM)
-            and 0 < node.closed < before
-            and any(one_line(said) == wanted for said in texts_in(node.output))
-        ]
+        ended = [node for node in self.run.nodes if node.operation in _CALLS and 0 < node.closed < before]
+        wrote = [node for node in ended if wanted and wanted in map(one_line, texts_in(node.output))]
         innermost = (node for node in wrote if not any(other in self.inside(node) for other in wrote))
         return max(innermost, key=lambda node: node.closed, default=None)
 
@@ -215,9 +187,9 @@ def asked(sockets: Mapping[str, Any]) -> str | None:
 
 def prompt(node: Node) -> tuple[Message, ...]:
     """The messages that a call was shown."""
-    value = _prompted(node)
-    given = [item for part in value for item in (part if isinstance(part, tuple) else (part,))]
-    return tuple(one if isinstance(one, Message) else Message("user", one) for one in given if one)
+    given = [item for part in _prompted(node) for item in (part if isinstance(part, tuple) else (part,))]
+    said = (one if isinstance(one, Message) else Message("user", one) for one in given if one)
+    return tuple(one for one in said if one.text.strip() or one.calls)
 
 
 def _prompted(node: Node) -> tuple[Any, ...]:
@@ -228,18 +200,5 @@ def replies(node: Node) -> tuple[Said, ...]:
     """What a call returned, as messages of the assistant."""
     value = node.sockets.get("replies")
     given = value if isinstance(value, tuple) else (value,)
-    return tuple(
-        one if isinstance(one, Said) else Said("assistant", one) for one in given if isinstance(one, (str, Said))
-    )
-
-
-def _last(node: Node) -> str | None:
-    """What an agent said last."""
-    last = node.sockets.get("last_message")
-    return last.text if isinstance(last, Message) else None
-
-
-def _holds_list(value: object) -> bool:
-    return isinstance(value, tuple) or (
-        isinstance(value, dict) and any(isinstance(item, tuple) for item in value.values())
-    )
+    found = (Said("assistant", one) if isinstance(one, str) else one for one in given)
+    return tuple(one for one in found if isinstance(one, Said))
