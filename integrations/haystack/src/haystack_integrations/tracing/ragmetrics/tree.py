@@ -105,8 +105,8 @@ class Calls:
         """True if a span called a chat model itself: a prompt in, replies out, and no such span inside it."""
         if node.operation == AGENT_LLM:
             return True
-        replies = "replies" in (node.tags.get("haystack.component.output_spec") or node.sockets)
-        return node.operation == COMPONENT and replies and bool(prompt(node)) and not self.inside(node)
+        speaks = "replies" in (node.tags.get("haystack.component.output_spec") or node.sockets)
+        return node.operation == COMPONENT and speaks and bool(prompt(node)) and not self.inside(node)
 
     def retrieves(self, node: Node) -> bool:
         """True for a component that makes documents out of none, unless one inside it does."""
