@@ -28,6 +28,7 @@ from ragmetrics_core.capturing import (
 from ragmetrics_core.data import errors
 
 logger = logging.getLogger(__name__)
+_USED = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
 
 
 @component
@@ -155,15 +156,7 @@ class RagMetricsEvaluator:
             RagMetricsError: With ``raise_on_failure``, if a score could not be determined; the type says why.
         """
         samples, warnings = inputs.samples(
-            answers,
-            query,
-            documents,
-            replies,
-            questions,
-            contexts,
-            predicted_answers,
-            ground_truth_answers,
-            reference,
+            answers, query, documents, replies, questions, contexts, predicted_answers, ground_truth_answers, reference
         )
         bars = None if self.progress_bar else False
         try:
@@ -197,18 +190,9 @@ class RagMetricsEvaluator:
         first: dict[str, Any] = next(iter(results.values()), {"score": math.nan, "individual_scores": []})
         every = [result for row in rows for result in row.results.values()]
         used = sum((result.usage for result in every), Usage())
-        meta = {
-            "samples": len(rows),
-            "judges": sorted({result.judge for result in every if result.judge}),
-            "calls": used.calls,
-            "stored": used.stored,
-            "prompt_tokens": used.prompt_tokens,
-            "completion_tokens": used.completion_tokens,
-            "cost": used.cost,
-            "models": list(used.models),
-            "fallbacks": list(used.fallbacks),
-            "warnings": list(warnings),
-        }
+        meta = {name: getattr(used, name) for name in _USED}
+        meta |= {"models": list(used.models), "fallbacks": list(used.fallbacks), "warnings": list(warnings)}
+        meta |= {"samples": len(rows), "judges": sorted({result.judge for result in every if result.judge})}
         return {
             "results": results,
             "score": first["score"],

@@ -10,30 +10,20 @@ from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, Generat
 from ragmetrics_core import Context, Sample
 from ragmetrics_core.capturing import CaptureNotes, SettingError
 
+_GROUPS = (
+    ("answers",),
+    ("query", "documents", "replies"),
+    ("questions", "contexts", "predicted_answers", "ground_truth_answers"),
+)
+_SOCKETS = (*(name for group in _GROUPS for name in group), "reference")
 
-def samples(
-    answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
-    query: str | None = None,
-    documents: list[Document] | None = None,
-    replies: list[ChatMessage] | list[str] | str | None = None,
-    questions: list[str] | None = None,
-    contexts: list[list[str]] | None = None,
-    predicted_answers: list[str] | None = None,
-    ground_truth_answers: list[str] | None = None,
-    reference: str | Sequence[str] | None = None,
-) -> tuple[list[Sample], list[str]]:
+
+def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
     """Samples of the one group of sockets that holds values; none if none does.
 
     Args:
-        answers: The first group: the one wire.
-        query: The second: the parts of one answer.
-        documents: The same.
-        replies: The same.
-        questions: The third: the lists of Haystack's own evaluators.
-        contexts: The same.
-        predicted_answers: The same.
-        ground_truth_answers: The same.
-        reference: Expected answers for the first two.
+        *sockets: Values in the order of the parameters of ``RagMetricsEvaluator.run``.
+        **named: Values by their names.
 
     Returns:
         The samples, and warnings about what they may lack.
@@ -41,31 +31,22 @@ def samples(
     Raises:
         SettingError: If several groups hold values, or lists differ in length.
     """
-    single = {"query": query, "documents": documents, "replies": replies}
-    batch = {
-        "questions": questions,
-        "contexts": contexts,
-        "predicted_answers": predicted_answers,
-        "ground_truth_answers": ground_truth_answers,
-    }
-    groups = [filled for group in ({"answers": answers}, single, batch) if (filled := _filled(group))]
+    values = {**dict(zip(_SOCKETS, sockets, strict=False)), **named}
+    given = {name: value for name, value in values.items() if value is not None}
+    reference = given.pop("reference", None)
+    groups = [filled for group in _GROUPS if (filled := [name for name in group if name in given])]
     if len(groups) > 1:
         names = "; ".join(map(", ".join, groups))
         raise SettingError(
             f"give one group of inputs, got {names}: answers alone, or query/documents/replies, or lists"
         )
-    if _filled(batch):
-        if isinstance(reference, (list, tuple)):
-            raise SettingError("with lists give ground_truth_answers, not reference")
-        return _of_lists(_filled(batch)), []
-    if answers is not None:
-        return _with_references([_of_answer(answer) for answer in answers], reference), _cut(answers)
-    made = _of_parts(query, documents, replies) if _filled(single) else []
-    return _with_references(made, reference), []
-
-
-def _filled(group: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if value is not None}
+    if "answers" in given:
+        return _with_references([_of_answer(answer) for answer in given["answers"]], reference), _cut(given["answers"])
+    if not groups or groups[0][0] in _GROUPS[1]:
+        return _with_references(_of_parts(**given) if groups else [], reference), []
+    if isinstance(reference, (list, tuple)):
+        raise SettingError("with lists give ground_truth_answers, not reference")
+    return _of_lists(given), []
 
 
 def context(document: Document | str) -> Context | None:
@@ -120,7 +101,9 @@ def looks_cut(answer: GeneratedAnswer) -> bool:
 
 
 def _of_parts(
-    query: str | None, documents: list[Document] | None, replies: list[ChatMessage] | list[str] | str | None
+    query: str | None = None,
+    documents: Sequence[Document] | None = None,
+    replies: list[ChatMessage] | list[str] | str | None = None,
 ) -> list[Sample]:
     given = [replies] if replies is None or isinstance(replies, str) else replies or [None]
     contexts = _contexts(documents)

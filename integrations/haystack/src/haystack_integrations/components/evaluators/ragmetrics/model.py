@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
@@ -12,7 +13,6 @@ from typing import Any
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
-from haystack_integrations.components.evaluators.ragmetrics.openai_generator import is_openai
 
 from ragmetrics_core.capturing import judge_context
 from ragmetrics_core.data import errors
@@ -60,23 +60,18 @@ class HaystackModel(FrameworkModel):
         self._warm = False
         super().__init__(
             chat_generator,
-            name=name or _attribute(chat_generator, "model") or type(chat_generator).__name__,
+            name=name or _named(chat_generator),
             capabilities=capabilities or self._guessed(),
             judge_async=judge_async and hasattr(chat_generator, "run_async"),
             cache_key=cache_key,
         )
 
     def _guessed(self) -> Capabilities:
-        """Nothing is assumed of a generator without ``generation_kwargs``.
-
-        Generators for OpenAI and compatible endpoints are tried once for each feature. The others spell their
-        settings differently: they get a temperature, if they take one, and the form of the reply by the prompt.
-        """
-        if not self._takes_settings:
-            return Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
-        if is_openai(self.chat_generator):
+        """What those for OpenAI spell like OpenAI is tried once; others take at most a temperature and a prompt."""
+        if self._takes_settings and _is_openai(self.chat_generator):
             return Capabilities()
-        return Capabilities(n=False, logprobs=False, json_schema=False)
+        temperature = None if self._takes_settings else False
+        return Capabilities(n=False, logprobs=False, json_schema=False, temperature=temperature)
 
     def _form(self) -> object:
         """As Haystack writes it to a file.
@@ -136,7 +131,7 @@ class HaystackModel(FrameworkModel):
         settings: dict[str, Any] = {}
         if request.temperature is not None and known.temperature is not False:
             settings["temperature"] = request.temperature
-        if is_openai(self.chat_generator) and request.max_tokens is not None:
+        if _is_openai(self.chat_generator) and request.max_tokens is not None:
             settings["max_tokens"] = request.max_tokens
         if request.n > 1 and known.n is not False:
             settings["n"] = request.n
@@ -146,6 +141,12 @@ class HaystackModel(FrameworkModel):
             schema = {"name": "reply", "schema": request.own_schema(), "strict": True}
             settings["response_format"] = {"type": "json_schema", "json_schema": schema}
         return settings
+
+
+def _is_openai(generator: object) -> bool:
+    """Without importing OpenAI's client: where the module of its generator is not loaded there is none."""
+    module = sys.modules.get("haystack.components.generators.chat.openai")
+    return module is not None and isinstance(generator, module.OpenAIChatGenerator)
 
 
 def _types(form: object) -> Iterator[str]:
@@ -160,10 +161,10 @@ def _types(form: object) -> Iterator[str]:
             yield from _types(value)
 
 
-def _attribute(generator: object, name: str) -> str | None:
-    """An attribute that many generators have and the protocol does not name."""
-    value = getattr(generator, name, None)
-    return value if isinstance(value, str) and value else None
+def _named(generator: object) -> str:
+    """The model's name where the generator tells it, else the generator's class."""
+    model = getattr(generator, "model", None)
+    return model if isinstance(model, str) and model else type(generator).__name__
 
 
 def _message(role: str, content: str) -> ChatMessage:
@@ -186,16 +187,12 @@ def _reply(name: str, output: object) -> ChatReply:
         tuple(map(_choice, messages)),
         Usage(
             calls=1,
-            prompt_tokens=_count(counts.get("prompt_tokens")),
-            completion_tokens=_count(counts.get("completion_tokens")),
+            prompt_tokens=counts.get("prompt_tokens") or 0,
+            completion_tokens=counts.get("completion_tokens") or 0,
             cost=None,
             models=(model,) if isinstance(model, str) and model else (),
         ),
     )
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _choice(message: ChatMessage) -> Choice:
