@@ -38,20 +38,10 @@ _paused: list[_Recording] = []  # stopped by a breakpoint; each waits for the ru
 
 
 class TeeSpan(Span):
-    """A span that records into a run and passes everything on.
-
-    Args:
-        inner: The other tracer's span.
-        run: The run that it belongs to.
-        node: What is recorded of it.
-        outer: The span that was current when it began.
-    """
+    """A span that records into a node of a run and passes everything on; ``outer`` was current when it began."""
 
     def __init__(self, inner: Span, run: Run, node: Node, outer: TeeSpan | None = None) -> None:
-        self.inner = inner
-        self.run = run
-        self.node = node
-        self.outer = outer
+        self.inner, self.run, self.node, self.outer = inner, run, node, outer
         self.result: Any = None  # Haystack 3.0 fills the dict that it gave as a tag
         self.problems = run.problems
 
@@ -64,10 +54,6 @@ class TeeSpan(Span):
         """Set a tag on both."""
         self._keep(key, value)
         self.inner.set_tag(key, value)
-
-    def set_tags(self, tags: dict[str, Any]) -> None:
-        """Set tags on the other span."""
-        self.inner.set_tags(tags)
 
     def set_content_tag(self, key: str, value: Any) -> None:
         """Copy content; the other tracer decides for itself whether it takes it."""
@@ -94,42 +80,26 @@ class TeeSpan(Span):
             self.node.failed = bool(value)
 
     @guarded
-    def failed(self, error: BaseException) -> None:
-        """The block of code under the span was left with an error."""
-        self.result = None
-        if self.node is not self.run.root:
-            return
-        if isinstance(error, BreakpointException):
-            self.run.paused = error.component or ""
-        elif isinstance(error, Exception):
-            self.run.error = f"{type(error).__name__}: {error}"
-        self.run.complete = self.run.error is not None  # else cancelled, abandoned, interrupted or paused
-
-    @guarded
-    def closed(self) -> None:
-        """The span ended."""
+    def closed(self, error: BaseException | None) -> None:
+        """The block of code under the span was left, with an error or without."""
+        if error is not None and self.node is self.run.root:
+            if isinstance(error, BreakpointException):
+                self.run.paused = error.component or ""
+            elif isinstance(error, Exception):
+                self.run.error = f"{type(error).__name__}: {error}"
+            self.run.complete = self.run.error is not None  # else cancelled, abandoned, interrupted or paused
         self.node.closed = self.run.tick()
-        if self.node.output is None and self.result is not None:
+        if error is None and self.node.output is None and self.result is not None:
             self.node.output = copied(self.result)
         self.result = None
 
 
 class Tee(Tracer):
-    """A tracer beside another one.
-
-    Args:
-        inner: The tracer that was active.
-        listeners: Who gets the runs.
-
-    Attributes:
-        retired: True once another one has taken its place; it then only passes on.
-    """
+    """A tracer beside ``inner``, the one that was active; once ``retired`` it only passes on."""
 
     def __init__(self, inner: Tracer, listeners: Listeners) -> None:
-        self.inner = inner
-        self.retired = False
-        self.problems = listeners.problems
-        self._listeners = listeners
+        self.inner, self.retired = inner, False
+        self.problems, self._listeners = listeners.problems, listeners
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":
@@ -203,11 +173,9 @@ class Tee(Tracer):
     @guarded
     def _left(self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object) -> None:
         """The block of code under a span was left, with an error or without."""
-        if error is not None:
-            span.failed(error)
         if _current.get() is span:  # an abandoned generator is closed in another context
             _current.set(span.outer)
-        span.closed()
+        span.closed(error)
         if isinstance(span.run, _Recording) and span.node is span.run.root:
             span.run.ended()
 
