@@ -136,8 +136,10 @@ class _Turn:
         tree = self.tree
         if tree.question is not None:
             return tree.question, tree.asked_at, ()
-        queries = [one.node.query for one in self.calls.retrievals if one.node.query]
-        queries += [node.query for one in self.calls.retrievals for node in one.path if node.query]
+        nodes = [one.node for one in self.calls.retrievals] + [
+            node for one in self.calls.retrievals for node in one.path
+        ]
+        queries = [node.query for node in nodes if node.query and parsed(node.query) is None]  # no arguments of tools
         if not queries:
             return None, "", ("no question was found",)
         said = "the question was not found in the inputs; the retriever's query stands for it"

@@ -80,8 +80,9 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
 
 
 def _several(text: str) -> bool:
-    """A single word of an unknown socket proves nothing; many languages write no spaces."""
-    return " " in text.strip() or (len(text.strip()) > 4 and not text.isascii())
+    """A single word of an unknown socket proves nothing, nor do several lines; many languages write no spaces."""
+    line = text.strip()
+    return "\n" not in line and (" " in line or (len(line) > 4 and not line.isascii()))
 
 
 def _within(text: str, seen: str) -> bool:
