@@ -376,6 +376,8 @@ def test_a_tracer_enabled_inside_stays() -> None:
     tracing.disable_tracing()
     assert [sample.question for sample in again.samples] == ["q"]
     assert [sample.question for sample in captured.samples] == ["q"]
+    assert any("another tracer" in problem for problem in captured.problems.counts)
+    assert not again.problems
 
 
 def test_a_tracer_around_ours_records_once() -> None:

@@ -32,13 +32,7 @@ class Given:
 
 
 def question(run: Run, shown: Sequence[Message], query: str | None) -> Given | None:
-    """The question in the user's own words: in a socket of a usual name before one that the model was shown.
-
-    Args:
-        run: The run.
-        shown: The messages of the answering call.
-        query: The question that the answer carries; it is the question if the user gave it.
-    """
+    """The question in the user's own words: in a socket of a usual name before one that the model was shown."""
     given = _texts(run)
     same = next((one for one in given if query and one_line(one.text) == one_line(query)), None)
     if same is not None:

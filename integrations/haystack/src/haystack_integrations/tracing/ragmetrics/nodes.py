@@ -35,16 +35,7 @@ class Said(Message):
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
-    """A copy of what rules read of a value: texts, documents, messages, answers, and collections of them.
-
-    Args:
-        value: Any value of a socket.
-        depth: How deep collections are followed.
-
-    Returns:
-        Texts and numbers as they are, ``Document`` and ``Message`` of the core, ``Answer`` for an answer object,
-        tuples and dicts of these; None for the rest.
-    """
+    """A copy of what rules read of a value: texts, numbers, documents, messages, answers, tuples and dicts of these."""
     if value is None or isinstance(value, (str, bool, int, float, Document, Message, Answer)):
         return value
     if isinstance(value, haystack.Document):

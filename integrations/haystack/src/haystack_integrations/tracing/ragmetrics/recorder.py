@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from haystack.core.errors import BreakpointException
-from haystack.tracing.tracer import NullSpan, Span, Tracer
+from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, Run, copied
 
 from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work, texts_in
@@ -28,6 +28,7 @@ _INPUTS = frozenset(f"{span}.input" for span in _SPANS)
 _OUTPUTS = frozenset((*(f"{span}.output" for span in _SPANS), "haystack.pipeline.output_data"))
 _TYPE = "haystack.component.fully_qualified_type"
 _TAGS = (_TYPE, "haystack.component.input_spec", "haystack.component.output_spec")
+_DISPLACED = "another tracer was enabled meanwhile and took our place; enable tracers before capture() or watch()"
 _FRAMES = 40
 _MOST_PAUSED = 16
 
@@ -238,3 +239,40 @@ def _started_by(texts: set[str]) -> tuple[Run, Node] | None:
             if node.tags.get(_TYPE) in types and texts <= set(texts_in(node.input)):
                 return run, node
     return None
+
+
+class _Place:
+    """The one tracer that Haystack has per process, and ours in it."""
+
+    tee: Tee | None = None
+
+    def take(self, listener: Listener) -> None:
+        """Put a tee over the active tracer, unless it is there."""
+        actual = tracer.actual_tracer
+        if not isinstance(actual, Tee) or actual.retired:
+            for other in LISTENERS.open if self.tee is not None and not self.tee.retired else ():
+                if other is not listener:
+                    other.problems.note(_DISPLACED)
+            self._retire()
+            self.tee = Tee(actual, LISTENERS)
+            enable_tracing(self.tee)
+
+    def leave(self, listener: Listener) -> None:
+        """The last one out removes the tee, if it is still in place."""
+        settle(listener)
+        if tracer.actual_tracer is not self.tee:
+            listener.problems.note(_DISPLACED)
+        if not LISTENERS.open:
+            actual = tracer.actual_tracer
+            self._retire()
+            if isinstance(actual, Tee):
+                enable_tracing(actual.inner)
+
+    def _retire(self) -> None:
+        """A tee that was displaced, or is no longer wanted, only passes on from now on."""
+        if self.tee is not None:
+            self.tee.retired = True
+
+
+_place = _Place()
+LISTENERS = Listeners(_place.take, _place.leave)

@@ -7,8 +7,8 @@ from typing import Any
 
 from haystack.core.component import Component
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
-from haystack_integrations.tracing.ragmetrics.installing import LISTENERS
 from haystack_integrations.tracing.ragmetrics.nodes import Run
+from haystack_integrations.tracing.ragmetrics.recorder import LISTENERS
 from haystack_integrations.tracing.ragmetrics.samples import made
 
 from ragmetrics_core.capturing import EachRun, FrontDoor, JudgeLike, Listener, Overrides

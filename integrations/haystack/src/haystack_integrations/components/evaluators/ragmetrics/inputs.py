@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
+from haystack_integrations.tracing.ragmetrics.nodes import copied
 
 from ragmetrics_core import Context, Sample
 from ragmetrics_core.capturing import CaptureNotes, SettingError
@@ -49,20 +50,14 @@ def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
     return _of_lists(given), []
 
 
-def context(document: Document | str) -> Context | None:
-    """A context from a document; None without text."""
-    if isinstance(document, str):
-        return Context(text=document)
-    if not isinstance(document, Document):
-        raise SettingError(f"contexts are texts or Documents, got {type(document).__name__}")
-    if not document.content or not document.content.strip():
-        return None
-    metadata = dict(document.meta or {})
-    return Context(text=document.content, id=document.id, score=document.score, metadata=metadata)
-
-
 def _contexts(documents: Sequence[Document | str] | None) -> tuple[Context, ...]:
-    return tuple(found for document in documents or () if (found := context(document)) is not None)
+    """Contexts from texts, and from documents that hold a text."""
+    given = documents or ()
+    wrong = next((type(one).__name__ for one in given if not isinstance(one, (str, Document))), None)
+    if wrong is not None:
+        raise SettingError(f"contexts are texts or Documents, got {wrong}")
+    found = (Context(text=one) if isinstance(one, str) else copied(one).context() for one in given)
+    return tuple(one for one, made in zip(found, given, strict=True) if isinstance(made, str) or one.text.strip())
 
 
 def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
