@@ -425,7 +425,7 @@ def earlier_turns_from_a_store() -> None:
         ),
     )
     session = {"chat_history_id": "session"}
-    made.run(asked(AND_WHY, memory=session, writer=session), include_outputs_from={"llm"})
+    made.run(asked(AND_WHY, memory=session, writer=session), include_outputs_from={"retriever"})
 
 
 @app(

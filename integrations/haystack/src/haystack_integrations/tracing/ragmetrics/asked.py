@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Node, Run
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Run
 from haystack_integrations.tracing.ragmetrics.tree import Calls
 
 from ragmetrics_core import Turn
-from ragmetrics_core.capturing import Message, history_in, one_line, question_in
+from ragmetrics_core.capturing import Message, documents_in, history_in, one_line, question_in
 
 # Sockets that usually hold the question, the usual ones first.
 _USUAL = (
@@ -90,13 +90,9 @@ def _templated(run: Run, shown: Sequence[Message]) -> Given | None:
     places = [place for place, name, value in _inputs(run) if name == "template" and value]
     builders = [node for node in run.components() if f"{node.path}.template" in places]
     text = question_in(tuple(shown))
-    if text is None or not builders or any(_holds_documents(node) for node in builders):
+    if text is None or not builders or any(any(documents_in(node.input)) for node in builders):
         return None
     return Given(text, places)
-
-
-def _holds_documents(node: Node) -> bool:
-    return "Document" in str(node.tags.get("haystack.component.input_spec")) or bool(node.input.get("documents"))
 
 
 def history(calls: Calls, asked: Given | None, before: int | None) -> tuple[Turn, ...]:

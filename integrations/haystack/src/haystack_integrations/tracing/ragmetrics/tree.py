@@ -72,12 +72,12 @@ class Calls:
         made.name = node.name
         one = next(iter(arguments.values()), None) if len(arguments) == 1 else None
         made.query = one if isinstance(one, str) else compact(arguments)
-        for later in self.run.nodes:
-            for message in later.input.get("messages") or () if later.operation == AGENT_LLM else ():
-                if message.role == "tool" and any(
-                    (call.name, call.arguments) == (node.name, arguments) for call in message.calls
-                ):
-                    made.text, made.call = message.text, message.calls[0].id
+        shown = (one for later in self.run.nodes if later.operation == AGENT_LLM for one in prompt(later))
+        for message in shown:
+            if message.role == "tool" and (node.name, arguments) in [
+                (one.name, one.arguments) for one in message.calls
+            ]:
+                made.text, made.call = message.text, message.calls[0].id
         if node.failed:
             made.error = "the tool failed"
             made.documents = None
@@ -152,20 +152,10 @@ class Calls:
 
     def _sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
         """Input sockets of a component that hold lists of documents, empty ones among them."""
-        spec: Mapping[str, Any] = node.tags.get("haystack.component.input_spec") or dict.fromkeys(node.input)
-        found = []
-        for name in [*(one for one in spec if one in node.input), *(one for one in node.input if one not in spec)]:
-            documents = written(documents_in(node.input[name]))
-            if documents or (node.input[name] == () and self._for_documents(spec.get(name))):
-                found.append((f"{node.path}.{name}", documents))
-        return found
-
-    def _for_documents(self, socket: Any) -> bool:
-        """True if a socket is for documents by its type, or because a sender emits documents only."""
-        senders = set(socket.get("senders") or ()) if isinstance(socket, Mapping) else set()
-        return "Document" in str(socket) or any(
-            node.name in senders and emits_documents(node) for node in self.run.components()
-        )
+        spec = node.tags.get("haystack.component.input_spec") or {}
+        found = [(name, value, written(documents_in(value))) for name, value in node.input.items()]
+        empty = {name for name, value, _ in found if value == () and "document" in f"{name} {spec.get(name)}".lower()}
+        return [(f"{node.path}.{name}", documents) for name, _, documents in found if documents or name in empty]
 
 
 def emits_documents(node: Node) -> bool:

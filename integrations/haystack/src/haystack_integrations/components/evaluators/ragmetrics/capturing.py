@@ -1,17 +1,32 @@
-"""``capture`` and ``watch`` for Haystack: without a change to the pipeline."""
+"""``capture`` and ``watch`` without a change to the pipeline, and a pipeline over many inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from haystack import Pipeline
 from haystack.core.component import Component
+from haystack.core.errors import PipelineMaxComponentRuns, PipelineRuntimeError
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 from haystack_integrations.tracing.ragmetrics.nodes import Run
 from haystack_integrations.tracing.ragmetrics.recorder import LISTENERS
 from haystack_integrations.tracing.ragmetrics.samples import made
+from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
-from ragmetrics_core.capturing import EachRun, FrontDoor, JudgeLike, Listener, Overrides
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.capturing import (
+    CaptureNotes,
+    EachRun,
+    FrontDoor,
+    JudgeLike,
+    Listener,
+    Metrics,
+    Overrides,
+    SettingError,
+    Source,
+)
 
 
 def _assembler(where: Overrides, listener: Listener) -> EachRun[Run]:
@@ -36,3 +51,71 @@ _DOOR = FrontDoor(
 )
 capture = _DOOR.capture
 watch = _DOOR.watch
+
+
+def evaluate_pipeline(
+    pipeline: Pipeline,
+    inputs: Sequence[Mapping[str, Any]],
+    metrics: Metrics = None,
+    *,
+    references: Sequence[str | Sequence[str] | None] | None = None,
+    judge: object = None,
+    progress: bool | None = None,
+    question_from: Source | None = None,
+    contexts_from: Source | None = None,
+    answer_from: Source | None = None,
+    build: Callable[[Run], Any] | None = None,
+    **settings: Any,
+) -> Report:
+    """Run a pipeline once per input, one after the other, and evaluate what it answers.
+
+    Args:
+        pipeline: The pipeline; it is not changed.
+        inputs: What ``pipeline.run`` takes, once per run; they are not changed.
+        metrics: Metrics or their names; None for all that apply.
+        references: Expected answers, one (or several) per input; None where there is none.
+        judge: As for ``ragmetrics_core.evaluate``, or a ChatGenerator of Haystack.
+        progress: True or False; None shows bars on a terminal.
+        question_from: See ``capture``.
+        contexts_from: See ``capture``.
+        answer_from: See ``capture``.
+        build: See ``capture``.
+        **settings: Further arguments of ``ragmetrics_core.evaluate``, e.g. ``concurrency``.
+
+    Returns:
+        The report. A run that failed is a row with its error; so is one that neither retrieved nor answered.
+
+    Raises:
+        SettingError: If there are not as many references as inputs.
+        ValueError: If the pipeline does not take an input.
+    """
+    if references is not None and len(references) != len(inputs):
+        raise SettingError(f"{len(inputs)} inputs and {len(references)} references; give one (or None) for each")
+    samples: list[Sample] = []
+    for number, given in enumerate(tqdm(inputs, desc="pipeline", disable=None if progress is None else not progress)):
+        reference = references[number] if references is not None else None
+        with capture(
+            reference=reference if reference is None or isinstance(reference, str) else tuple(reference),
+            question_from=question_from,
+            contexts_from=contexts_from,
+            answer_from=answer_from,
+            build=build,
+        ) as captured:
+            error = _run(pipeline, given)
+        samples += captured.samples or [_without_sample(reference, error)]
+    return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
+
+
+def _run(pipeline: Pipeline, given: Mapping[str, Any]) -> str | None:
+    """Run once; what went wrong inside is part of the result."""
+    try:
+        pipeline.run({name: dict(value) if isinstance(value, Mapping) else value for name, value in given.items()})
+    except (PipelineRuntimeError, PipelineMaxComponentRuns) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _without_sample(reference: str | Sequence[str] | None, error: str | None) -> Sample:
+    notes = CaptureNotes(warnings=("the run neither retrieved nor answered",), complete=error is None)
+    known = () if reference is None else (reference,) if isinstance(reference, str) else tuple(reference)
+    return Sample(reference=known, error=error, capture=notes)

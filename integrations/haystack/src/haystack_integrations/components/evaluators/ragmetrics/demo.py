@@ -8,7 +8,7 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack_integrations.components.evaluators.ragmetrics.pipelines import evaluate_pipeline
+from haystack_integrations.components.evaluators.ragmetrics.capturing import evaluate_pipeline
 
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.demo.own_docs import QUESTIONS, answer, corpus

@@ -9,7 +9,7 @@ from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, Generat
 from haystack_integrations.tracing.ragmetrics.nodes import copied
 
 from ragmetrics_core import Context, Sample
-from ragmetrics_core.capturing import CaptureNotes, SettingError
+from ragmetrics_core.capturing import Answer, CaptureNotes, SettingError
 
 _GROUPS = (
     ("answers",),
@@ -52,29 +52,21 @@ def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
 
 def _contexts(documents: Sequence[Document | str] | None) -> tuple[Context, ...]:
     """Contexts from texts, and from documents that hold a text."""
-    given = documents or ()
-    wrong = next((type(one).__name__ for one in given if not isinstance(one, (str, Document))), None)
+    wrong = next((type(one).__name__ for one in documents or () if not isinstance(one, (str, Document))), None)
     if wrong is not None:
         raise SettingError(f"contexts are texts or Documents, got {wrong}")
-    found = (Context(text=one) if isinstance(one, str) else copied(one).context() for one in given)
-    return tuple(one for one, made in zip(found, given, strict=True) if isinstance(made, str) or one.text.strip())
+    given = [one for one in documents or () if isinstance(one, str) or (one.content or "").strip()]
+    return tuple(Context(text=one) if isinstance(one, str) else copied(one).context() for one in given)
 
 
 def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
-    if isinstance(answer, ExtractedAnswer):
-        documents = [answer.document] if answer.document is not None else []
-        return Sample(question=answer.query, contexts=_contexts(documents), answer=answer.data)
-    if not isinstance(answer, GeneratedAnswer):
+    made = copied(answer)
+    if not isinstance(made, Answer):
         raise SettingError(f"answers must be GeneratedAnswer or ExtractedAnswer, got {type(answer).__name__}")
     cut = _cut([answer])
-    model = (answer.meta or {}).get("model")
-    return Sample(
-        question=answer.query,
-        contexts=_contexts(answer.documents),
-        answer=answer.data,
-        generator=model if isinstance(model, str) else None,
-        capture=CaptureNotes(provenance={"contexts": "the answer's documents"}, warnings=tuple(cut)) if cut else None,
-    )
+    contexts = tuple(one.context() for one in made.documents or () if one.text.strip())
+    notes = CaptureNotes(provenance={"contexts": "the answer's documents"}, warnings=tuple(cut)) if cut else None
+    return Sample(question=made.question, contexts=contexts, answer=made.text, generator=made.model, capture=notes)
 
 
 def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:

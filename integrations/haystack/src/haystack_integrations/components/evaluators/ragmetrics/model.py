@@ -24,6 +24,11 @@ from ragmetrics_core.endpoints.openai_form import tokens_of
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
+_MESSAGE: dict[str, Callable[[str], ChatMessage]] = {
+    "system": ChatMessage.from_system,
+    "user": ChatMessage.from_user,
+    "assistant": ChatMessage.from_assistant,
+}
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
 
 
@@ -91,11 +96,9 @@ class HaystackModel(FrameworkModel):
     def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
         return partial(self._called, self._arguments(request))
 
-    async def _acall(self, request: ChatRequest) -> ChatReply:
-        return await self._awaited(self._arguments(request))
-
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"messages": [_message(one.role, one.content) for one in request.messages]}
+        messages = [_MESSAGE[one.role](one.content) for one in request.messages]
+        arguments: dict[str, Any] = {"messages": messages}
         if self._takes_settings and (settings := self._settings(request)):
             arguments["generation_kwargs"] = settings
         return arguments
@@ -115,7 +118,7 @@ class HaystackModel(FrameworkModel):
             self._warm = True
         return _reply(self.name, self.chat_generator.run(**arguments))
 
-    async def _awaited(self, arguments: dict[str, Any]) -> ChatReply:
+    async def _acall(self, request: ChatRequest) -> ChatReply:
         if not self._warm:
             self._warm = True
             if hasattr(self.chat_generator, "warm_up_async"):
@@ -123,7 +126,7 @@ class HaystackModel(FrameworkModel):
             elif hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
         run_async: Any = getattr(self.chat_generator, "run_async")  # noqa: B009  # not part of the protocol
-        return _reply(self.name, await run_async(**arguments))
+        return _reply(self.name, await run_async(**self._arguments(request)))
 
     def _settings(self, request: ChatRequest) -> dict[str, Any]:
         """Generation settings; only those that this kind of generator spells like OpenAI."""
@@ -167,32 +170,18 @@ def _named(generator: object) -> str:
     return model if isinstance(model, str) and model else type(generator).__name__
 
 
-def _message(role: str, content: str) -> ChatMessage:
-    if role == "system":
-        return ChatMessage.from_system(content)
-    return ChatMessage.from_assistant(content) if role == "assistant" else ChatMessage.from_user(content)
-
-
 def _reply(name: str, output: object) -> ChatReply:
     """Narrow a generator's output to what a judge reads; the usage, which every reply repeats, counts once."""
     replies = output.get("replies") if isinstance(output, Mapping) else None
     messages = [one for one in replies if isinstance(one, ChatMessage)] if isinstance(replies, list) else []
     if not messages:
         raise errors.JudgeServerError(f"{name} returned no reply; check the generator")
-    meta = messages[0].meta
-    usage = meta.get("usage")
-    counts = usage if isinstance(usage, Mapping) else {}
-    model = meta.get("model")
-    return ChatReply(
-        tuple(map(_choice, messages)),
-        Usage(
-            calls=1,
-            prompt_tokens=counts.get("prompt_tokens") or 0,
-            completion_tokens=counts.get("completion_tokens") or 0,
-            cost=None,
-            models=(model,) if isinstance(model, str) and model else (),
-        ),
-    )
+    usage, model = messages[0].meta.get("usage"), messages[0].meta.get("model")
+    given = usage if isinstance(usage, Mapping) else {}
+    sent, received = given.get("prompt_tokens") or 0, given.get("completion_tokens") or 0
+    models = (model,) if isinstance(model, str) and model else ()
+    used = Usage(calls=1, prompt_tokens=sent, completion_tokens=received, cost=None, models=models)
+    return ChatReply(tuple(map(_choice, messages)), used)
 
 
 def _choice(message: ChatMessage) -> Choice:
