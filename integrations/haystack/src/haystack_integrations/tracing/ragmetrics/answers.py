@@ -125,12 +125,8 @@ def _received(run: Run, place: str, *, whole: bool) -> bool:
 
 def _once(found: list[Answer]) -> list[Answer]:
     """Without answers that a second component passed on; equal answers of one component stay."""
-    kept: list[Answer] = []
-    for one in found:
-        known = [other for other in kept if (other.text, other.question) == (one.text, one.question)]
-        if not any(other.place != one.place for other in known):
-            kept.append(one)
-    return kept
+    first: dict[tuple[str | None, str | None], str] = {}
+    return [one for one in found if first.setdefault((one.text, one.question), one.place) == one.place]
 
 
 def documents_left(run: Run) -> list[tuple[str, Any]]:

@@ -138,15 +138,9 @@ class Tee(Tracer):
             return None  # the evaluator itself is no part of what is evaluated
         outer = _open_span()
         around = parent_span if isinstance(parent_span, TeeSpan) else outer
-        if around is not None:
-            run: Run = around.run
-            parent: Node | None = around.node
-        elif operation in (PIPELINE, AGENT):
-            begun = self._begun(tags)
-            if begun is None:
-                return None
-            run, parent = begun
-        else:
+        begun = self._begun(tags) if around is None and operation in (PIPELINE, AGENT) else None
+        run, parent = (around.run, around.node) if around is not None else begun or (None, None)
+        if run is None:
             return None
         name = tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
         node = Node(operation, name, tags.get("haystack.component.type", ""), parent, run.tick(), {})

@@ -21,17 +21,10 @@ from ragmetrics_core.capturing import (
     EachRun,
     FrontDoor,
     JudgeLike,
-    Listener,
     Metrics,
-    Overrides,
     SettingError,
     Source,
 )
-
-
-def _assembler(where: Overrides, listener: Listener) -> EachRun[Run]:
-    del listener
-    return EachRun(partial(made, where=where))
 
 
 def as_judge(judge: Any) -> JudgeLike:
@@ -41,9 +34,9 @@ def as_judge(judge: Any) -> JudgeLike:
     return HaystackModel(judge)  # type: ignore[arg-type]  # a component whose run takes messages
 
 
-_DOOR = FrontDoor(
+_DOOR: FrontDoor[Run] = FrontDoor(
     LISTENERS,
-    _assembler,
+    lambda where, _: EachRun(partial(made, where=where)),
     as_judge,
     unseen="no pipeline or agent of Haystack ran in it; make the calls inside the block",
     sampleless="Haystack's runs were seen, but none of them retrieved or answered; say where things are by "

@@ -28,10 +28,7 @@ def demo() -> Report:
         f"Haystack: BM25 retriever, prompt builder, a generator that only quotes, answer builder, over {len(chunks)} "
         "paragraphs of the documentation; captured by the tracer, judged by the embedded judge (shared words)."
     )
-    inputs = [
-        {"retriever": {"query": question}, "prompt": {"query": question}, "answers": {"query": question}}
-        for question, _ in QUESTIONS
-    ]
+    inputs = [{"query": question} for question, _ in QUESTIONS]
     references = [reference for _, reference in QUESTIONS]
     return evaluate_pipeline(pipeline(chunks), inputs, references=references, judge="lexical", progress=False)
 

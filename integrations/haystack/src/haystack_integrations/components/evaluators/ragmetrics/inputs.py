@@ -70,21 +70,20 @@ def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
 
 
 def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
-    """Say when documents look as if an ``AnswerBuilder`` had kept only those that the answer cites."""
-    if any(isinstance(answer, GeneratedAnswer) and looks_cut(answer) for answer in answers):
-        return [
-            "the documents look cut to those that the answer cites (reference_pattern): scores are those of the "
-            "cited documents only; set return_only_referenced_documents=False in the AnswerBuilder"
-        ]
+    """Say when documents look as if an ``AnswerBuilder`` had kept only those that the answer cites.
+
+    All are then marked as referenced, or their source indices have gaps; a cut tail cannot be seen.
+    """
+    for answer in answers:
+        metas = [one.meta or {} for one in answer.documents or ()] if isinstance(answer, GeneratedAnswer) else []
+        marks = [meta["referenced"] for meta in metas if "referenced" in meta]
+        places = [meta["source_index"] for meta in metas if isinstance(meta.get("source_index"), int)]
+        if (marks and all(marks)) or places != list(range(1, len(places) + 1)):
+            return [
+                "the documents look cut to those that the answer cites (reference_pattern): scores are those of the "
+                "cited documents only; set return_only_referenced_documents=False in the AnswerBuilder"
+            ]
     return []
-
-
-def looks_cut(answer: GeneratedAnswer) -> bool:
-    """True if all documents are marked as referenced, or their source indices have gaps; a cut tail cannot be seen."""
-    metas = [document.meta or {} for document in answer.documents or ()]
-    marks = [meta["referenced"] for meta in metas if "referenced" in meta]
-    places = [meta["source_index"] for meta in metas if isinstance(meta.get("source_index"), int)]
-    return (bool(marks) and all(marks)) or places != list(range(1, len(places) + 1))
 
 
 def _of_parts(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -85,7 +87,8 @@ class HaystackModel(FrameworkModel):
             ValueError: If the class of a part is the user's own.
         """
         form = component_to_dict(self.chat_generator, "judge")
-        own = [name for name in _types(form) if not installed(name.rpartition(".")[0])]
+        types = re.findall(r'"type": "([\w.]+)\.\w+"', json.dumps(form, default=str))
+        own = [name for name in types if not installed(name)]
         if own:
             raise ValueError(f"{own[0]} is defined outside an installed package")
         return form
@@ -150,18 +153,6 @@ def _is_openai(generator: object) -> bool:
     """Without importing OpenAI's client: where the module of its generator is not loaded there is none."""
     module = sys.modules.get("haystack.components.generators.chat.openai")
     return module is not None and isinstance(generator, module.OpenAIChatGenerator)
-
-
-def _types(form: object) -> Iterator[str]:
-    """The classes that a serialised form names."""
-    if isinstance(form, Mapping):
-        if isinstance(form.get("type"), str) and "." in form["type"]:
-            yield form["type"]
-        for value in form.values():
-            yield from _types(value)
-    elif isinstance(form, (list, tuple)):
-        for value in form:
-            yield from _types(value)
 
 
 def _named(generator: object) -> str:
