@@ -39,13 +39,12 @@ def question(run: Run, shown: Sequence[Message], query: str | None) -> Given | N
         return same
     seen = "\n".join(one_line(message.text) for message in shown)
     likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, seen))]
-    if not likely:
-        return _templated(run, shown)
 
     def order(one: Given) -> tuple[bool, bool, int, int]:
-        return one.rank < len(_USUAL) and _within(one.text, seen), _within(one.text, seen), len(one.places), -one.rank
+        there = _within(one.text, seen)
+        return one.rank < len(_USUAL) and there, there, len(one.places), -one.rank
 
-    return max(likely, key=order)
+    return max(likely, key=order) if likely else _templated(run, shown)
 
 
 def _texts(run: Run) -> list[Given]:
@@ -108,11 +107,7 @@ def history(calls: Calls, asked: Given | None, before: int | None) -> tuple[Turn
             written += [one for messages in listed for one in messages]
         elif node.closed and (before is None or node.closed < before):
             for messages in listed:
-                kept = _turns([one for one in messages if one not in written]) or kept
+                earlier = [one for one in messages if one not in written]
+                now = [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
+                kept = history_in([*earlier, *now]) or kept
     return kept
-
-
-def _turns(messages: list[Message]) -> tuple[Turn, ...]:
-    """What was said before the user's last message; all of it where the assistant spoke last."""
-    now = [Message("user", "now")] if messages and messages[-1].role != "user" else []
-    return history_in([*messages, *now])

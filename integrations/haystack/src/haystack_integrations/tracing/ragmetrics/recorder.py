@@ -32,7 +32,6 @@ _DISPLACED = "another tracer was enabled meanwhile and took our place; enable tr
 _FRAMES = 40
 _MOST_PAUSED = 16
 
-
 _current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
 _open_runs: dict[_Recording, None] = {}  # in the order in which they began; each operation on it is atomic
 _paused: list[_Recording] = []  # stopped by a breakpoint; each waits for the run that goes on from it

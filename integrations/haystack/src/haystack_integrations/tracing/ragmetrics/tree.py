@@ -132,7 +132,8 @@ class Calls:
         """
         own = self._sockets(node)
         agent = next((outer for outer in node.ancestors if outer.operation == AGENT), None)
-        frontier = [(text, (agent or node).opened) for text in texts_in((_prompted(node), _prompted(agent or node)))]
+        shown = (*prompt(node), *prompt(agent or node))
+        frontier = [(message.text, (agent or node).opened) for message in shown]
         for _ in range(_STEPS):
             if own or not frontier:
                 break
@@ -177,13 +178,10 @@ def asked(sockets: Mapping[str, Any]) -> str | None:
 
 def prompt(node: Node) -> tuple[Message, ...]:
     """The messages that a call was shown."""
-    given = [item for part in _prompted(node) for item in (part if isinstance(part, tuple) else (part,))]
+    parts = (node.input.get(name) for name in ("messages", "prompt"))
+    given = [item for part in parts for item in (part if isinstance(part, tuple) else (part,))]
     said = (one if isinstance(one, Message) else Message("user", one) for one in given if one)
     return tuple(one for one in said if one.text.strip() or one.calls)
-
-
-def _prompted(node: Node) -> tuple[Any, ...]:
-    return tuple(node.input.get(name) for name in ("messages", "prompt"))
 
 
 def replies(node: Node) -> tuple[Said, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,15 +16,7 @@ from haystack_integrations.tracing.ragmetrics.samples import made
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capturing import (
-    CaptureNotes,
-    EachRun,
-    FrontDoor,
-    JudgeLike,
-    Metrics,
-    SettingError,
-    Source,
-)
+from ragmetrics_core.capturing import CaptureNotes, EachRun, FrontDoor, JudgeLike, Metrics, SettingError
 
 
 def as_judge(judge: Any) -> JudgeLike:
@@ -42,6 +34,7 @@ _DOOR: FrontDoor[Run] = FrontDoor(
     sampleless="Haystack's runs were seen, but none of them retrieved or answered; say where things are by "
     "question_from=, contexts_from= and answer_from= (component.socket), or by build=",
 )
+_WHERE = ("question_from", "contexts_from", "answer_from", "context_tools", "build")
 capture = _DOOR.capture
 watch = _DOOR.watch
 
@@ -54,10 +47,6 @@ def evaluate_pipeline(
     references: Sequence[str | Sequence[str] | None] | None = None,
     judge: object = None,
     progress: bool | None = None,
-    question_from: Source | None = None,
-    contexts_from: Source | None = None,
-    answer_from: Source | None = None,
-    build: Callable[[Run], Any] | None = None,
     **settings: Any,
 ) -> Report:
     """Run a pipeline once per input, one after the other, and evaluate what it answers.
@@ -69,11 +58,8 @@ def evaluate_pipeline(
         references: Expected answers, one (or several) per input; None where there is none.
         judge: As for ``ragmetrics_core.evaluate``, or a ChatGenerator of Haystack.
         progress: True or False; None shows bars on a terminal.
-        question_from: See ``capture``.
-        contexts_from: See ``capture``.
-        answer_from: See ``capture``.
-        build: See ``capture``.
-        **settings: Further arguments of ``ragmetrics_core.evaluate``, e.g. ``concurrency``.
+        **settings: ``question_from``, ``contexts_from``, ``answer_from``, ``context_tools`` and ``build`` as for
+            ``capture``; all others as for ``ragmetrics_core.evaluate``, e.g. ``concurrency``.
 
     Returns:
         The report. A run that failed is a row with its error; so is one that neither retrieved nor answered.
@@ -84,18 +70,14 @@ def evaluate_pipeline(
     """
     if references is not None and len(references) != len(inputs):
         raise SettingError(f"{len(inputs)} inputs and {len(references)} references; give one (or None) for each")
+    where = {name: settings.pop(name) for name in _WHERE if name in settings}
     samples: list[Sample] = []
     for number, given in enumerate(tqdm(inputs, desc="pipeline", disable=None if progress is None else not progress)):
-        reference = references[number] if references is not None else None
-        with capture(
-            reference=reference if reference is None or isinstance(reference, str) else tuple(reference),
-            question_from=question_from,
-            contexts_from=contexts_from,
-            answer_from=answer_from,
-            build=build,
-        ) as captured:
+        reference: Any = references[number] if references is not None else None
+        with capture(reference=reference, **where) as captured:
             error = _run(pipeline, given)
-        samples += captured.samples or [_without_sample(reference, error)]
+        notes = CaptureNotes(warnings=("the run neither retrieved nor answered",), complete=error is None)
+        samples += captured.samples or [Sample(reference=reference, error=error, capture=notes)]
     return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
 
 
@@ -106,9 +88,3 @@ def _run(pipeline: Pipeline, given: Mapping[str, Any]) -> str | None:
     except (PipelineRuntimeError, PipelineMaxComponentRuns) as error:
         return f"{type(error).__name__}: {error}"
     return None
-
-
-def _without_sample(reference: str | Sequence[str] | None, error: str | None) -> Sample:
-    notes = CaptureNotes(warnings=("the run neither retrieved nor answered",), complete=error is None)
-    known = () if reference is None else (reference,) if isinstance(reference, str) else tuple(reference)
-    return Sample(reference=known, error=error, capture=notes)

@@ -101,10 +101,8 @@ class HaystackModel(FrameworkModel):
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         messages = [_MESSAGE[one.role](one.content) for one in request.messages]
-        arguments: dict[str, Any] = {"messages": messages}
-        if self._takes_settings and (settings := self._settings(request)):
-            arguments["generation_kwargs"] = settings
-        return arguments
+        settings = self._settings(request) if self._takes_settings else {}
+        return {"messages": messages} | ({"generation_kwargs": settings} if settings else {})
 
     def close(self) -> None:
         """Release what the generator holds; an async client on the loop that it lives on."""
