@@ -62,10 +62,9 @@ if TYPE_CHECKING:
     from ragmetrics_core.lexical.judge import LexicalJudge as LexicalJudge
     from ragmetrics_core.metrics.context_adherence import ContextAdherence as ContextAdherence
     from ragmetrics_core.metrics.context_recall import ContextRecall as ContextRecall
-    from ragmetrics_core.metrics.context_recall import RecallExample as RecallExample
     from ragmetrics_core.metrics.context_utilization import ContextUtilization as ContextUtilization
-    from ragmetrics_core.metrics.function_metric import metric as metric
     from ragmetrics_core.metrics.metric import Metric as Metric
+    from ragmetrics_core.metrics.metric import metric as metric
     from ragmetrics_core.metrics.registry import METRICS as METRICS
     from ragmetrics_core.metrics.registry import metric_named as metric_named
     from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy as RetrievalAccuracy
@@ -86,10 +85,9 @@ _HOMES = {
     "judging.scripted": ("ScriptedJudge",),
     "endpoints.store": ("MemoryStore", "ReplyStore", "SqliteStore"),
     "metrics.context_adherence": ("ContextAdherence",),
-    "metrics.context_recall": ("ContextRecall", "RecallExample"),
+    "metrics.context_recall": ("ContextRecall",),
     "metrics.context_utilization": ("ContextUtilization",),
-    "metrics.function_metric": ("metric",),
-    "metrics.metric": ("Metric",),
+    "metrics.metric": ("Metric", "metric"),
     "metrics.registry": ("METRICS", "metric_named"),
     "metrics.retrieval_accuracy": ("RetrievalAccuracy",),
     "data.errors": ("InputError", "JudgeError", "JudgeUnavailable", "RagMetricsError", "RowError", "SettingError"),

@@ -184,7 +184,7 @@ def test_no_metric_applies(rows: Callable[..., str], capsys: pytest.CaptureFixtu
     assert "columns that were not recognised: frage, antwort; name them with --question-column" in said
     for options in ([], ["--dry-run"]):
         assert fails(capsys, ["evaluate", rows(), *options]) == "ragmetrics: rows.jsonl has no rows"
-    assert fails(capsys, ["evaluate", rows("{", "3")]) == "ragmetrics: rows.jsonl: none of its 2 rows is a sample"
+    assert fails(capsys, ["evaluate", rows("{]", "3")]) == "ragmetrics: rows.jsonl: none of its 2 rows is a sample"
     assert "(context_recall: no reference)" in fails(capsys, ["evaluate", rows(GOOD), "--metrics", "recall"])
 
 

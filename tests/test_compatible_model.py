@@ -21,7 +21,8 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, ContextWindowExceeded, JudgeServerError, MissingDependency
 from ragmetrics_core.endpoints.compatible_model import EXCEPTIONS
-from ragmetrics_core.endpoints.overflow import token_counts, too_long
+from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
+from ragmetrics_core.endpoints.endpoint_errors import judge_error
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
@@ -226,20 +227,9 @@ SAID = [
 
 @pytest.mark.parametrize(("text", "tokens", "window"), SAID)
 def test_what_endpoints_say_of_too_long_requests(text: str, tokens: int | None, window: int | None) -> None:
-    assert too_long(text)
-    assert token_counts(text) == (tokens, window)
-
-
-def test_a_length_that_the_endpoint_does_not_say_is_estimated() -> None:
-    from ragmetrics_core.endpoints.attempts import _counted
-    from ragmetrics_core.endpoints.chat import ChatRequest, Message
-
-    error = ContextWindowExceeded.counted("m", None, 4096)
-    said = str(_counted(error, ChatRequest((Message("user", "x" * 40_000),))))
-    assert said == (
-        "the request has about 10000 tokens and is longer than the context window of 4096 tokens of m: "
-        "use shorter contexts"
-    )
+    error = judge_error(JudgeServerError, EndpointFault(400, text=text), "m")
+    assert isinstance(error, ContextWindowExceeded)
+    assert (error.tokens, error.window) == (tokens, window)
 
 
 QUIET = """

@@ -25,8 +25,7 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
-from ragmetrics_core.metrics.fact_extraction import ExtractFacts
-from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 
 FOLDER = Path(__file__).parents[1] / "conformance"

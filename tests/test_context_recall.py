@@ -13,11 +13,10 @@ from ragmetrics_core import (
     ContextRecall,
     JudgeError,
     LexicalJudge,
-    RecallExample,
     ScriptedJudge,
     SettingError,
 )
-from ragmetrics_core.metrics.context_recall import BANDS, EXAMPLES, RateRecall, band_of
+from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
 
 
 def score(reply, metric=None, **fields):
@@ -58,10 +57,9 @@ def test_every_score_lies_in_exactly_one_band(value):
 def test_shipped_examples_lie_inside_their_bands_and_are_shown():
     _, judge = score(rating(0.5))
     shown = judge.asked[0].instructions.examples
-    for example in EXAMPLES:
-        reply = json.loads(example.written().rpartition(" -> ")[2])
-        assert reply["band"] == band_of(example.score)
-        assert example.reason in shown
+    replies = [json.loads(line.rpartition(" -> ")[2]) for line in shown.splitlines() if " -> " in line]
+    assert len(replies) == 3
+    assert all(reply["reason"] and reply["band"] == band_of(reply["score"]) for reply in replies)
     assert judge.asked[0].bands == BANDS
 
 
@@ -96,10 +94,9 @@ def test_published_spelling_of_the_fields():
 
 
 def test_own_examples_and_template_change_the_signature():
-    mine = RecallExample(question="q", reference="r", answer="a", score=0.4, reason="mine", contexts=("ctx",))
-    extended = ContextRecall(examples=(*EXAMPLES, mine))
+    extended = ContextRecall(examples=ContextRecall().examples + '\n{"answer": "mine"} -> {"score": 0.4}')
     replaced = ContextRecall(template='Rate {answer} against {reference}. {"json": 1}')
-    signatures = {metric.signature for metric in (ContextRecall(), extended, replaced, ContextRecall(examples=()))}
+    signatures = {metric.signature for metric in (ContextRecall(), extended, replaced, ContextRecall(examples=""))}
     assert len(signatures) == 4
     _, judge = score(rating(0.5), extended)
     assert "mine" in judge.asked[0].instructions.examples

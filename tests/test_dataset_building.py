@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from dataset_toys import SIZE, Body, Model, corpus, fourteen_facts, judge
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from ragmetrics_core import LexicalJudge, LLMJudge, MemoryStore
 from ragmetrics_core.cli.main import main
@@ -81,7 +83,7 @@ def test_fifteen_questions_give_thirty_points(tmp_path: Path, served: Any, capsy
     assert len(server.requests) == 15
     assert Counter(point.by_rank for point in made.points) == {"positive": 15, "negative": 15}
     assert {point.ranks for point in made.points} == {(1, 2), (4, 5)}
-    assert all(len(point.contexts) == 2 for point in made.points)
+    assert all(len(point.sample.contexts) == 2 for point in made.points)
     assert Counter(point.document for point in made.points) == {f"doc{number}.txt": 6 for number in range(5)}
     assert "not accuracy (no points reviewed)" in capsys.readouterr().out
 
@@ -247,23 +249,26 @@ def test_pairs_of_the_user_need_no_model() -> None:
     made = build_discrete(corpus(), pairs(5), DiscreteSettings(chunk_size=SIZE))
     assert len(made.points) == 10
     assert made.header.model == ""
-    assert [point.contexts[0].id for point in made.points[::2]] == [f"doc{number}#0" for number in range(5)]
+    assert [point.sample.contexts[0].id for point in made.points[::2]] == [f"doc{number}#0" for number in range(5)]
     assert len({point.document for point in made.points}) == 5
     assert all(point.sample.reference == (point.sample.answer,) for point in made.points)
 
 
-class Dumped:
+class Dumped(BaseModel):
     """As the documents of LangChain are."""
 
-    def model_dump(self) -> dict[str, Any]:
-        return {"id": None, "page_content": "from a model", "metadata": {}}
+    id: str | None = None
+    page_content: str = "from a model"
+    metadata: dict[str, Any] = {}
 
 
+@dataclass
 class Converted:
     """As the documents of Haystack are."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"id": "7", "content": "from a document", "score": 0.25}
+    id: str = "7"
+    content: str = "from a document"
+    score: float = 0.25
 
 
 def test_any_callable_is_a_retriever() -> None:
@@ -277,9 +282,9 @@ def test_any_callable_is_a_retriever() -> None:
     made = build_discrete([], pairs(1), retriever=lambda question, count: found)
     first, last = made.points
     assert made.header.parameters["retriever"] == "own"
-    assert [context.text for context in first.contexts] == ["from a model", "from a document"]
-    assert [context.id for context in first.contexts] == [None, "7"]
-    assert [context.text for context in last.contexts] == ["text", "c"]
+    assert [context.text for context in first.sample.contexts] == ["from a model", "from a document"]
+    assert [context.id for context in first.sample.contexts] == [None, "7"]
+    assert [context.text for context in last.sample.contexts] == ["text", "c"]
 
 
 @pytest.mark.parametrize(
@@ -325,7 +330,7 @@ def test_a_retriever_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert main([*command, "--retriever", "own_retriever_for_a_test:find"]) == 0
     made = read_set("out")
     assert isinstance(made, DiscreteSet)
-    assert [context.text for context in made.points[1].contexts] == ["3", "4"]
+    assert [context.text for context in made.points[1].sample.contexts] == ["3", "4"]
     assert main([*command, "--retriever", "own_retriever_for_a_test:nothing"]) == 2
     assert main([*command, "--retriever", "nothing"]) == 2
 
@@ -466,8 +471,8 @@ def test_a_dry_run_counts_what_a_run_asks(tmp_path: Path, served: Any, capsys: p
     [
         (lambda lines: [*lines[:3], '{"else": 1}'], "line 4: this is no line of a set"),
         (lambda lines: [*lines[:3], "cut off {"], "line 4: this is no line of a set"),
-        (lambda lines: [lines[0], '{"point": {"document": "d"}}'], "line 2: the field 'id' is missing or wrong"),
-        (lambda lines: [lines[0].replace("discrete", "other")], "line 1: the field 'kind' is missing or wrong"),
+        (lambda lines: [lines[0], '{"point": {"document": "d"}}'], "line 2: sample: Field required"),
+        (lambda lines: [lines[0].replace("discrete", "other")], "line 1: kind: Input should be"),
         (lambda lines: [lines[0].replace('dataset": 1', 'dataset": 2')], "this is no set of ragmetrics"),
     ],
 )

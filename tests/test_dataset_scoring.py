@@ -27,8 +27,7 @@ from ragmetrics_core.datasets import (
 from ragmetrics_core.datasets.reviews import Review, review_items
 from ragmetrics_core.datasets.scoring import variants
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet
-from ragmetrics_core.metrics.fact_extraction import ExtractFacts
-from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.testing.replies import quoting_reply
 
 

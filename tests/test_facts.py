@@ -13,6 +13,7 @@ from dataset_toys import Model, judge
 from ragmetrics_core import LexicalJudge, LLMJudge, MemoryStore, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import AuthenticationFailed, InputError
+from ragmetrics_core.datasets import Maker
 from ragmetrics_core.datasets.facts import (
     FactsFile,
     as_text,
@@ -29,7 +30,7 @@ ROWS = [
 
 
 def extracted() -> FactsFile:
-    return extract_facts(ROWS, judge())[0]
+    return extract_facts(ROWS, Maker(judge()))
 
 
 def texts(file: FactsFile) -> list[list[str]]:
@@ -38,14 +39,15 @@ def texts(file: FactsFile) -> list[list[str]]:
 
 def test_facts_are_extracted_once_per_reference() -> None:
     model, store = Model(), MemoryStore()
-    file, usage = extract_facts(ROWS, LLMJudge(model), store=store)
+    maker = Maker(LLMJudge(model), store=store)
+    file = extract_facts(ROWS, maker)
     assert texts(file) == [["Anna lit it.", "It was built in 1856."], ["It was 1856."]]  # a row's own facts stay
-    assert usage.calls == len(model.asked) == 1
-    again, usage = extract_facts(ROWS, LLMJudge(model), store=store)
-    assert again == file
-    assert usage.calls == 0
+    assert maker.usage.calls == len(model.asked) == 1
+    maker = Maker(LLMJudge(model), store=store)
+    assert extract_facts(ROWS, maker) == file
+    assert maker.usage.calls == 0
     assert file.model == "toy/quoting"
-    cot, _ = extract_facts(ROWS, judge(), extraction="cot")
+    cot = extract_facts(ROWS, Maker(judge()), extraction="cot")
     assert cot.extraction == "cot"
     assert cot.prompts != file.prompts
 
@@ -139,17 +141,17 @@ def test_the_command_from_references_to_edited_facts(
 
 def test_what_has_no_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match="row 2: no reference"):
-        extract_facts([ROWS[0], {"question": "q"}], judge())
+        extract_facts([ROWS[0], {"question": "q"}], Maker(judge()))
     with pytest.raises(InputError, match="row 1: no facts"):
-        extract_facts(ROWS, judge(lambda body: "no JSON"))
+        extract_facts(ROWS, Maker(judge(lambda body: "no JSON")))
     with pytest.raises(InputError, match="row 1: the reference states no fact"):
-        extract_facts(ROWS, judge(lambda body: '{"facts": []}'))
+        extract_facts(ROWS, Maker(judge(lambda body: '{"facts": []}')))
 
     def refused(body: Any) -> str:
         raise AuthenticationFailed("the key was refused")
 
     with pytest.raises(AuthenticationFailed):
-        extract_facts(ROWS, judge(refused))
+        extract_facts(ROWS, Maker(judge(refused)))
     for content, said in (("", "no file of facts"), ('{"a": 1}', "no file of facts"), ("[]", "no file of facts")):
         (tmp_path / "f.jsonl").write_text(content)
         assert main(["facts", "freeze", str(tmp_path / "f.jsonl")]) == 2

@@ -79,19 +79,21 @@ BODIES = {
     asyncio.run(cancelled())
     """,
     "an exception of extract_facts": """
+    from ragmetrics_core.datasets import Maker
     from ragmetrics_core.datasets.facts import extract_facts
     from ragmetrics_core.data.errors import InputError
     server.reply = lambda body: '{"facts": []}' if "r7" in str(body) else '{"facts": ["f"]}'
     try:
-        extract_facts(rows, judge, concurrency=2)
+        extract_facts(rows, Maker(judge, concurrency=2))
     except InputError as error:
         assert "row" in str(error)
     """,
     "Ctrl-C in extract_facts": """
+    from ragmetrics_core.datasets import Maker
     from ragmetrics_core.datasets.facts import extract_facts
     interrupt()
     try:
-        extract_facts(rows, judge, concurrency=2)
+        extract_facts(rows, Maker(judge, concurrency=2))
     except KeyboardInterrupt:
         pass
     """,

@@ -174,8 +174,8 @@ def test_a_schema_is_sent_in_the_form_that_the_endpoint_takes() -> None:
 )
 def test_a_server_that_sends_500_for_a_parameter_is_understood(text: str, kind: str) -> None:
     """Servers built on pydantic do; the first text is that of llama.cpp's Python server, shortened."""
-    fault = EndpointFault(500, (), None, text, frozenset())
-    assert type(judge_error(errors.JudgeServerError, fault, "m", None, ())).__name__ == kind
+    fault = EndpointFault(500, text=text)
+    assert type(judge_error(errors.JudgeServerError, fault, "m")).__name__ == kind
 
 
 @pytest.mark.parametrize("model", ["ollama_chat/x", "hosted_vllm/x"])
@@ -423,10 +423,8 @@ def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -
     assert resolve.resolve_judge("lexical").name == "lexical"
 
 
-def test_without_a_choice_the_embedded_judge_says_so_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(resolve, "_announced", False)
+def test_without_a_choice_the_embedded_judge_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    resolve._announce.cache_clear()
     with caplog.at_level(logging.INFO, logger="ragmetrics_core"):
         assert resolve.resolve_judge(None).name == "lexical"
         assert resolve.resolve_judge(None).name == "lexical"

@@ -76,7 +76,8 @@ def bought(shop: Shop, limits: Limits, concurrency: int, calls: int, *, opened: 
 
     async def run() -> Budget:
         session, budget = Session(shop, attempts=1), Budget(limits)
-        session._shares.here().availability.open = opened
+        await session.prepare()
+        session._by_loop[asyncio.get_running_loop()].availability.open = opened
         this = session.during(store=None, concurrency=concurrency, budget=budget)
         asked = (this.ask(ChatRequest((Message("user", str(number)),)), str) for number in range(calls))
         answers = await asyncio.wait_for(asyncio.gather(*asked), 60)

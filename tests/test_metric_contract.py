@@ -23,8 +23,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
-from ragmetrics_core.metrics.fact_extraction import ExtractFacts
-from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.testing.metric_contract import MetricContract
 

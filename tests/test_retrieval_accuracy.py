@@ -22,8 +22,7 @@ from ragmetrics_core import (
     SettingError,
     evaluate,
 )
-from ragmetrics_core.metrics.fact_extraction import ExtractFacts
-from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence, FactInContext
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence, ExtractFacts, FactInContext
 
 matrices = st.integers(1, 4).flatmap(
     lambda columns: st.lists(st.lists(st.floats(0, 1), min_size=columns, max_size=columns), min_size=1, max_size=5)

@@ -451,6 +451,32 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
         lambda c: [alone(retriever(c, DOCS[0])), alone(model(c, "What time is it?", "Five, as far as I know."))],
         [(QUESTION, [PORTO], None)],
     ),
+    "retrieved in one loop, answered in another": (
+        lambda c: [
+            alone(retriever(c, *DOCS[:2])),
+            alone(retriever(c, *DOCS[:2], query="And Faro?")),
+            alone(model(c, asked(PORTO + FARO))),
+            alone(model(c, f"{PORTO} {FARO} And Faro?", "In the south, by the sea.")),
+        ],
+        [(QUESTION, [PORTO, FARO], ANSWER), ("And Faro?", [PORTO, FARO], "In the south, by the sea.")],
+    ),
+    "two requests, each in tasks of its own": (
+        lambda c: [
+            alone(retriever(c, DOCS[0]), strand="a"),
+            alone(retriever(c, DOCS[0], query="And the Douro?"), strand="b"),
+            alone(model(c, f"{PORTO} And the Douro?", "A river of the north."), strand="d"),
+            alone(model(c, asked(PORTO)), strand="c"),
+        ],
+        [(QUESTION, [PORTO], ANSWER), ("And the Douro?", [PORTO], "A river of the north.")],
+    ),
+    "documents of two tasks in one prompt": (
+        lambda c: [
+            alone(retriever(c, DOCS[0]), strand="a"),
+            alone(retriever(c, DOCS[2]), strand="b"),
+            alone(model(c, asked(EVORA + PORTO)), strand="c"),
+        ],
+        [(QUESTION, [EVORA, PORTO], ANSWER)],
+    ),
     "paused and resumed": (
         lambda c: [
             tree(c, retriever(c, DOCS[0]), thread="t", paused=True),

@@ -24,7 +24,7 @@ from ragmetrics_core.data.errors import ContentRefused, ContextWindowExceeded, J
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.data.windows import halves
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
-from ragmetrics_core.metrics.fact_extraction import ExtractFacts
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent
 
 NEEDLE = "the lamp was lit by Ada"

@@ -98,11 +98,11 @@ def history_in(value: object, question: str | None = None, *, depth: int = 3) ->
     if messages is not None:
         asked = [place for place, one in enumerate(messages) if one.role == "user"]
         same = [place for place in asked if one_line(messages[place].text) == one_line(question)]
-        return turns(messages[: max(same or asked, default=0)])
+        return spoken(messages[: max(same or asked, default=0)])
     if not depth or not isinstance(value, Mapping):
         return ()
     for key in HISTORY_KEYS:
-        earlier = turns(conversation(value.get(key)) or ()) or _pairs(value.get(key))
+        earlier = spoken(conversation(value.get(key)) or ()) or _pairs(value.get(key))
         if earlier:
             return earlier
     for key in ("input", "messages", *(value if len(value) == 1 else ())):
@@ -122,10 +122,10 @@ def _pairs(value: object) -> tuple[Turn, ...]:
     )
 
 
-def turns(messages: Iterable[Message]) -> tuple[Turn, ...]:
+def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
     """What user and assistant said; no tool calls and no instructions."""
-    spoken = (one for one in messages if one.role in ("user", "assistant") and one.text.strip())
-    return tuple(Turn(role=one.role, content=one.text) for one in spoken)
+    said = (one for one in messages if one.role in ("user", "assistant") and one.text.strip())
+    return tuple(Turn(role=one.role, content=one.text) for one in said)
 
 
 def answer_in(output: object) -> tuple[str | None, str]:

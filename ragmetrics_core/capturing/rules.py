@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragmetrics_core.capturing.evidence import Calls, Key, Shown
+from ragmetrics_core.capturing.evidence import Calls, Key, Shown, text_of
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import (
     answer_text,
@@ -92,19 +92,32 @@ class _Turn:
 
     def _written(self, answer: Answer) -> _Answered:
         """An answer of the framework, with the call whose reply equals it, else the last that may have written it."""
-        if answer.call is not None or answer.extracted or answer.text is None:
+        if answer.extracted or answer.text is None:
             return _Answered(answer, answer.call)
-        wanted = {one_line(text) for text in (answer.text, *answer.replies) if text.strip()}
-        value = parsed(answer.text)
-        for reads in (_said, _fields):
-            for call in reversed(self.calls.models):
-                if wanted & set(reads(call)) or (value is not None and value in _values(call)):
-                    return _Answered(answer, call)
+        if answer.call is not None:
+            return self._unrivalled(answer, answer.call)
+        wanted, value = {one_line(text) for text in (answer.text, *answer.replies)} - {""}, parsed(answer.text)
+        latest = self.calls.models[::-1]
+        wrote = [call for call in latest if one_line(text_of(call)) in wanted]
+        wrote += [call for call in latest if wanted & _fields(call) or (value is not None and value in _values(call))]
+        if wrote:
+            return self._unrivalled(answer, wrote[0])
         likely = self._likely()
         if not likely:
             return _Answered(answer)
         why = ("no reply equals the answer; it is taken to rest on the last call that wrote a text",)
         return _Answered(answer, likely[-1], why, len(likely) == 1)
+
+    def _unrivalled(self, answer: Answer, call: Node) -> _Answered:
+        """An answer of plain functions, where any call may be the last word: is there another that it does not use?"""
+        if self.tree.root.name != FLOW:
+            return _Answered(answer, call)
+        used = self.calls.shown(call, ()).calls
+        others = [
+            one for one in self._likely() if one not in used and one_line(text_of(one)) != one_line(text_of(call))
+        ]
+        why = ("several calls may have answered; the last one is taken",) if others else ()
+        return _Answered(answer, call, why, not others)
 
     def _likely(self) -> list[Node]:
         """Calls that look most like answering, in their order."""
@@ -116,15 +129,15 @@ class _Turn:
         """The answering call where the framework names no answer: one whose text is in the output, else the last."""
         models = [call for call in self.calls.models if self.calls.weight(call)]
         output = {one_line(text) for text in texts_in(self.tree.output)}
-        held = [call for call in models if one_line(_text(call)) in output - {""} or self.tree.output in _values(call)]
-        several = len({_text(call) for call in held}) > 1
+        held = [
+            call for call in models if one_line(text_of(call)) in output - {""} or self.tree.output in _values(call)
+        ]
+        several = len({text_of(call) for call in held}) > 1
         call = held[-1] if held else next(iter(self._likely()[::-1]), None)
         if call is None:
             return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
         said = "the outputs hold the texts of several model calls; the last one is taken as the answer"
-        text = _text(call)
-        if not text.strip() or isinstance(parsed(text), dict):
-            text = next((structured(value) or compact(value) for value in _values(call)), text)
+        text = next((structured(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
         return _Answered(Answer(text, place), call, (said,) if several else (), not several)
 
@@ -143,19 +156,20 @@ class _Turn:
         if not queries:
             return None, "", ("no question was found",)
         said = "the question was not found in the inputs; the retriever's query stands for it"
-        plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == JOINED
+        plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
         return queries[0], "query of the first retriever", () if plain else (said,)
 
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""
-        asked = {one.node.query for one in self.calls.retrievals if one.node.kind == "retriever" and one.node.query}
+        nodes = [*(one.node for one in self.calls.retrievals), *self.calls.tool_texts]
+        asked = {node.query for node in nodes if node.query and parsed(node.query) is None}
         found = self.tree.standalone or (asked.pop() if len(asked) == 1 else None)
         if found is not None and len(found) > _QUERY:  # a passage that may stand in an answer, no question
             return None
         return None if one_line(found) == one_line(question) else found
 
 
-JOINED = "several runs"
+FLOW = "runs of plain functions"
 
 
 @dataclass
@@ -286,13 +300,14 @@ class _Making:
         if self.evidence_from != "prompt" or not retrieved:
             return
         ids, texts = {one.id for one in contexts if one.id}, {one.text for one in contexts}
-        hidden = [one for one in retrieved if one.id not in ids and not texts & {one.text, *one.forms}]
-        if hidden and len(contexts) <= len(retrieved) - len(hidden):
+        shown = "\n".join(texts)
+        hidden = [one for one in retrieved if one.id not in ids and not any(f in shown for f in (one.text, *one.forms))]
+        if 0 < len(hidden) < len(retrieved):
             self.warnings.append(f"{len(hidden)} of {len(retrieved)} retrieved documents were not shown to the model")
 
     def _intermediate(self) -> tuple[Context, ...]:
         """What models of the run wrote on the way, and what was read of an answer that broke off."""
-        texts = [_text(call) for call in self.feeding]
+        texts = [text_of(call) for call in self.feeding]
         texts += [self.turn.tree.partial] if self.turn.tree.partial else []
         return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
@@ -301,21 +316,13 @@ _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones 
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
 
 
-def _text(call: Node) -> str:
-    return call.reply.text if call.reply is not None else ""
-
-
 def _values(call: Node) -> list[Any]:
     """Structured values of a reply: its text where that is JSON, the arguments of its tool calls."""
-    value = parsed(_text(call))
+    value = parsed(text_of(call))
     arguments = [dict(one.arguments) for one in call.reply.calls] if call.reply is not None else []
     return [*([] if value is None else [value]), *reversed(arguments)]
 
 
-def _said(call: Node) -> Iterable[str]:
-    return [one_line(_text(call))]
-
-
-def _fields(call: Node) -> Iterable[str]:
+def _fields(call: Node) -> set[str]:
     """Texts inside a structured reply."""
-    return [one_line(text) for value in _values(call) for text in (*texts_in(value), structured(value) or "") if text]
+    return {one_line(text) for value in _values(call) for text in (*texts_in(value), structured(value) or "")} - {""}

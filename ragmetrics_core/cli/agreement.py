@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import command
+from ragmetrics_core.cli.options import add, command, flag
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.datasets.labels import Label, calibrate, certify_precision, draw, left_over, matched, read_labels
+from ragmetrics_core.datasets.labels import calibrate, certify_precision, draw, left_over, matched, read_labels
 from ragmetrics_core.metrics.registry import full_name
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled, Measured, measure_all, measures, rival_measures
@@ -25,34 +25,29 @@ _RESULTS = "results of a run; samples need ids"
 def add_to(commands: Any) -> None:
     """Add both commands to the parser."""
     parser = command(commands, "agreement", _agreement, "measure a judge against labels of people")
-    parser.add_argument("results", type=Path, metavar="RESULTS.jsonl", help=_RESULTS)
+    add(parser, "results", _RESULTS, "RESULTS.jsonl", Path)
     told = 'lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list, one per annotator'
-    parser.add_argument("labels", type=Path, metavar="LABELS.jsonl", help=told)
+    add(parser, "labels", told, "LABELS.jsonl", Path)
     shared.add_metric(parser)
-    parser.add_argument("--label", default="label", metavar="PATH", help="where the label is, e.g. labels.adherent")
-    told = "scores from T on are a yes (0.5); fix it on other data than these"
-    parser.add_argument("--threshold", type=float, default=0.5, metavar="T", help=told)
-    parser.add_argument("--against", type=Path, metavar="OTHER.jsonl", help="results of another judge, to compare")
-    parser.add_argument(
-        *("--calibrate",), nargs="?", const="ppi", choices=("ppi", "rogan-gladen"),
-        help="also the mean that people would give, from labels drawn at random: PPI++ on the scores (the default), "
-        "or Rogan–Gladen on the verdicts",
-    )  # fmt: skip
+    add(parser, "--label", "where the label is, e.g. labels.adherent", "PATH", default="label")
+    add(parser, "--threshold", "scores from T on are a yes (0.5); fix it on other data than these", "T", float, 0.5)
+    add(parser, "--against", "results of another judge, to compare", "OTHER.jsonl", Path)
+    told = "also the mean that people would give, from labels drawn at random: PPI++ on the scores, or Rogan–Gladen on "
+    choices = ("ppi", "rogan-gladen")
+    add(parser, "--calibrate", f"{told}the verdicts (ppi)", nargs="?", const="ppi", choices=choices)
     shared.add_cluster(parser, "for --calibrate: ")
     told = "also the lowest threshold from which on at least this share of scores is right, with 95 %% confidence"
-    parser.add_argument("--certify-precision", type=float, metavar="P", help=told)
-    parser.add_argument("--assume-random", action="store_true", help="labels that no draw recorded are a random sample")
-    parser.add_argument("--draws", type=int, default=500, metavar="N", help="bootstrap resamples (500)")
-    drawing = command(
-        shared.group(commands, "label", "draw samples for people to label"),
-        *("draw", _draw, "draw samples at random, with known probabilities"),
-    )
-    drawing.add_argument("results", type=Path, metavar="RESULTS.jsonl", help=_RESULTS)
-    drawing.add_argument("--n", type=int, default=100, help="how many (100)")
+    add(parser, "--certify-precision", told, "P", float)
+    flag(parser, "--assume-random", "labels that no draw recorded are a random sample")
+    add(parser, "--draws", "bootstrap resamples (500)", "N", int, 500)
+    labels = shared.group(commands, "label", "draw samples for people to label")
+    drawing = command(labels, "draw", _draw, "draw samples at random, with known probabilities")
+    add(drawing, "results", _RESULTS, "RESULTS.jsonl", Path)
+    add(drawing, "--n", "how many (100)", "N", int, 100)
     shared.add_metric(drawing)
-    drawing.add_argument("--stratify-by", choices=("score",), help="draw evenly over the range of scores")
-    drawing.add_argument("--seed", type=int, required=True, help="of the draw, so that it can be repeated")
-    drawing.add_argument("--out", type=Path, required=True, metavar="LABELS.jsonl", help="fill in the labels here")
+    add(drawing, "--stratify-by", "draw evenly over the range of scores", choices=("score",))
+    add(drawing, "--seed", "of the draw, so that it can be repeated", "N", int, required=True)
+    add(drawing, "--out", "fill in the labels here", "LABELS.jsonl", Path, required=True)
 
 
 def _draw(options: argparse.Namespace) -> int:
@@ -74,47 +69,30 @@ def _draw(options: argparse.Namespace) -> int:
 def _agreement(options: argparse.Namespace) -> int:
     report = Report.from_jsonl(options.results)
     rival = Report.from_jsonl(options.against) if options.against else None
-    metric = _metric(report, options.metric)
-    labels = read_labels(options.labels, column=options.label)
-    rows = matched(report, metric, labels, rival)
-    found = measure_all(rows, measures(options.threshold), draws=options.draws)
+    metric, labels = _metric(report, options.metric), read_labels(options.labels, column=options.label)
+    rows, trusted = matched(report, metric, labels, rival), options.assume_random
     lines = [
         f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}: {len(rows)} labelled scores; 95 % "
         f"intervals from {options.draws} resamples; verdicts from {options.threshold:g} on; nothing is pooled.",
         *(f"! {sentence}" for sentence in left_over(report, metric, labels)),
-        *_table(found),
+        *_table(measure_all(rows, measures(options.threshold), draws=options.draws)),
         *_curve(rows),
     ]
     if rival is not None:
-        judges = ", ".join(rival.run.judges) or "the other judge"
-        lines += [f"Minus {judges}, on the same rows:"]
+        lines.append(f"Minus {', '.join(rival.run.judges) or 'the other judge'}, on the same rows:")
         lines += _table(measure_all(rows, rival_measures(options.threshold), draws=options.draws))
     if options.calibrate:
-        lines.append(_calibrated(report, metric, labels, options))
+        how: dict[str, Any] = {"cluster": shared.cluster(options), "method": options.calibrate}
+        try:
+            found = calibrate(report, metric, labels, assume_random=trusted, threshold=options.threshold, **how)
+            lines.append(found.sentence)
+        except NotCorrectable as error:
+            lines.append(f"Rogan–Gladen is undefined here: {error}.")
     if options.certify_precision is not None:
-        target, trusted = options.certify_precision, options.assume_random
-        lines.append(certify_precision(report, metric, labels, target, assume_random=trusted).sentence)
+        certified = certify_precision(report, metric, labels, options.certify_precision, assume_random=trusted)
+        lines.append(certified.sentence)
     show("\n".join(lines))
     return 0
-
-
-def _calibrated(report: Report, metric: str, labels: Sequence[Label], options: argparse.Namespace) -> str:
-    try:
-        found = calibrate(
-            *(report, metric, labels),
-            cluster=shared.cluster(options),
-            assume_random=options.assume_random,
-            method=options.calibrate,
-            threshold=options.threshold,
-        )
-    except NotCorrectable as error:
-        return f"Rogan–Gladen is undefined here: {error}."
-    low, high = found.interval.low, found.interval.high
-    weight = "" if found.weight is None else f", weight of the judge {found.weight:.2f}"
-    return (
-        f"People would say yes to {found.mean:.3f} [{low:.3f}, {high:.3f}] of the {found.labelled + found.unlabelled} "
-        f"scored samples ({found.interval.method}; {found.labelled} labels{weight})"
-    )
 
 
 def _metric(report: Report, name: str | None) -> str:
@@ -134,10 +112,8 @@ def _table(found: Sequence[Measured]) -> list[str]:
         if one.value is None or (one.source is None and not several):
             continue
         place = "mean over sources" if one.source is None else one.source
-        bounds = (
-            f" [{one.interval[0]:.3f}, {one.interval[1]:.3f}]" if one.interval else " no interval: all resamples agree"
-        )
-        lines.append(f"  {one.measure:18} {place:20} n={one.count:<5} {one.value:.3f}{bounds}")
+        bounds = "[{:.3f}, {:.3f}]".format(*one.interval) if one.interval else "no interval: all resamples agree"
+        lines.append(f"  {one.measure:18} {place:20} n={one.count:<5} {one.value:.3f} {bounds}")
     return lines
 
 

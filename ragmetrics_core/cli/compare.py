@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import command
+from ragmetrics_core.cli.options import add, command, flag
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.reporting.comparison import MARGIN
 from ragmetrics_core.reporting.report import Report
@@ -21,17 +21,16 @@ _EXIT_CODES = (
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     parser = command(commands, "compare", _compare, "compare two runs over the same samples", epilog=_EXIT_CODES)
-    parser.add_argument("first", type=Path, metavar="A.jsonl", help="results of the run to compare with")
-    parser.add_argument("second", type=Path, metavar="B.jsonl", help="results of the run in question")
-    parser.add_argument("--metrics", metavar="NAMES", help="separated by commas; by default all that both runs have")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page")
-    told = f"differences that do not matter ({MARGIN})"
-    parser.add_argument("--margin", type=float, default=MARGIN, metavar="D", help=told)
-    parser.add_argument("--fail-on-regression", action="store_true", help="hold a gate against the margin")
+    add(parser, "first", "results of the run to compare with", "A.jsonl", Path)
+    add(parser, "second", "results of the run in question", "B.jsonl", Path)
+    add(parser, "--metrics", "separated by commas; by default all that both runs have", "NAMES")
+    add(parser, "--report", "write an HTML page", "FILE", Path)
+    add(parser, "--margin", f"differences that do not matter ({MARGIN})", "D", float, MARGIN)
+    flag(parser, "--fail-on-regression", "hold a gate against the margin")
     shared.add_undecided(parser)
     shared.add_cluster(parser)
-    parser.add_argument("--slice", metavar="KEY", help="compare within each value of this key of the metadata, too")
-    parser.add_argument("--anyway", action="store_true", help="compare runs that were not measured in the same way")
+    add(parser, "--slice", "compare within each value of this key of the metadata, too", "KEY")
+    flag(parser, "--anyway", "compare runs that were not measured in the same way")
 
 
 def _compare(options: argparse.Namespace) -> int:

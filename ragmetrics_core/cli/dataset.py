@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import command, positive
+from ragmetrics_core.cli.options import add, command, flag, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.datasets.chunking import Document
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
 from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, write_pairs
 from ragmetrics_core.datasets.loading import load_documents, load_pairs
@@ -35,124 +35,90 @@ from ragmetrics_core.statistics.agreement import mean_error, spearman
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     kinds = shared.group(commands, "dataset", "build annotated sets, review them, score judges on them")
-    _add_discrete(kinds)
-    _add_continuous(kinds)
-    _add_review(kinds)
-    _add_score(kinds)
-
-
-def _add_discrete(kinds: Any) -> None:
     parser = command(kinds, "discrete", _discrete, "golden answers with the first and the last retrieved documents")
-    _add_building(parser)
-    parser.add_argument("--pairs", nargs="+", metavar="FILE", help="questions with golden answers; else a model writes")
-    parser.add_argument("--questions", type=positive, default=15, metavar="N", help="how many it writes (default 15)")
-    parser.add_argument("--top", type=positive, default=5, metavar="K", help="documents retrieved (default 5)")
-    parser.add_argument("--take", type=positive, default=2, metavar="N", help="first and last of them (default 2)")
-    parser.add_argument("--retriever", metavar="MODULE:NAME", help="your callable(question, k); by default BM25")
-
-
-def _add_continuous(kinds: Any) -> None:
+    _add_building(parser, DiscreteSettings)
+    add(parser, "--pairs", "questions with golden answers; else a model writes", "FILE", nargs="+")
     text = "combinations of golden and noise contexts, labelled by their facts"
     parser = command(kinds, "continuous", _continuous, text)
-    _add_building(parser)
-    parser.add_argument("--documents", type=positive, default=20, metavar="N", help="repeat over N (default 20)")
-    parser.add_argument("--golden", type=positive, default=4, metavar="N", help="consecutive chunks (default 4)")
-    parser.add_argument("--noise", type=int, default=3, metavar="N", help="chunks of other documents (default 3)")
-    parser.add_argument("--smallest", type=positive, default=2, metavar="N", help="contexts of a combination (2)")
-    parser.add_argument("--largest", type=positive, metavar="N", help="the same at most (default all)")
-    parser.add_argument("--singles", action="store_true", help="combinations of one context too")
-    parser.add_argument("--stratify", action="store_true", help="as many points for each number of golden chunks")
-    parser.add_argument("--extraction", choices=("io", "cot"), default="io", help="prompt that extracts facts")
-
-
-def _add_building(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("corpus", nargs="+", metavar="PATH", help="text, Markdown, JSONL, JSON files, or folders")
-    told = "only rows that have it; may be repeated"
-    parser.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE", help=told)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the set, as JSONL; needed but for --dry-run")
-    parser.add_argument("--model", help="name of the model that writes and labels; by default RAGMETRICS_JUDGE")
-    parser.add_argument("--language", help="language of what it writes")
-    parser.add_argument("--chunk-size", type=positive, default=CHUNK_SIZE, metavar="N", help="characters (2000)")
-    parser.add_argument("--overlap", type=int, default=0, metavar="N", help="characters that chunks share (0)")
-    parser.add_argument("--seed", type=int, default=0, help="of every random choice (0)")
+    _add_building(parser, ContinuousSettings)
+    flag(parser, "--singles", "combinations of one context too")
+    parser = command(kinds, "review", _review, "decide about a set's labels: positive, negative, ambiguous")
+    add(parser, "set", "a set; decisions are kept beside it, SET.reviews.jsonl", "SET", Path)
+    add(parser, "--reviewer", "who decides; by default your login", "NAME")
+    flag(parser, "--second-reviewer", "decide independently on a part, for the agreement (kappa)")
+    add(parser, "--share", "that part of what was decided (default 0.5)", "SHARE", float, 0.5)
+    flag(parser, "--summary", "only say what was decided so far")
+    parser = command(kinds, "score", _score, "score judges and metrics on sets")
+    add(parser, "sets", "files of ragmetrics dataset", "SET", Path, nargs="+")
+    shared.add_judge(parser, "; may be repeated", action="append", default=[])
+    add(parser, "--metrics", "separated by commas (retrieval_accuracy)", "NAMES", default="retrieval_accuracy")
+    told = "for retrieval accuracy: io, cot, frozen (the continuous set's own facts); default io,cot"
+    add(parser, "--prompts", told, "NAMES", default="io,cot")
+    add(parser, "--threshold", "a point is positive from this score on (0.5)", "T", float, 0.5)
+    add(parser, "--draws", f"resamples of intervals ({DRAWS})", "N", positive, DRAWS)
+    flag(parser, "--without-reviews", "score on the labels as they were made")
     shared.add_calls(parser)
 
 
-def _add_review(kinds: Any) -> None:
-    parser = command(kinds, "review", _review, "decide about a set's labels: positive, negative, ambiguous")
-    parser.add_argument("set", type=Path, metavar="SET", help="a set; decisions are kept beside it, SET.reviews.jsonl")
-    parser.add_argument("--reviewer", metavar="NAME", help="who decides; by default your login")
-    told = "decide independently on a part, for the agreement (kappa)"
-    parser.add_argument("--second-reviewer", action="store_true", help=told)
-    parser.add_argument("--share", type=float, default=0.5, help="that part of what was decided (default 0.5)")
-    parser.add_argument("--summary", action="store_true", help="only say what was decided so far")
-
-
-def _add_score(kinds: Any) -> None:
-    parser = command(kinds, "score", _score, "score judges and metrics on sets")
-    parser.add_argument("sets", nargs="+", type=Path, metavar="SET", help="files of ragmetrics dataset")
-    shared.add_judge(parser, "; may be repeated", action="append", default=[])
-    told = "separated by commas (retrieval_accuracy)"
-    parser.add_argument("--metrics", default="retrieval_accuracy", metavar="NAMES", help=told)
-    told = "for retrieval accuracy: io, cot, frozen (the continuous set's own facts); default io,cot"
-    parser.add_argument("--prompts", default="io,cot", metavar="NAMES", help=told)
-    parser.add_argument("--threshold", type=float, default=0.5, help="a point is positive from this score on (0.5)")
-    parser.add_argument("--draws", type=positive, default=DRAWS, metavar="N", help=f"resamples of intervals ({DRAWS})")
-    parser.add_argument("--without-reviews", action="store_true", help="score on the labels as they were made")
+def _add_building(parser: argparse.ArgumentParser, settings: type[Frozen]) -> None:
+    """Add what both kinds of set are built from, and an option for each setting."""
+    add(parser, "corpus", "text, Markdown, JSONL, JSON files, or folders", "PATH", nargs="+")
+    add(parser, "--where", "only rows that have it; may be repeated", "FIELD=VALUE", default=[], action="append")
+    add(parser, "--out", "the set, as JSONL; needed but for --dry-run", "FILE", Path)
+    add(parser, "--model", "name of the model that writes and labels; by default RAGMETRICS_JUDGE", "NAME")
+    add(parser, "--language", "language of what it writes", "NAME")
+    for name, field in settings.model_fields.items():
+        option, default, told = f"--{name.replace('_', '-')}", field.default, field.description or ""
+        if isinstance(default, bool):
+            flag(parser, option, told)
+        elif isinstance(default, str):
+            add(parser, option, f"{told} ({default})", default=default, choices=get_args(field.annotation) or None)
+        else:
+            kind = int if default == 0 else positive
+            add(parser, option, told if default is None else f"{told} ({default})", "N", kind, default)
     shared.add_calls(parser)
 
 
 def _discrete(options: argparse.Namespace) -> int:
-    shared.needs_out(options)
-    where = _where(options.where)
-    documents = load_documents(options.corpus, where=where)
-    settings = DiscreteSettings(**_given(DiscreteSettings, options), retriever=options.retriever or "bm25")
+    where, documents = _documents(options)
+    settings = DiscreteSettings(**{name: getattr(options, name) for name in DiscreteSettings.model_fields})
     pairs = load_pairs(options.pairs, where=where) if options.pairs else None
-    judge = _model(options, "give --pairs") if pairs is None else None
-    if options.dry_run:
-        if judge is None:
-            show("no calls: questions, answers and documents are there")
-            return 0
-        return shared.dry_run(
-            judge, options.questions, "questions", lambda it: write_pairs(documents, settings, Maker(it))
-        )
-    if options.retriever:
-        sys.path.insert(0, os.getcwd())
-    retriever = named_retriever(options.retriever) if options.retriever else None
-    maker = _maker(judge, options, "questions") if judge is not None else None
-    if pairs is None and maker is not None:
-        pairs = write_pairs(documents, settings, maker)
+    maker = None
+    if pairs is None:
+        judge = _model(options, "give --pairs")
+        if options.dry_run:
+            work = options.questions, "questions"
+            return shared.dry_run(judge, *work, lambda it: write_pairs(documents, settings, Maker(it)))
+        maker = shared.maker(judge, options, "questions")
+    elif options.dry_run:
+        show("no calls: questions, answers and documents are there")
+        return 0
+    retriever = None if options.retriever == "bm25" else named_retriever(options.retriever)
+    pairs = pairs if maker is None else write_pairs(documents, settings, maker)
     source = _source(options, documents)
     made = build_discrete(documents, pairs or (), settings, retriever=retriever, source=source, maker=maker)
     return _finish(made, maker, options)
 
 
 def _continuous(options: argparse.Namespace) -> int:
-    shared.needs_out(options)
-    documents = load_documents(options.corpus, where=_where(options.where))
-    given = _given(ContinuousSettings, options) | ({"smallest": 1} if options.singles else {})
-    settings = ContinuousSettings(**given).checked()
+    _, documents = _documents(options)
+    given = {name: getattr(options, name) for name in ContinuousSettings.model_fields}
+    settings = ContinuousSettings(**given | ({"smallest": 1} if options.singles else {})).checked()
     judge = _model(options, "there is no other way to label")
     if options.dry_run:
         work = options.documents, "documents"
         return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, Maker(it)))
-    maker = _maker(judge, options, "documents")
+    maker = shared.maker(judge, options, "documents")
     return _finish(build_continuous(documents, settings, maker, source=_source(options, documents)), maker, options)
 
 
-def _given(kind: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """The settings that options of the same name give."""
-    return {name: getattr(options, name) for name in kind.model_fields if name in options and name != "retriever"}
-
-
-def _where(texts: Sequence[str]) -> Mapping[str, str]:
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise SettingError(f"--where is written FIELD=VALUE, e.g. source=wice; got {text!r}")
-        found[name] = value
-    return found
+def _documents(options: argparse.Namespace) -> tuple[Mapping[str, str], Sequence[Document]]:
+    """What rows must have, and the documents that do."""
+    shared.needs_out(options)
+    where = dict(text.partition("=")[::2] for text in options.where)
+    if wrong := [text for text in options.where if "=" not in text]:
+        raise SettingError(f"--where is written FIELD=VALUE, e.g. source=wice; got {wrong[0]!r}")
+    return where, load_documents(options.corpus, where=where)
 
 
 def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
@@ -163,11 +129,6 @@ def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
             f"questions and answers are written by a language model: --model gpt-4o-mini; or {otherwise}"
         )
     return judge
-
-
-def _maker(judge: Judge, options: argparse.Namespace, unit: str) -> Maker:
-    shown, kept = shared.progress(options, unit), shared.store(options)
-    return Maker(judge, concurrency=options.concurrency, language=options.language, store=kept, show=shown)
 
 
 def _source(options: argparse.Namespace, documents: Sequence[Document]) -> tuple[str, ...]:
@@ -181,11 +142,11 @@ def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> i
         pairs = [(point.label, point.by_tags) for point in made.points]
         rank, error = spearman(pairs), mean_error(pairs)
         facts, calls = sum(len(it.facts) for it in made.documents), sum(it.calls for it in made.documents)
-        lines.append(f"{facts} facts; {calls} questions for the labels, {len(made.documents)} to write.")
-        lines.append(
+        lines += [
+            f"{facts} facts; {calls} questions for the labels, {len(made.documents)} to write.",
             "Label from the matrix against the sentences' own tags: mean absolute difference "
-            f"{error or 0.0:.3f}, Spearman {'undefined' if rank is None else f'{rank:.3f}'}."
-        )
+            f"{error or 0.0:.3f}, Spearman {'undefined' if rank is None else f'{rank:.3f}'}.",
+        ]
         if len(made.documents) < options.documents:
             lines.append(f"Only {len(made.documents)} of {options.documents} documents could be used.")
     if made.header.left_out:
@@ -225,10 +186,8 @@ def _login() -> str:
 
 def _score(options: argparse.Namespace) -> int:
     """Print one table per set."""
-    metrics = chosen(options.metrics.split(","))
-    judges = [
-        shared.judge_from(name, None if name == "lexical" else options.api_base) for name in options.judge or [None]
-    ]
+    metrics, named, base = chosen(options.metrics.split(",")), options.judge or [None], options.api_base
+    judges = [shared.judge_from(name, None if name == "lexical" else base) for name in named]
     names = [name.strip() for name in options.prompts.split(",")]
     if set(names) - set(PROMPTS):
         raise SettingError(f"--prompts are {', '.join(PROMPTS)}; got {options.prompts!r}")

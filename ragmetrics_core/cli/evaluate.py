@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import command, positive
+from ragmetrics_core.cli.options import add, command, flag, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
@@ -23,7 +23,7 @@ from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, named
+from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
 from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import Decision, decide
 from ragmetrics_core.reporting.report import JsonlWriter
@@ -41,27 +41,23 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     text = "score the rows of JSONL, JSON, CSV or Parquet files"
     parser = command(commands, "evaluate", _run, text, epilog=_EXIT_CODES)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=".jsonl, .json, .csv, .tsv or .parquet")
-    parser.add_argument("--metrics", metavar="NAMES", help="separated by commas; by default all that apply")
+    add(parser, "files", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path, nargs="+")
+    add(parser, "--metrics", "separated by commas; by default all that apply", "NAMES")
     shared.add_judge(parser)
     told = "a setting of a metric, e.g. adherence.polls=3; may be repeated"
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="METRIC.SETTING=VALUE", dest="settings", help=told
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write samples and results to this JSONL file")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write an HTML page; keeps all results in memory")
-    told = "judge the chunks of 50 samples again in shuffled order, for the report"
-    parser.add_argument("--audit", action="store_true", help=told)
+    add(parser, "--set", told, "METRIC.SETTING=VALUE", default=[], action="append", dest="settings")
+    add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
+    add(parser, "--report", "write an HTML page; keeps all results in memory", "FILE", Path)
+    flag(parser, "--audit", "judge the chunks of 50 samples again in shuffled order, for the report")
     shared.add_cluster(parser)
-    parser.add_argument("--limit", type=positive, metavar="N", help="read at most N rows of each file")
-    parser.add_argument("--strict", action="store_true", help="stop at the first row that is no sample")
+    add(parser, "--limit", "read at most N rows of each file", "N", positive)
+    flag(parser, "--strict", "stop at the first row that is no sample")
     shared.add_calls(parser)
     shared.add_limits(parser)
     gates = parser.add_argument_group("gates")
-    told = "e.g. adherence=0.8; may be repeated"
-    gates.add_argument("--fail-under", action="append", default=[], metavar="METRIC=MEAN", help=told)
+    add(gates, "--fail-under", "e.g. adherence=0.8; may be repeated", "METRIC=MEAN", default=[], action="append")
     told = "what the threshold is held against: the 95 %% interval of the mean (the default), or the mean alone"
-    gates.add_argument("--gate", choices=("interval", "point"), default="interval", help=told)
+    add(gates, "--gate", told, default="interval", choices=("interval", "point"))
     shared.add_undecided(gates)
     columns = parser.add_argument_group("columns", "found by themselves; a name or a dotted path where not")
     for name in COLUMNS:
@@ -75,11 +71,13 @@ def _run(options: argparse.Namespace) -> int:
     metrics = _metrics(options)
     gates = [shared.parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
     source = Source(options)
-    judge = _judge(options)
+    # Without a name each metric has its own judge, and then the usual one.
+    named = options.judge or options.api_base
+    judge = shared.judge_from(options.judge, options.api_base) if named else None
     if options.dry_run:
         found = estimate(source, metrics, judge)
         undecided = [Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)) for gate in gates]
-        show("\n".join([found.text(), *_told(undecided)]))
+        show("\n".join([found.text(), *map(_told, undecided)]))
         return shared.exit_code(undecided, options) if found.samples else _say_idle(source)
     if options.report:
         check_page(options.report)
@@ -88,10 +86,39 @@ def _run(options: argparse.Namespace) -> int:
     cluster = shared.cluster(options)
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
+    _evaluate(this, source, tally, kept, judge, options)
+    summary = tally.summary(stopped=this.facts.ended_early)
+    if options.report:
+        report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
+    decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]
+    if lines := [*_lines(this, summary, source, options), *map(_told, decisions)]:
+        show("\n".join(lines))
+    return _exit_code(this, summary, source, decisions, options)
+
+
+def _evaluate(
+    this: Run,
+    source: Source,
+    tally: Tally,
+    kept: list[SampleResult] | None,
+    judge: Judge | None,
+    options: argparse.Namespace,
+) -> None:
+    """Judge every sample; results are on disk as soon as they are known, in memory only where ``kept`` is a list."""
     writer = JsonlWriter(options.out, source.described(this.facts)) if options.out else None
     try:
         with writer or nullcontext():
-            _evaluate(this, source, tally, kept, writer, options)
+            for result in stream(this, source.counted(), progress=False if options.quiet else None, columns={}):
+                if writer is not None:
+                    writer.write(result)
+                tally.add(result)
+                source.saw(result)
+                if kept is not None:
+                    kept.append(result)
+            if options.audit and not this.interrupted:
+                this.audit = audit(kept or [], this.metrics, judge=judge, concurrency=options.concurrency)
+            if writer is not None:
+                writer.close(source.described(this.facts))
     except JudgeUnavailable as error:
         raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
     except KeyboardInterrupt:  # between two results; an interrupt while waiting for one ends the stream
@@ -102,72 +129,31 @@ def _run(options: argparse.Namespace) -> int:
             if not writer.left.is_file():
                 told = f"{options.out} is no regular file: what it took of the results is kept nowhere else"
             print(f"ragmetrics: {told}", file=sys.stderr)
-    summary = tally.summary(stopped=this.facts.ended_early)
-    if options.report:
-        report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
-    decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]
-    if lines := _lines(this, summary, source, options, decisions):
-        show("\n".join(lines))
-    return _exit_code(this, summary, source, decisions, options)
 
 
-def _judge(options: argparse.Namespace) -> Judge | None:
-    """The judge that is named; None leaves each metric its own, and then the usual one."""
-    named = options.judge or options.api_base
-    return shared.judge_from(options.judge, options.api_base) if named else None
-
-
-def _evaluate(
-    this: Run,
-    source: Source,
-    tally: Tally,
-    kept: list[SampleResult] | None,
-    writer: JsonlWriter | None,
-    options: argparse.Namespace,
-) -> None:
-    """Judge every sample; results are on disk as soon as they are known, in memory only where ``kept`` is a list."""
-    for result in stream(this, source.counted(), progress=False if options.quiet else None, columns={}):
-        if writer is not None:
-            writer.write(result)
-        tally.add(result)
-        source.saw(result)
-        if kept is not None:
-            kept.append(result)
-    if options.audit and not this.interrupted:
-        this.audit = audit(kept or [], this.metrics, judge=_judge(options), concurrency=options.concurrency)
-    if writer is not None:
-        writer.close(source.described(this.facts))
-
-
-def _lines(
-    this: Run, summary: Summary, source: Source, options: argparse.Namespace, decisions: Sequence[Decision]
-) -> list[str]:
-    """What is printed at the end, line by line."""
+def _lines(this: Run, summary: Summary, source: Source, options: argparse.Namespace) -> list[str]:
+    """What is printed at the end, line by line, but for the gates."""
     scored = tuple(m for m in summary.metrics if m.count or m.failed or options.metrics is not None)
     shown = summary.model_copy(update={"metrics": scored})  # without metrics that applied to no row
     lines = [text_table(shown, this.facts)] if scored else []
     lines += [f"! {sign}" for sign in shown.all_signs]
     lines += [f"{name} failed, e.g.: {reason}" for name, reason in source.failed.items()]
-    for metric in summary.metrics if scored else ():
+    for metric in (metric for metric in summary.metrics if scored and metric not in scored):
         why = f"undefined on every row ({source.undefined.get(metric.metric, 'no samples')})"
         if metric.not_judged and not metric.undefined:
             why = "judged on no row before the run ended"
-        lines += [f"{metric.metric} left out: {why}"] if metric not in scored else []
+        lines.append(f"{metric.metric} left out: {why}")
     lines += source.remarks
     if scored:
         judges, seconds = ", ".join(this.facts.judges), this.facts.seconds
         lines.append(f"Judge: {judges}; {shared.spent(summary.usage)}; {seconds:.1f} s")
-    if options.out and not this.interrupted:
-        lines.append(f"Samples and results: {options.out}")
-    if options.report:
-        lines.append(f"Report: {options.report}")
-    if this.audit is not None:
-        lines.append(this.audit.sentence)
-    return lines + _told(decisions)
+    lines += [f"Samples and results: {options.out}"] if options.out and not this.interrupted else []
+    lines += [f"Report: {options.report}"] if options.report else []
+    return lines + ([this.audit.sentence] if this.audit is not None else [])
 
 
-def _told(decisions: Sequence[Decision]) -> list[str]:
-    return [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
+def _told(decision: Decision) -> str:
+    return f"{decision.outcome}: {decision.sentence}"
 
 
 def _exit_code(
@@ -201,19 +187,14 @@ def _metrics(options: argparse.Namespace) -> Sequence[Metric]:
         name = _name(metric)
         if name not in settings:
             raise SettingError(f"--set {text}: {name} is not among the metrics of this run")
-        known = METRICS[name].model_fields if name in METRICS else {}
-        if name in METRICS and setting not in known:
+        if name in METRICS and setting not in (known := METRICS[name].model_fields):
             raise SettingError(f"--set {text}: {name} has no setting {setting!r}; it has: {', '.join(known)}")
-        settings[name][setting] = _value(value)
-    return chosen([named(name, **chosen_settings) for name, chosen_settings in settings.items()])
+        try:
+            settings[name][setting] = json.loads(value)
+        except ValueError:
+            settings[name][setting] = value
+    return chosen([metric_named(name, **chosen_settings) for name, chosen_settings in settings.items()])
 
 
 def _name(text: str) -> str:
     return text.strip() if ":" in text else full_name(text)
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

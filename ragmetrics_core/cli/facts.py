@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import command
+from ragmetrics_core.cli.options import add, command
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.datasets.facts import as_text, extract_facts, from_text, read_facts, write_facts
+from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.datasets.reading import read_objects
 
 
@@ -22,15 +23,15 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     kinds = shared.group(commands, "facts", "extract the facts of references, edit and freeze them")
     extract = command(kinds, "extract", _extract, "facts of every row's reference")
-    extract.add_argument("file", type=Path, metavar="FILE", help=".jsonl, .json, .csv, .tsv or .parquet")
-    extract.add_argument("--out", type=Path, metavar="FILE", help="the facts, as JSONL; needed but for --dry-run")
+    add(extract, "file", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path)
+    add(extract, "--out", "the facts, as JSONL; needed but for --dry-run", "FILE", Path)
     shared.add_judge(extract)
-    extract.add_argument("--extraction", choices=("io", "cot"), default="io", help="direct, or with a chain of thought")
+    add(extract, "--extraction", "direct, or with a chain of thought", default="io", choices=("io", "cot"))
     shared.add_calls(extract)
     edit = command(kinds, "edit", _edit, "edit the facts with $VISUAL or $EDITOR")
     text = "write the digest of the facts into their file; from then on changes are refused"
     for parser in (edit, command(kinds, "freeze", _freeze, text)):
-        parser.add_argument("file", type=Path, metavar="FACTS", help="a file of ragmetrics facts extract")
+        add(parser, "file", "a file of ragmetrics facts extract", "FACTS", Path)
 
 
 def _extract(options: argparse.Namespace) -> int:
@@ -38,11 +39,11 @@ def _extract(options: argparse.Namespace) -> int:
     rows, how = [row for _, row in read_objects(options.file)], options.extraction
     judge = shared.judge_from(options.judge, options.api_base)
     if options.dry_run:
-        return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, it, extraction=how))
-    shown, kept = shared.progress(options, "references"), shared.store(options)
-    file, usage = extract_facts(rows, judge, extraction=how, concurrency=options.concurrency, store=kept, show=shown)
+        return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, Maker(it), extraction=how))
+    maker = shared.maker(judge, options, "references")
+    file = extract_facts(rows, maker, extraction=how)
     write_facts(options.out, file)
-    show(f"{options.out}: {file.count} facts of {len(file.rows)} references; {file.model}, {shared.spent(usage)}")
+    show(f"{options.out}: {file.count} facts of {len(file.rows)} references; {file.model}, {shared.spent(maker.usage)}")
     show(f"Next: ragmetrics facts edit {options.out}, then ragmetrics facts freeze {options.out}")
     return 0
 

@@ -13,7 +13,7 @@ from typing import Any
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.making import Show
+from ragmetrics_core.datasets.making import Maker, Show
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
@@ -34,19 +34,20 @@ _LIMITS: tuple[tuple[str, type, str, str], ...] = (
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1, for ``type=`` of an option."""
+    """A whole number of at least 1, for the kind of an option."""
     if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
+    """A number from 0 to 1, for the kind of an option."""
     try:
-        share = float(text)
-        check_share(share)
+        found = float(text)
+        check_share(found)
     except (ValueError, SettingError):
         raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {text!r}") from None
-    return share
+    return found
 
 
 def command(
@@ -63,47 +64,54 @@ def group(commands: Any, name: str, text: str) -> Any:
     return commands.add_parser(name, help=text).add_subparsers(required=True, metavar="COMMAND")
 
 
+def add(
+    parser: Any, name: str, text: str, unit: str | None = None, kind: Any = None, default: Any = None, **more: Any
+) -> None:
+    """Add an option or argument with a value: what it says, its unit, what makes the value of the text."""
+    parser.add_argument(name, help=text, metavar=unit, type=kind, default=default, **more)
+
+
+def flag(parser: Any, name: str, text: str) -> None:
+    """Add an option without a value."""
+    parser.add_argument(name, action="store_true", help=text)
+
+
 def add_calls(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that calls models."""
-    parser.add_argument("--api-base", metavar="URL", help="the models' endpoint, e.g. http://127.0.0.1:8000/v1")
-    parser.add_argument("--concurrency", type=positive, default=32, metavar="N", help="most model calls in flight")
-    parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and price, and make no call")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add(parser, "--api-base", "the models' endpoint, e.g. http://127.0.0.1:8000/v1", "URL")
+    add(parser, "--concurrency", "most model calls in flight", "N", positive, 32)
+    flag(parser, "--dry-run", "print calls, tokens and price, and make no call")
+    flag(parser, "--quiet", "no progress")
     kept = parser.add_argument_group("stored replies", "nothing is paid twice: replies of models are kept in a file")
     where = kept.add_mutually_exclusive_group()
     add_store(where)
-    where.add_argument("--no-store", action="store_true", help="keep no replies after the run")
-    kept.add_argument(
-        "--fresh", action="store_true",
-        help="ask everything anew, and keep the new replies in place of the old ones; after an interruption go on "
-        "without --fresh, which takes what was paid for, and for the rest the old replies that there are",
-    )  # fmt: skip
+    flag(where, "--no-store", "keep no replies after the run")
+    told = (
+        "ask everything anew, and keep the new replies in place of the old ones; after an interruption go on without "
+    )
+    flag(kept, "--fresh", told + "it, which takes what was paid for, and for the rest the old replies that there are")
 
 
 def add_store(parser: Any) -> None:
     """Add the option that names the file of stored replies."""
-    told = "by default RAGMETRICS_STORE, else in the user's cache folder"
-    parser.add_argument("--store", type=Path, metavar="FILE", help=told)
+    add(parser, "--store", "by default RAGMETRICS_STORE, else in the user's cache folder", "FILE", Path)
 
 
 def add_judge(parser: argparse.ArgumentParser, more: str = "", **changed: Any) -> None:
     """Add the option that names a judge."""
     told = f"lexical (embedded, the default), or a model's name, e.g. gpt-4o-mini{more}"
-    parser.add_argument("--judge", metavar="NAME", help=told, **changed)
+    add(parser, "--judge", told, "NAME", **changed)
 
 
 def add_metric(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the one metric of a run that is meant."""
-    parser.add_argument("--metric", help="name of the metric; by default the run's only one")
+    add(parser, "--metric", "name of the metric; by default the run's only one", "NAME")
 
 
 def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
     """Add the option that says which samples belong together; see ``cluster``."""
-    parser.add_argument(
-        *("--cluster",), metavar="KEY", default="auto",
-        help=f"{only}samples that belong together, e.g. user.id in their metadata; none if each stands alone; by "
-        "default the conversation or source document, where there is one",
-    )  # fmt: skip
+    told = "samples that belong together, e.g. user.id in their metadata; none if each stands alone; by default the"
+    add(parser, "--cluster", f"{only}{told} conversation or source document, where there is one", "KEY", None, "auto")
 
 
 def cluster(options: argparse.Namespace) -> str | None:
@@ -115,13 +123,12 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what a run may spend; see ``limits``."""
     caps = parser.add_argument_group("limits")
     for name, kind, unit, text in _LIMITS:
-        caps.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=unit, help=text)
+        add(caps, f"--{name.replace('_', '-')}", text, unit, kind)
 
 
 def limits(options: argparse.Namespace) -> Limits:
     """What the run may spend; refused if a limit is not positive, or the file of rates not ours."""
-    given: dict[str, Any] = {name: getattr(options, name) for name, *_ in _LIMITS}
-    return Limits(**given)
+    return Limits(**{name: getattr(options, name) for name, *_ in _LIMITS})
 
 
 def store(options: argparse.Namespace) -> ReplyStore:
@@ -155,8 +162,14 @@ def spent(usage: Usage) -> str:
     return ", ".join([f"{usage.calls} calls", *more, price])
 
 
-def progress(options: argparse.Namespace, unit: str) -> Show | None:
-    """One changing line on a terminal, a line every ten seconds elsewhere; nothing with ``--quiet``."""
+def maker(judge: Judge, options: argparse.Namespace, unit: str) -> Maker:
+    """Where a model works, with the options of the command."""
+    language, shown = getattr(options, "language", None), None if options.quiet else _progress(unit)
+    return Maker(judge, store=store(options), concurrency=options.concurrency, language=language, show=shown)
+
+
+def _progress(unit: str) -> Show:
+    """One changing line on a terminal, a line every ten seconds elsewhere."""
     last = time.monotonic()
 
     def shown(done: int, total: int, usage: Usage) -> None:
@@ -168,7 +181,7 @@ def progress(options: argparse.Namespace, unit: str) -> Show | None:
             last = time.monotonic()
             print(line, file=sys.stderr)
 
-    return None if options.quiet else shown
+    return shown
 
 
 def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Judge], object]) -> int:
@@ -182,14 +195,10 @@ def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Judge], object]
 
 def add_undecided(parser: Any) -> None:
     """Add when a gate is undecided and what that means."""
-    parser.add_argument(
-        *("--min-scored",), type=_share, default=MIN_SCORED, metavar="SHARE",
-        help=f"share of all rows that must be scored; with fewer a gate is undecided ({MIN_SCORED})",
-    )  # fmt: skip
-    parser.add_argument(
-        *("--undecided",), choices=("exit3", "pass", "fail"), default="exit3",
-        help="what an undecided gate means: exit code 3 (the default), 0 or 1",
-    )  # fmt: skip
+    told = f"share of all rows that must be scored; with fewer a gate is undecided ({MIN_SCORED})"
+    add(parser, "--min-scored", told, "SHARE", share, MIN_SCORED)
+    told = "what an undecided gate means: exit code 3 (the default), 0 or 1"
+    add(parser, "--undecided", told, default="exit3", choices=("exit3", "pass", "fail"))
 
 
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
@@ -202,12 +211,10 @@ def parse_gate(text: str, names: Sequence[str]) -> Gate:
     if full is None:
         raise SettingError(f"no metric {name!r} for a gate; there are: {', '.join(dict.fromkeys([*short, *names]))}")
     try:
-        at_least = float(threshold)
-        check_share(at_least)
-    except (ValueError, SettingError):
+        return Gate(metric=full, at_least=share(threshold))
+    except argparse.ArgumentTypeError:
         told = f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got {threshold!r}"
         raise SettingError(told) from None
-    return Gate(metric=full, at_least=at_least)
 
 
 def exit_code(decisions: Iterable[Decision], options: argparse.Namespace) -> int:

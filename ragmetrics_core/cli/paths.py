@@ -31,31 +31,23 @@ def check_paths(options: argparse.Namespace) -> None:
     _check_doubles(options)
     outputs = list(_outputs(options))
     taken = {key: f"the input {path}" for path in _inputs(options) for key in _keys(path)} if outputs else {}
-    for key in _printed():
-        taken.setdefault(key, "where this command prints")
-    for key in _keys(Path(os.devnull)):
-        taken[key] = ""
+    taken = dict.fromkeys(_printed(), "where this command prints") | taken | dict.fromkeys(_keys(Path(os.devnull)), "")
     for name, path in outputs:
-        own = {key: end for end in WRITTEN[name] for key in _keys(Path(os.path.realpath(path) + end))}
+        shown, real = f"--{name.replace('_', '-')}", os.path.realpath(path)
+        own = {key: end for end in WRITTEN[name] for key in _keys(Path(real + end))}
         for key, end in own.items():
             if met := taken.get(key):
                 first = f" (written first to {path}{end})" if end else ""
-                raise InputError(f"{_option(name)} {path}{first} would overwrite {met}; name another file")
-        taken.update({key: _option(name) for key in own if key not in taken})
+                raise InputError(f"{shown} {path}{first} would overwrite {met}; name another file")
+        taken = dict.fromkeys(own, shown) | taken
         if name not in _OURS:
-            _check_place(f"--{name} {path}", path, options)
-            _check_partial(f"--{name} {path}", Path(os.path.realpath(path) + PARTIAL))
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+            _check_place(f"{shown} {path}", path, options)
 
 
 def _inputs(options: argparse.Namespace) -> Iterator[Path]:
     """Every file that is read, those in folders and beside others included."""
     for name in (name for name in READ if name in options):
-        given = getattr(options, name)
-        for path in map(Path, given if isinstance(given, list) else [given] if given else []):
+        for path in _given(options, name):
             yield path
             if path.is_dir():
                 yield from path.rglob("*")
@@ -63,11 +55,17 @@ def _inputs(options: argparse.Namespace) -> Iterator[Path]:
                 yield path.with_suffix(".reviews.jsonl")
 
 
+def _given(options: argparse.Namespace, name: str) -> list[Path]:
+    """The paths that an option names; none if it is not given."""
+    given = getattr(options, name, None)
+    return list(map(Path, given if isinstance(given, list) else [given] if given else []))
+
+
 def _check_doubles(options: argparse.Namespace) -> None:
     """Refuse a file that is named twice: its copies would pass for more evidence."""
-    for given in (getattr(options, name, None) for name in READ):
+    for name in READ:
         seen: dict[Hashable, Path] = {}
-        for path in map(Path, given if isinstance(given, list) else []):
+        for path in _given(options, name):
             if first := next((seen[key] for key in _keys(path) if key in seen), None):
                 raise InputError(f"{path} is named twice" if path == first else f"{path} and {first} are one file")
             seen.update(dict.fromkeys(_keys(path), path))
@@ -86,27 +84,23 @@ def _outputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
 def _keys(path: Path) -> set[Hashable]:
     """What tells a file from all others: where its path leads, and if it is there, its number on its device."""
     keys: set[Hashable] = {os.path.normcase(os.path.realpath(path))}
-    try:
+    with suppress(OSError):
         found = path.stat()
-    except OSError:
-        return keys
-    return {*keys, (found.st_dev, found.st_ino)}
+        keys.add((found.st_dev, found.st_ino))
+    return keys
 
 
-def _printed() -> set[Hashable]:
+def _printed() -> Iterator[Hashable]:
     """Files and pipes that standard output and standard error go to; a terminal takes everything."""
-    found: set[Hashable] = set()
     for number in (1, 2):
-        try:
+        with suppress(OSError):
             told = os.fstat(number)
-        except OSError:
-            continue
-        if not stat.S_ISCHR(told.st_mode):
-            found.add((told.st_dev, told.st_ino))
-    return found
+            if not stat.S_ISCHR(told.st_mode):
+                yield told.st_dev, told.st_ino
 
 
 def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
+    """Refuse what no file can be written to, and where something of others stands at its first place."""
     if str(path) == "-":
         raise InputError(f"{shown}: standard output is for the table; name a file")
     if path.is_dir():
@@ -116,10 +110,7 @@ def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
     for folder in map(Path, getattr(options, "corpus", ())):
         if folder.is_dir() and folder.resolve() in path.resolve().parents:
             raise InputError(f"{shown} stands in the corpus, which would hold it the next time")
-
-
-def _check_partial(shown: str, partial: Path) -> None:
-    """Refuse to write over what stands where the output is written first, unless a run of ours left it."""
+    partial = Path(os.path.realpath(path) + PARTIAL)
     ours = not os.path.lexists(partial)
     if partial.is_file():
         with suppress(OSError), partial.open("rb") as file:

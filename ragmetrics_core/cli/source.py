@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.reading import check_readable, read_samples
@@ -37,10 +38,9 @@ class _File:
 
     @property
     def columns(self) -> str:
-        """The columns that no field of a sample was made of, in words; "" without any."""
+        """The columns that no field of a sample was made of, in words."""
         more = ", …" if len(self.unread) > _SHOWN_COLUMNS else ""
-        shown = ", ".join(islice(self.unread, _SHOWN_COLUMNS)) + more
-        return f"columns that were not recognised: {shown}" if self.unread else ""
+        return f"columns that were not recognised: {', '.join(islice(self.unread, _SHOWN_COLUMNS))}{more}"
 
 
 class Source:
@@ -56,8 +56,7 @@ class Source:
             check_readable(path)
         self._files = [_File(path) for path in options.files]
         self._limit, self._strict = options.limit, options.strict
-        named = {name: getattr(options, f"{name}_column") for name in COLUMNS}
-        self._columns = {name: column for name, column in named.items() if column is not None}
+        self._columns = {name: own for name in COLUMNS if (own := getattr(options, f"{name}_column")) is not None}
         self.undefined: dict[str, str] = {}
         self.failed: dict[str, str] = {}
 
@@ -82,18 +81,14 @@ class Source:
             for item in read_samples(file.path, self._columns, self._limit, file.unread, file.missing):
                 file.rows += 1
                 if isinstance(item, RowError):
-                    self._report(item, file)
+                    if self._strict:
+                        raise item
+                    file.bad += 1
+                    if file.bad <= _SHOWN_PROBLEMS + 1:
+                        more = f"{file.path}: further bad rows are only counted"
+                        print(f"ragmetrics: {item if file.bad <= _SHOWN_PROBLEMS else more}", file=sys.stderr)
                 yield item
             file.whole = True
-
-    def _report(self, error: RowError, file: _File) -> None:
-        if self._strict:
-            raise error
-        file.bad += 1
-        if file.bad <= _SHOWN_PROBLEMS:
-            print(f"ragmetrics: {error}", file=sys.stderr)
-        elif file.bad == _SHOWN_PROBLEMS + 1:
-            print(f"ragmetrics: {file.path}: further bad rows are only counted", file=sys.stderr)
 
     def described(self, facts: RunFacts) -> RunFacts:
         """The facts of a run with the files that it reads, and their rows as far as they are read."""
@@ -103,7 +98,15 @@ class Source:
 
     @cached_property
     def _digests(self) -> list[Input]:
-        return [Input.of_file(file.path) for file in self._files]
+        found = []
+        for path in (file.path for file in self._files):
+            try:
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise InputError(f"{path} cannot be read: {error.strerror}") from None
+            found.append(Input(name=path.name, sha256=digest))
+        return found
 
     def saw(self, result: SampleResult) -> None:
         """Note whether any metric applied to the result's file, and why others did not."""
@@ -122,23 +125,25 @@ class Source:
 
     def idle(self) -> list[str]:
         """For each file to no row of which any metric applied, why; call it at the end."""
-        return [self._why(file) for file in self._files if not file.applied]
-
-    def _why(self, file: _File) -> str:
-        if file.bad == file.rows:
-            return f"{file.path}: none of its {file.bad} rows is a sample" if file.rows else f"{file.path} has no rows"
         reasons = "; ".join(f"{name}: {reason}" for name, reason in self.undefined.items())
-        unused = f"; {file.columns}; name them with --question-column etc." if file.unread else ""
-        return f"no metric applies to {file.path} ({reasons}){unused}"
+        found = []
+        for file in (file for file in self._files if not file.applied):
+            unused = f"; {file.columns}; name them with --question-column etc." if file.unread else ""
+            why = f"no metric applies to {file.path} ({reasons}){unused}"
+            if file.bad == file.rows:
+                none = f"{file.path}: none of its {file.bad} rows is a sample"
+                why = none if file.rows else f"{file.path} has no rows"
+            found.append(why)
+        return found
 
     @property
     def remarks(self) -> list[str]:
         """For each file, the columns that no field of a sample was made of, and cells without a value."""
         lines = [f"{file.path}: {file.columns}, kept as metadata" for file in self._files if file.unread]
-        gaps = {file.path: ", ".join(f"{n} in {name}" for name, n in file.missing.items()) for file in self._files}
-        return lines + [
-            f"{path}: cells that read nan or null are taken as missing: {n}" for path, n in gaps.items() if n
-        ]
+        for file in (file for file in self._files if file.missing):
+            gaps = ", ".join(f"{count} in {name}" for name, count in file.missing.items())
+            lines.append(f"{file.path}: cells that read nan or null are taken as missing: {gaps}")
+        return lines
 
 
 @dataclass(frozen=True)

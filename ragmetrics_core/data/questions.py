@@ -13,10 +13,10 @@ from statistics import fmean
 from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 from unicodedata import normalize
 
-from pydantic import BaseModel, BeforeValidator, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationInfo, WithJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError, SettingError
-from ragmetrics_core.data.frozen import redacted
+from ragmetrics_core.data.frozen import Silent, redacted
 from ragmetrics_core.data.sample import Sample, Turn
 from ragmetrics_core.data.usage import Usage
 
@@ -307,19 +307,24 @@ def shares(replies: Sequence[BaseModel], weigh: Weigh, mode: Mode | None = None)
     )
 
 
-Item = TypeVar("Item", bound=BaseModel)
+class Labelled(Silent, extra="ignore"):
+    """Base of an item in a reply about several texts: the label of its text comes first."""
+
+    label: Comment
 
 
-def in_order(items: tuple[Item, ...], info: ValidationInfo, part: str) -> tuple[Item, ...]:
-    """For validators of replies: a list's items in the order of a part's labels, each label exactly once.
+Item = TypeVar("Item", bound=Labelled)
 
-    Raises:
-        ValueError: If a label is missing, unknown or doubled.
-    """
+
+def _in_order(items: tuple[Item, ...], info: ValidationInfo) -> tuple[Item, ...]:
     if not isinstance(info.context, Question):  # read back from a file
         return items
-    expected = info.context.parts[part].labels
-    given = [str(getattr(item, "label", "")) for item in items]
+    expected = info.context.parts[info.field_name or ""].labels
+    given = [item.label for item in items]
     if sorted(given) != sorted(expected):
         raise ValueError(f"it must have each of these labels exactly once: {', '.join(expected)}")
     return tuple(items[given.index(label)] for label in expected)
+
+
+EachOnce = Annotated[tuple[Item, ...], AfterValidator(_in_order)]
+"""A field of a reply with the name of a part: an item for each of the part's labels, read into their order."""

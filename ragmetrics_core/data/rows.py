@@ -13,48 +13,38 @@ from ragmetrics_core.data.cells import follow, number_as_text, plain_data, prese
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.sample import Sample
 
-_OUTPUTS = ("outputs", "output", "response", "result", "prediction")
-_LISTS = ("contexts", "retrieved_contexts", "context", "documents", "source_documents", "source_nodes")
-
 # Per field of the sample, the column names in use; the first that the row has, wins. Compared without case,
 # spaces, hyphens and underscores. A name with a dot is a column's name, or a path into a column. Where a column
-# holds an object, the same names are looked for in it.
-USUAL_NAMES: dict[str, tuple[str, ...]] = {
-    "question": (
-        *("question", "query", "user_input", "user_query", "user_question", "questions", "input", "inputs"),
-        *("attributes.input.value", "input.question", "input.query", "input.input", "prompt", "instruction"),
-        *("inputs.question", "inputs.query", "inputs.input"),
-    ),
-    # In DeepEval, `context` is the ideal one and `retrieval_context` what was retrieved.
-    "contexts": (
-        *("contexts", "retrieved_contexts", "retrieval_context", "retrieved_context", "context", "context_texts"),
-        *("source_documents", "source_nodes", "documents", "docs", "chunks", "passages"),
-        *(f"{outer}.{inner}" for outer in (*_OUTPUTS, "inputs", "input") for inner in _LISTS),
-        *("attributes.retrieval.documents", "retrieved_documents", "retrieved_docs", "retrieved_nodes"),
-        *("retrieved_chunks", "retrieved_passages", "document", "passage", "chunk"),
-    ),
-    "answer": (
-        *("answer", "response", "output", "actual_output", "prediction", "predicted_answer", "generated_answer"),
-        *("model_answer", "completion", "generation", "generated_text", "result", "outputs", "attributes.output.value"),
-        *("outputs.answer", "outputs.output", "answers", "responses", "predicted_answers", "replies"),
-    ),
-    "reference": (
-        *("reference", "references", "ground_truth", "ground_truths", "ground_truth_answer", "ground_truth_answers"),
-        *("expected_output", "expected_answer", "expected_response", "expected", "reference_answer"),
-        *("reference_answers", "reference_output", "reference_outputs", "golden_answer", "gold_answer", "gt_answer"),
-        *("golden_response", "correct_answer", "ideal", "target", "reference.answer", "reference.output"),
-        *("reference_outputs.answer", "reference_outputs.output", "expectations.expected_response"),
-        "answers.text",
-    ),
-    "retrieved": ("retrieved", "retrieved_documents", "retrieved_nodes"),
-    "facts": ("facts", "reference_facts", "expectations.expected_facts"),
-    "standalone_question": ("standalone_question", "rewritten_question", "rewritten_query"),
-    "history": ("history", "chat_history", "conversation"),
-    "generator": ("generator", "answer_model", "generator_model"),
-    "error": ("error",),
-    "id": ("id", "sample_id", "question_id", "query_id", "example_id", "record_id"),
-    "metadata": ("metadata",),
+# holds an object, the same names are looked for in it. In DeepEval, `context` is the ideal one and
+# `retrieval_context` what was retrieved.
+_OUTER = ("outputs", "output", "response", "result", "prediction", "inputs", "input")
+_INNER = ("contexts", "retrieved_contexts", "context", "documents", "source_documents", "source_nodes")
+_NAMES = {
+    "question": """question query user_input user_query user_question questions input inputs attributes.input.value
+        input.question input.query input.input prompt instruction inputs.question inputs.query inputs.input""",
+    "contexts": f"""contexts retrieved_contexts retrieval_context retrieved_context context context_texts
+        source_documents source_nodes documents docs chunks passages
+        {" ".join(f"{outer}.{inner}" for outer in _OUTER for inner in _INNER)}
+        attributes.retrieval.documents retrieved_documents retrieved_docs retrieved_nodes retrieved_chunks
+        retrieved_passages document passage chunk""",
+    "answer": """answer response output actual_output prediction predicted_answer generated_answer model_answer
+        completion generation generated_text result outputs attributes.output.value outputs.answer outputs.output
+        answers responses predicted_answers replies""",
+    "reference": """reference references ground_truth ground_truths ground_truth_answer ground_truth_answers
+        expected_output expected_answer expected_response expected reference_answer reference_answers
+        reference_output reference_outputs golden_answer gold_answer gt_answer golden_response correct_answer ideal
+        target reference.answer reference.output reference_outputs.answer reference_outputs.output
+        expectations.expected_response answers.text""",
+    "retrieved": "retrieved retrieved_documents retrieved_nodes",
+    "facts": "facts reference_facts expectations.expected_facts",
+    "standalone_question": "standalone_question rewritten_question rewritten_query",
+    "history": "history chat_history conversation",
+    "generator": "generator answer_model generator_model",
+    "error": "error",
+    "id": "id sample_id question_id query_id example_id record_id",
+    "metadata": "metadata",
 }
+USUAL_NAMES = {field: tuple(names.split()) for field, names in _NAMES.items()}
 
 # Fields that are texts: an object in such a column is searched for the names above and for these.
 _INSIDE = {"question": (), "answer": ("content", "text"), "reference": ("answer", "output", "response", "text")}
@@ -83,18 +73,9 @@ def plain_name(name: str) -> str:
 
 
 def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list[Sample]:
-    """Make the samples of one row: one, or where the answer is a list of texts, one per answer.
+    """The samples of a row: one, or where the answer is a list of texts one per answer, with ids ``id#0``, ``id#1``, ….
 
-    Args:
-        row: Column names to values.
-        columns: Per field of the sample a name, dotted path or callable; fields not named are found.
-
-    Returns:
-        At least one sample. Several answers give ids ``id#0``, ``id#1``, ….
-
-    Raises:
-        RowError: If the row is no mapping, a value has a wrong type, or a named column is not there.
-        SettingError: If ``columns`` names a field that samples do not have.
+    Arguments and errors are those of ``Sample.from_row``.
     """
     if not isinstance(row, Mapping):
         raise RowError(f"a row must be an object with named fields, got {type(row).__name__}")
@@ -107,14 +88,6 @@ def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list
     name = found.get("id", (None, ""))[0]
     ids = [f"{name}#{number}" if present(name) else None for number in range(len(answers))]
     return [_sample(row, found, {"answer": answer, "id": own}) for answer, own in zip(answers, ids, strict=True)]
-
-
-def sample_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> Sample:
-    """Make the one sample of a row; see ``Sample.from_row``."""
-    samples = samples_from_row(row, columns)
-    if len(samples) > 1:
-        raise RowError(f"the row holds {len(samples)} answers; evaluate() makes one sample of each")
-    return samples[0]
 
 
 def _answers(value: Any, column: str) -> list[Any]:

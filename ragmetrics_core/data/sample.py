@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
 
 
@@ -178,11 +179,15 @@ class Sample(Frozen):
 
         Raises:
             RowError: If the row is no mapping, a value has a wrong type, or a named column is not there.
+            SettingError: If ``columns`` names a field that samples do not have.
 
         Example:
             >>> Sample.from_row({"query": "Who?", "retrieved_contexts": ["a"], "response": "b"}).question
             'Who?'
         """
-        from ragmetrics_core.data.rows import sample_from_row  # rows knows Sample
+        from ragmetrics_core.data.rows import samples_from_row  # rows knows Sample
 
-        return sample_from_row(row, columns)
+        samples = samples_from_row(row, columns)
+        if len(samples) > 1:
+            raise RowError(f"the row holds {len(samples)} answers; evaluate() makes one sample of each")
+        return samples[0]

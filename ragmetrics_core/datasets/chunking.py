@@ -11,6 +11,7 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Frozen, Text
 
 CHUNK_SIZE = 2000
+_GAP = re.compile(r"\s")
 
 # From the best border to the worst; each match ends where the next chunk may begin.
 _BORDERS = (re.compile(r"\n[ \t]*\n\s*"), re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]"), re.compile(r"\s+"))
@@ -32,15 +33,13 @@ class Chunk(Frozen):
     """A part of a document.
 
     Args:
-        id: ``document#number``.
+        id: ``document#number``, from 0.
         document: Id of its document.
-        number: Its place in the document, from 0.
         text: The text, without white space at its ends.
     """
 
     id: str
     document: str
-    number: int
     text: Text = Field(repr=False)
 
 
@@ -64,24 +63,21 @@ def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> 
     """
     if size < 1 or not 0 <= overlap <= (size - 1) // 2:
         raise SettingError(f"a chunk has at least 1 character and overlaps by less than half; got {size} and {overlap}")
-    texts = [document.text[start:end].strip() for start, end in _spans(document.text, size, overlap)]
-    return tuple(
-        Chunk(id=f"{document.id}#{number}", document=document.id, number=number, text=text)
-        for number, text in enumerate(filter(None, texts))
-    )
+    text, texts, start = document.text, list[str](), 0
+    while start < len(text):
+        end = _end(text, start, size)
+        texts.append(text[start:end].strip())
+        gap = None  # the next chunk begins after the first white space of the overlap
+        if overlap and end < len(text):
+            gap = _GAP.search(text, max(end - overlap - 1, start + 1), end - 1)
+        start = gap.end() if gap else end
+    named = enumerate(filter(None, texts))
+    return tuple(Chunk(id=f"{document.id}#{number}", document=document.id, text=text) for number, text in named)
 
 
 def all_chunks(documents: Iterable[Document], *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Chunk, ...]:
     """Chunks of several documents, in order; see ``chunked``."""
     return tuple(chunk for document in documents for chunk in chunked(document, size=size, overlap=overlap))
-
-
-def _spans(text: str, size: int, overlap: int) -> Iterable[tuple[int, int]]:
-    start = 0
-    while start < len(text):
-        end = _end(text, start, size)
-        yield start, end
-        start = end if end == len(text) else _again(text, start, end, overlap)
 
 
 def _end(text: str, start: int, size: int) -> int:
@@ -94,11 +90,3 @@ def _end(text: str, start: int, size: int) -> int:
         if ends:
             return start + ends[-1]
     return start + size
-
-
-def _again(text: str, start: int, end: int, overlap: int) -> int:
-    """Where the next chunk begins: after the first white space of the overlap."""
-    if not overlap:
-        return end
-    gap = re.compile(r"\s").search(text, max(end - overlap - 1, start + 1), end - 1)
-    return gap.end() if gap else end

@@ -14,22 +14,18 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data.errors import InputError, JudgeUnavailable, RowError
-from ragmetrics_core.data.files import read_text, write_text
+from ragmetrics_core.data.errors import InputError, JudgeError, JudgeUnavailable, RowError
+from ragmetrics_core.data.files import own_lines, write_text
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Part
-from ragmetrics_core.data.rows import sample_from_row
+from ragmetrics_core.data.questions import Instructions, Part
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.making import Show
+from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.datasets.sets import digest_of
 from ragmetrics_core.endpoints.fitting import gathered
-from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.engine.loop import run
-from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.run import JudgeLike
-from ragmetrics_core.metrics.fact_extraction import extraction as facts_of
+from ragmetrics_core.metrics.fact_matrix import extraction as facts_of
 from ragmetrics_core.metrics.templates import digest, shipped
+from ragmetrics_core.reporting.jsonl import validated
 
 MAGIC = "ragmetrics_facts"
 FORMAT = 1
@@ -73,9 +69,8 @@ class FactsFile(Frozen):
         if self.frozen:
             raise InputError("the facts are frozen; extract them anew to change them")
         if len(facts) != len(self.rows):
-            raise InputError(
-                f"there are {len(facts)} blocks of facts for {len(self.rows)} references; keep every block"
-            )
+            told = f"there are {len(facts)} blocks of facts for {len(self.rows)} references; keep every block"
+            raise InputError(told)
         rows = []
         for number, (row, own) in enumerate(zip(self.rows, facts, strict=True), start=1):
             if not own:
@@ -91,7 +86,7 @@ class FactsFile(Frozen):
 
 def _sample(row: Mapping[str, Any], number: int) -> Sample:
     try:
-        return sample_from_row(row, {})
+        return Sample.from_row(row)
     except RowError as error:
         raise InputError(f"row {number}: {error}") from None
 
@@ -102,34 +97,20 @@ def _reference(row: Mapping[str, Any]) -> str:
 
 
 def extract_facts(
-    rows: Sequence[Mapping[str, Any]],
-    judge: JudgeLike,
-    *,
-    extraction: Literal["io", "cot"] = "io",
-    store: ReplyStore | None = None,
-    concurrency: int = 32,
-    show: Show | None = None,
-) -> tuple[FactsFile, Usage]:
+    rows: Sequence[Mapping[str, Any]], maker: Maker, *, extraction: Literal["io", "cot"] = "io"
+) -> FactsFile:
     """Extract the facts of references; rows that bring facts keep them.
 
     Args:
         rows: Rows in the usual column names; of several references of a row the first counts.
-        judge: Who extracts.
+        maker: Where the judge works that extracts.
         extraction: Direct prompt, or with a chain of thought.
-        store: Where replies are kept.
-        concurrency: Most calls in flight.
-        show: Shows progress.
-
-    Returns:
-        The rows with facts, and what it cost.
 
     Raises:
         InputError: If a row has no reference, or no facts could be extracted from one.
         JudgeUnavailable: If the judge will answer nothing.
     """
-    judge, done = resolve_judge(judge), list[Usage]()
-    template = shipped(f"facts_{extraction}")
-    session = judge.session(concurrency=concurrency, store=MemoryStore() if store is None else store)
+    instructions, done = Instructions(shipped(f"facts_{extraction}")), list[int]()
     samples = [_sample(row, number) for number, row in enumerate(rows, start=1)]
     for number, sample in enumerate(samples, start=1):
         if not sample.facts and not sample.reference:
@@ -138,38 +119,26 @@ def extract_facts(
     async def one(number: int, sample: Sample) -> list[Row]:
         if sample.facts:
             return [fact.model_dump(exclude_defaults=True) for fact in sample.facts]
-        question, cot = {"question": Part("Question", sample.question)}, extraction == "cot"
-        asked = facts_of(sample.reference[0], Instructions(template), question, reasoning=cot)
-        answer = await session.answer(asked)
-        done.append(answer.usage)
-        if show is not None:
-            show(len(done), len(samples), sum(done, Usage()))
-        return _facts(answer, number)
+        parts = {"question": Part("Question", sample.question)}
+        try:
+            reply = await maker.ask(facts_of(sample.reference[0], instructions, parts, reasoning=extraction == "cot"))
+        except JudgeUnavailable:
+            raise
+        except JudgeError as error:
+            raise InputError(f"row {number}: no facts: {error}") from None
+        done.append(number)
+        maker.shown(len(done), len(samples))
+        if not reply.facts:
+            raise InputError(f"row {number}: the reference states no fact; leave the row out")
+        return [{"text": text} for text in reply.facts]
 
     found = run(gathered((one(number, sample) for number, sample in enumerate(samples, start=1)), hasty=True))
     made = tuple({**row, "facts": facts} for row, facts in zip(rows, found, strict=True))
-    file = FactsFile(model=judge.name, extraction=extraction, prompts=digest(template), rows=made)
-    return file, sum(done, Usage())
-
-
-def _facts(answer: Answer[Any], number: int) -> list[Row]:
-    """The facts of a reply; raises if there are none, or the judge will answer nothing."""
-    if isinstance(answer.reply, NotAnswered):
-        if isinstance(answer.reply.error, JudgeUnavailable):
-            raise answer.reply.error
-        raise InputError(f"row {number}: no facts: {answer.reply.error}")
-    facts = answer.reply.reply.facts
-    if not facts:
-        raise InputError(f"row {number}: the reference states no fact; leave the row out")
-    return [{"text": text} for text in facts]
+    return FactsFile(model=maker.name, extraction=extraction, prompts=digest(instructions.template), rows=made)
 
 
 def write_facts(path: str | Path, file: FactsFile) -> None:
-    """Write facts as JSONL.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
+    """Write facts as JSONL; ``InputError`` if the file cannot be written."""
     header = {MAGIC: FORMAT, **file.model_dump(exclude={"rows"})}
     lines = [json.dumps(line, ensure_ascii=False) for line in (header, *file.rows)]
     write_text(path, "".join(f"{line}\n" for line in lines), "the file of facts")
@@ -181,18 +150,12 @@ def read_facts(path: str | Path) -> FactsFile:
     Raises:
         InputError: If the file cannot be read, is none of facts, or frozen facts were changed.
     """
-    try:
-        lines = read_text(Path(path)).split("\n")
-        header, *rows = [json.loads(line) for line in lines if line.strip()]
-        if header.pop(MAGIC) != FORMAT or not all(isinstance(row.get("facts"), list) for row in rows):
-            raise ValueError("no file of facts")
-        file = FactsFile.model_validate({**header, "rows": tuple(rows)})
-        own = file.digest
-    except InputError:
-        raise
-    except (ValueError, KeyError, AttributeError, TypeError):
-        raise InputError(f"{path} is no file of facts; make one with: ragmetrics facts extract") from None
-    if file.frozen and file.frozen != own:
+    (place, header), *rows = list(own_lines(path, "the file of facts")) or [("", None)]
+    whole = all(isinstance(row, dict) and isinstance(row.get("facts"), list) for _, row in rows)
+    if not isinstance(header, dict) or header.pop(MAGIC, None) != FORMAT or not whole:
+        raise InputError(f"{path} is no file of facts; make one with: ragmetrics facts extract")
+    file = validated(FactsFile, {**header, "rows": [row for _, row in rows]}, place)
+    if file.frozen and file.frozen != file.digest:
         raise InputError(f"{path}: the facts were changed after they had been frozen; restore or extract them anew")
     return file
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import Field
 
-from ragmetrics_core.data.cells import context
+from ragmetrics_core.data.cells import context, contexts
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.files import read_text
 from ragmetrics_core.data.frozen import Frozen, Text
-from ragmetrics_core.data.rows import sample_from_row
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.chunking import Document
 from ragmetrics_core.datasets.reading import read_objects
 
@@ -83,21 +83,24 @@ def load_pairs(paths: Iterable[str | Path], *, where: Mapping[str, str] | None =
 
 def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> None:
     """Raise ``InputError`` for an empty golden answer, or a question that stands there twice."""
-    places = places or [f"pair {number}" for number in range(1, len(pairs) + 1)]
     seen: dict[str, str] = {}
-    for pair, place in zip(pairs, places, strict=True):
-        if not pair.question.strip() or not pair.answer.strip():
-            missing = "question" if not pair.question.strip() else "golden answer"
-            raise InputError(f"{place}: the {missing} is empty; fill it in, or leave the row out")
-        key = " ".join(pair.question.casefold().split())
-        if key in seen:
-            raise InputError(f"{place}: the same question as {seen[key]}; keep one of them")
-        seen[key] = place
+    for number, pair in enumerate(pairs):
+        place = places[number] if places else f"pair {number + 1}"
+        for what, text in (("question", pair.question), ("golden answer", pair.answer)):
+            if not text.strip():
+                raise InputError(f"{place}: the {what} is empty; fill it in, or leave the row out")
+        if (first := seen.setdefault(plain(pair.question), place)) != place:
+            raise InputError(f"{place}: the same question as {first}; keep one of them")
+
+
+def plain(question: str) -> str:
+    """A question without case and spacing, to find duplicates."""
+    return " ".join(question.casefold().split())
 
 
 def _pair(place: str, row: Mapping[str, Any]) -> Pair:
     try:
-        sample = sample_from_row(row, {})
+        sample = Sample.from_row(row)
     except RowError as error:
         raise InputError(f"{place}: {error}") from None
     answer = sample.reference[0] if sample.reference else sample.answer or ""
@@ -121,24 +124,18 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
 
 
 def _texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Name and text of each document of a file."""
+    """Name and text of each document of a file: of a row its contexts joined, or its own text."""
     if path.suffix.casefold() in _TEXTS:
         yield path.name, read_text(path)
         return
     for place, row in _rows(path, where):
         name = row.get("id") or row.get("title") or f"{path.name}:{place.rpartition(' ')[2]}"
+        lists = [row[key] for key in ("contexts", "reference_contexts") if isinstance(row.get(key), list)]
         try:
-            yield str(name), _text(row)
+            found = contexts(lists[0], "contexts") if lists else [context(row, "document", 1)]
         except RowError as error:
             raise InputError(f"{place}: {error}") from None
-
-
-def _text(row: Mapping[str, Any]) -> str:
-    """A row's text: its contexts joined, or its own."""
-    listed = next((row[name] for name in ("contexts", "reference_contexts") if isinstance(row.get(name), list)), None)
-    if listed is not None:
-        return "\n".join(str(context(item, "contexts", rank)["text"]) for rank, item in enumerate(listed, 1))
-    return str(context(row, "document", 1)["text"])
+        yield str(name), "\n".join(str(one["text"]) for one in found)
 
 
 def _rows(path: Path, where: Mapping[str, str], *, asked: bool = False) -> Iterator[tuple[str, Mapping[str, Any]]]:

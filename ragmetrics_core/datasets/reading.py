@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data.errors import InputError, RowError
+from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 from ragmetrics_core.data.extras import extra
-from ragmetrics_core.data.files import PARTIAL, open_text, read_text
-from ragmetrics_core.data.rows import USUAL_NAMES, plain_name, sample_from_row
+from ragmetrics_core.data.files import PARTIAL, json_lines, open_text, read_text
+from ragmetrics_core.data.rows import USUAL_NAMES, plain_name
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.facts import MAGIC, read_facts
 from ragmetrics_core.engine.tables import each_sample
@@ -24,12 +22,7 @@ Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""
 
 _LISTS = ("data", "samples", "rows", "examples", "records", "results", "testCases", "test_cases")
-_FIELDS = {
-    plain_name(name): field for field in ("question", "contexts", "answer", "reference") for name in USUAL_NAMES[field]
-}
-_KNOWN = frozenset(plain_name(name) for names in USUAL_NAMES.values() for name in names)
-_LONG = 1000  # characters; no pretty-printer begins with so long a line
-_HEAD = 100  # lines looked at to tell whether rows stand on lines
+_KNOWN = {plain_name(name): field for field, names in USUAL_NAMES.items() for name in names}
 _LEFT = re.compile(rf"{re.escape(PARTIAL)}(\.\d+)?$")
 _MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>"))  # as numpy, pandas and databases write it
 _SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
@@ -105,49 +98,31 @@ def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _jsonl(path: Path) -> Iterator[Located]:
     report = False
     with open_text(path) as file:
-        if _is_pretty([line.strip() for line in islice(file, _HEAD) if line.strip()]):
+        if next(filter(None, map(str.strip, file)), "") in ("{", "[", "[{"):
             raise InputError(
                 f"{path}: an object over several lines, and .jsonl has one on each line; "
                 f"name it .json, or convert it: jq -c . {shlex.quote(str(path))} > rows.jsonl"
             )
         file.seek(0)
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            row = _parsed(line)
+        for place, row in json_lines(path, file):
             if isinstance(row, Mapping) and "ragmetrics_report" in row:
                 report = True
             elif isinstance(row, Mapping) and MAGIC in row:
                 read_facts(path)  # refuses frozen facts that were changed
             elif not report:
-                yield f"{path}, line {number}", row
+                yield place, row
             elif isinstance(row, RowError):
-                yield f"{path}, line {number}", row if line.endswith("\n") else RowError("was cut off with its run")
+                yield place, RowError("was cut off with its run") if isinstance(row, CutOffLine) else row
             elif isinstance(row, Mapping) and "sample" in row:  # results of an earlier run, judged once more
-                bad = RowError("was no sample in the run that wrote this file")
-                yield f"{path}, line {number}", row["sample"] or bad
-
-
-def _is_pretty(lines: Sequence[str]) -> bool:
-    """Whether JSON begins that goes over several lines."""
-    if len(lines) < 2 or lines[0][-1] not in "{[," or lines[1][0] not in '"{[':
-        return False
-    return len(lines[0]) < _LONG and isinstance(_parsed(lines[0]), RowError)
-
-
-def _parsed(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return RowError(f"not JSON ({getattr(error, 'msg', 'nested too deeply')})")
+                yield place, row["sample"] or RowError("was no sample in the run that wrote this file")
 
 
 def _json(path: Path) -> Iterator[Located]:
-    data = _parsed(read_text(path))
+    _, data = next(json_lines(path, [read_text(path)]), ("", RowError("not JSON: the file is empty")))
     if isinstance(data, RowError):
         raise InputError(f"{path}: {data}")
     if isinstance(data, Mapping):
-        if columns := _columnar(data):
+        if columns := [name for name, column in data.items() if _is_column(name, column)]:
             raise InputError(
                 f"{path} holds columns ({', '.join(columns)}) and not rows; write rows, e.g. with pandas: "
                 f"pandas.DataFrame(json.load(open({str(path)!r}))).to_json('rows.json', orient='records')"
@@ -156,27 +131,20 @@ def _json(path: Path) -> Iterator[Located]:
         data = data[lists[0]] if lists and not _is_sample(data) else [data]
     if not isinstance(data, list):
         raise InputError(f"{path}: needs a list of objects, found {type(data).__name__}")
-    for number, row in enumerate(data, start=1):
-        yield f"{path}, item {number}", row
+    yield from ((f"{path}, item {number}", row) for number, row in enumerate(data, start=1))
 
 
-def _columnar(data: Mapping[str, Any]) -> list[str]:
-    """Names of a sample's fields where all of them hold lists of one length, or objects by row number."""
-    known = {name: _FIELDS[plain_name(name)] for name in data if plain_name(name) in _FIELDS}
-    columns = [data[name] for name in known]
-    listed = all(isinstance(column, list) or _numbered(column) for column in columns)
-    texts = {"question", "answer"} & {field for name, field in known.items() if name[-1] != "s"}
-    return list(known) if listed and len(known) > 1 and texts and len({len(column) for column in columns}) == 1 else []
-
-
-def _numbered(column: Any) -> bool:
-    return isinstance(column, Mapping) and bool(column) and all(str(name).isdecimal() for name in column)
+def _is_column(name: str, value: Any) -> bool:
+    """Whether the texts of many rows stand under one name, as a list or by row number."""
+    numbered = isinstance(value, Mapping) and bool(value) and all(str(key).isdecimal() for key in value)
+    one = _KNOWN.get(plain_name(name)) in ("question", "answer") and name[-1] != "s"
+    return one and (numbered or isinstance(value, list))
 
 
 def _is_sample(data: Mapping[str, Any]) -> bool:
     """Whether an object is one sample rather than the frame around a list of them."""
     try:
-        sample = sample_from_row(data, {})
+        sample = Sample.from_row(data)
     except RowError:
         return False
     return sample.question is not None and sample.answer is not None

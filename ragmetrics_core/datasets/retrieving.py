@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import is_dataclass
+from typing import Any
+
+from pydantic import BaseModel
 
 from ragmetrics_core.data.cells import context
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
@@ -16,20 +19,6 @@ from ragmetrics_core.lexical.text import content
 Retriever = Callable[[str, int], Iterable[Any]]
 """From a question and the number wanted to documents in the order of their rank: texts, ``Context``, mappings, or
 document objects of LangChain, LlamaIndex and Haystack."""
-
-
-@runtime_checkable
-class _Dumps(Protocol):
-    """A pydantic model, as the documents of LangChain and LlamaIndex are."""
-
-    def model_dump(self) -> dict[str, Any]: ...
-
-
-@runtime_checkable
-class _Converts(Protocol):
-    """A document of Haystack."""
-
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 class BM25:
@@ -69,10 +58,10 @@ def retrieved(retriever: Retriever, question: str, count: int, number: int) -> l
     found = []
     for rank, item in enumerate(retriever(question, count), start=1):
         data = item
-        if isinstance(item, _Dumps) and not isinstance(item, Context):
+        if isinstance(item, BaseModel) and not isinstance(item, Context):  # of LangChain or LlamaIndex
             data = item.model_dump()
-        elif isinstance(item, _Converts) and not isinstance(item, Mapping):
-            data = item.to_dict()
+        elif is_dataclass(item):  # of Haystack
+            data = vars(item)
         try:
             made = context(data, f"what the retriever returned for question {number}", rank)
         except RowError as error:

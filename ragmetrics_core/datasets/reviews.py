@@ -7,14 +7,16 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.errors import CutOffLine, InputError, SettingError
+from ragmetrics_core.data.files import own_lines
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.datasets.sets import (
     AnySet,
@@ -25,9 +27,9 @@ from ragmetrics_core.datasets.sets import (
     Label,
     LabelledDocument,
     digest_of,
-    json_object,
     to_jsonl,
 )
+from ragmetrics_core.reporting.jsonl import validated
 from ragmetrics_core.statistics.agreement import kappa
 
 _MAGIC = "ragmetrics_reviews"
@@ -80,38 +82,22 @@ class Reviews:
         self.first: dict[str, Review] = {}
         self.second: dict[str, Review] = {}
         self._set = digest_of([to_jsonl(given)])
-        self._load()
-
-    def _load(self) -> None:
-        if not self.path.exists():
-            return
-        lines = self.path.read_bytes().split(b"\n")
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            row = json_object(line)
-            if number == 1:
-                if len(lines) == 1:
-                    return  # cut off before the first decision
-                if row.get("set") != self._set or _MAGIC not in row:
-                    raise InputError(
-                        f"{self.path} holds reviews of another version of the set; move it away, or restore the set"
-                    )
-            elif row or number < len(lines):  # a last line that was cut off is asked again
-                try:
-                    self._keep(Review.model_validate(row))
-                except ValidationError:
-                    raise InputError(f"{self.path}, line {number}: this is no review; the file was changed") from None
+        lines = own_lines(self.path, "the file of reviews") if self.path.exists() else ()
+        for number, (place, row) in enumerate(lines):
+            if isinstance(row, CutOffLine):
+                break  # it is asked again
+            if number:
+                self._keep(validated(Review, row, place))
+            elif not isinstance(row, dict) or _MAGIC not in row or row.get("set") != self._set:
+                raise InputError(
+                    f"{self.path} holds reviews of another version of the set; move it away, or restore the set"
+                )
 
     def _keep(self, review: Review) -> None:
         (self.second if review.second else self.first)[review.item] = review
 
     def add(self, review: Review) -> None:
-        """Keep a decision; it is on disk when this returns. A later one on the same item replaces it.
-
-        Raises:
-            InputError: If it cannot be written.
-        """
+        """Keep a decision; it is on disk when this returns. A later one on the same item replaces it."""
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 written = self.path.read_bytes()
@@ -126,10 +112,9 @@ class Reviews:
         self._keep(review)
 
     @property
-    def agreement(self) -> tuple[float | None, int]:
-        """Cohen's kappa of the two reviewers, and on how many items; ambiguous is a category of its own."""
-        both = [(self.first[item].label, review.label) for item, review in self.second.items() if item in self.first]
-        return kappa(both), len(both)
+    def both(self) -> list[tuple[Verdict, Verdict]]:
+        """The labels of both reviewers, of the items that both decided about."""
+        return [(self.first[item].label, review.label) for item, review in self.second.items() if item in self.first]
 
 
 class Item(Frozen):
@@ -152,32 +137,34 @@ class Item(Frozen):
 
 def review_items(given: AnySet) -> list[Item]:
     """Everything of a set that a person can decide, in the order of the set."""
-    if isinstance(given, DiscreteSet):
-        # Equal points, e.g. where fewer documents differ than are retrieved, are decided once.
-        return [_item(point) for point in {point.id: point for point in given.points}.values()]
-    return [item for document in given.documents for item in _cells(document)]
+    if isinstance(given, ContinuousSet):
+        return [item for document in given.documents for row in _cells(document) for item in row]
+    # Equal points, e.g. where fewer documents differ than are retrieved, are decided once.
+    return [
+        Item(id=one.id, was=one.by_rank, question=one.sample.question or "", claim=one.sample.answer or "",
+             texts=tuple(sorted(context.text for context in one.sample.contexts)))
+        for one in {point.id: point for point in given.points}.values()
+    ]  # fmt: skip
 
 
-def _item(point: DiscretePoint) -> Item:
-    texts = tuple(sorted(context.text for context in point.contexts))
-    return Item(id=point.id, was=point.by_rank, question=point.question, claim=point.answer, texts=texts)
-
-
-def _cells(document: LabelledDocument) -> Iterable[Item]:
-    for row, (fact, cells) in enumerate(zip(document.facts, document.cells, strict=True)):
-        for column, (context, cell) in enumerate(zip(document.contexts, cells, strict=True)):
-            was: Label = "positive" if cell.covered else "negative"
-            name, texts = f"{document.id}#{row}#{column}", (context.text,)
-            yield Item(id=name, was=was, question=document.question, claim=fact.text, texts=texts)
+def _cells(document: LabelledDocument) -> list[list[Item]]:
+    """One row per fact, one column per context."""
+    return [
+        [
+            Item(id=f"{document.id}#{row}#{column}", was="positive" if cell.covered else "negative",
+                 question=document.question, claim=fact.text, texts=(context.text,))
+            for column, (context, cell) in enumerate(zip(document.contexts, cells, strict=True))
+        ]
+        for row, (fact, cells) in enumerate(zip(document.facts, document.cells, strict=True))
+    ]  # fmt: skip
 
 
 def labelled_points(given: DiscreteSet, reviews: Reviews | None) -> list[tuple[DiscretePoint, bool]]:
     """Points with their labels: those of the review where there is one, else by rank; ambiguous ones are left out."""
     found = reviews.first if reviews is not None else {}
     labels = [found[point.id].label if point.id in found else point.by_rank for point in given.points]
-    return [
-        (point, label == "positive") for point, label in zip(given.points, labels, strict=True) if label != "ambiguous"
-    ]
+    labelled = zip(given.points, labels, strict=True)
+    return [(point, label == "positive") for point, label in labelled if label != "ambiguous"]
 
 
 def labelled_combinations(given: ContinuousSet, reviews: Reviews | None) -> list[tuple[CombinationPoint, float]]:
@@ -187,26 +174,20 @@ def labelled_combinations(given: ContinuousSet, reviews: Reviews | None) -> list
     """
     if reviews is None or not reviews.first:
         return [(point, point.label) for point in given.points]
-    marks = {document.id: _marks(document, reviews.first) for document in given.documents}
+    found, marks = reviews.first, dict[str, list[list[Verdict]]]()
+    for document in given.documents:
+        rows = _cells(document)
+        marks[document.id] = [[found[it.id].label if it.id in found else it.was for it in row] for row in rows]
     labels = [(point, _label(marks[point.document], point.contexts)) for point in given.points]
     return [(point, label) for point, label in labels if label is not None]
 
 
-def _marks(document: LabelledDocument, found: Mapping[str, Review]) -> list[list[Verdict]]:
-    items = [found[item.id].label if item.id in found else item.was for item in _cells(document)]
-    width = len(document.contexts)
-    return [list(items[start : start + width]) for start in range(0, len(items), width)]
-
-
 def _label(marks: Sequence[Sequence[Verdict]], chosen: Sequence[int]) -> float | None:
-    covered = 0
-    for row in marks:
-        verdicts = {row[column] for column in chosen}
-        if "positive" in verdicts:
-            covered += 1
-        elif "ambiguous" in verdicts:
-            return None
-    return covered / len(marks)
+    """The share of the facts that one of the contexts covers; None if that is ambiguous for any."""
+    verdicts = [{row[column] for column in chosen} for row in marks]
+    if any("ambiguous" in own and "positive" not in own for own in verdicts):
+        return None
+    return sum("positive" in own for own in verdicts) / len(marks)
 
 
 def items_to_review(given: AnySet, reviews: Reviews, *, second: bool, share: float) -> list[Item]:
@@ -227,14 +208,9 @@ def items_to_review(given: AnySet, reviews: Reviews, *, second: bool, share: flo
 
 
 def review(
-    items: Sequence[Item],
-    reviews: Reviews,
-    *,
-    reviewer: str,
-    second: bool,
-    ask: Callable[[str], str],
+    items: Sequence[Item], reviews: Reviews, *, reviewer: str, second: bool, ask: Callable[[str], str],
     show: Callable[[str], None],
-) -> bool:
+) -> bool:  # fmt: skip
     """Ask a person about every item that has no decision yet; each decision is kept at once.
 
     Args:
@@ -248,38 +224,30 @@ def review(
     Returns:
         True if nothing is left to decide.
     """
-    decided, skipped = reviews.second if second else reviews.first, set[str]()
+    decided, passed = reviews.second if second else reviews.first, set[str]()
     show(_HELP)
-    at, back = 0, False
-    while at < len(items):
-        item = items[at]
-        if not back and (item.id in decided or item.id in skipped):
-            at += 1
-            continue
-        show(_shown(item, len(decided.keys() & {it.id for it in items}), len(items)))
-        try:
-            key = _key(ask, show)
-            if label := _KEYS.get(key):
-                why, date = ask("why (Enter for no reason)> ").strip(), datetime.now(UTC).isoformat(timespec="seconds")
-                made = Review(item=item.id, was=item.was, label=label, reviewer=reviewer, reason=why, date=date)
-                reviews.add(made.model_copy(update={"second": second}))
-        except EOFError:
-            break
-        if key == "q":
-            break
-        if key == "s":
-            skipped.add(item.id)
-        back = key == "b"
-        at = max(at - 1, 0) if back else at + 1
+    at, key = 0, ""
+    with suppress(EOFError):
+        while at < len(items) and key != "q":
+            item = items[at]
+            if key == "b" or item.id not in decided.keys() | passed:
+                show(_shown(item, len(decided.keys() & {it.id for it in items}), len(items)))
+                key = _key(ask, show)
+                if label := _KEYS.get(key):
+                    why = ask("why (Enter for no reason)> ").strip()
+                    date = datetime.now(UTC).isoformat(timespec="seconds")
+                    made = Review(item=item.id, was=item.was, label=label, reviewer=reviewer, reason=why, date=date)
+                    reviews.add(made.model_copy(update={"second": second}))
+                if key == "s":
+                    passed.add(item.id)
+            at = max(at - 1, 0) if key == "b" else at + 1
     return all(item.id in decided for item in items)
 
 
 def _key(ask: Callable[[str], str], show: Callable[[str], None]) -> str:
-    while True:
-        key = ask("p/n/a/s/b/q> ").strip().casefold()[:1]
-        if key in _KEYS or key in ("s", "b", "q"):
-            return key
+    while (key := ask("p/n/a/s/b/q> ").strip().casefold()[:1]) not in {*_KEYS, "s", "b", "q"}:
         show(_HELP)
+    return key
 
 
 def _shown(item: Item, done: int, total: int) -> str:
@@ -293,20 +261,17 @@ def _shown(item: Item, done: int, total: int) -> str:
 
 def review_summary(given: AnySet, reviews: Reviews) -> list[str]:
     """What the reviews came to, in sentences."""
-    items = {item.id: item for item in review_items(given)}
-    labels = Counter(review.label for item, review in reviews.first.items() if item in items)
+    count = len(review_items(given))
+    labels = Counter(review.label for review in reviews.first.values())
     changed = sum(review.label != review.was for review in reviews.first.values())
     unit, source = ("points", "rank") if isinstance(given, DiscreteSet) else ("cells", "the model")
     lines = [
-        f"{sum(labels.values())} of {len(items)} {unit} reviewed: {labels['positive']} positive, "
+        f"{labels.total()} of {count} {unit} reviewed: {labels['positive']} positive, "
         f"{labels['negative']} negative, {labels['ambiguous']} ambiguous (left out); "
         f"{changed} differ from the label by {source}."
     ]
-    value, count = reviews.agreement
-    if count:
+    if both := reviews.both:
+        value, same = kappa(both), sum(first == second for first, second in both)  # ambiguous is a category, too
         shown = "undefined, both chose one label throughout" if value is None else f"{value:.3f}"
-        same = sum(
-            item in reviews.first and reviews.first[item].label == it.label for item, it in reviews.second.items()
-        )
-        lines.append(f"Second reviewer: {count} {unit}, the same label on {same}; kappa {shown}.")
+        lines.append(f"Second reviewer: {len(both)} {unit}, the same label on {same}; kappa {shown}.")
     return lines

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.reviews import Reviews, labelled_combinations, labelled_points
@@ -73,18 +73,15 @@ class Score:
 
 def variants(given: AnySet, metrics: Sequence[Metric], judge: Judge, prompts: Sequence[Prompt]) -> list[Variant]:
     """Metrics with the prompts to try: only an LLM judge reads prompts, only a continuous set has facts of its own."""
-    own: list[str] = [prompt for prompt in prompts if prompt != "frozen"]
-    if own and not isinstance(judge, LLMJudge):
-        own = [""]
-    names = [*own, "frozen"] if "frozen" in prompts and isinstance(given, ContinuousSet) else own
+    names: list[str] = [prompt for prompt in prompts if prompt != "frozen"]
+    if names and not isinstance(judge, LLMJudge):
+        names = [""]
+    names += ["frozen"] if "frozen" in prompts and isinstance(given, ContinuousSet) else []
     found: list[Variant] = []
     for metric in metrics:
-        if not isinstance(metric, RetrievalAccuracy):
-            found.append((metric, ""))
-            continue
-        for name in names or [""]:
-            extraction = name if name in ("io", "cot") else metric.extraction
-            found.append((metric.model_copy(update={"extraction": extraction}), name))
+        for name in (names or [""]) if isinstance(metric, RetrievalAccuracy) else [""]:
+            update = {"extraction": name} if name in ("io", "cot") else {}
+            found.append((metric.model_copy(update=update), name))
     return found
 
 
@@ -99,18 +96,10 @@ def samples_of(given: AnySet, metric: Metric, prompt: str) -> list[Sample]:
 
 
 def score_set(
-    given: AnySet,
-    reviews: Reviews | None,
-    metric: Metric,
-    judge: JudgeLike,
-    *,
-    prompt: str = "",
-    threshold: float = 0.5,
-    concurrency: int = 32,
-    store: ReplyStore | None = None,
-    progress: Any = False,
+    given: AnySet, reviews: Reviews | None, metric: Metric, judge: JudgeLike, *, prompt: str = "",
+    threshold: float = 0.5, concurrency: int = 32, store: ReplyStore | None = None, progress: Any = False,
     draws: int = DRAWS,
-) -> Score:
+) -> Score:  # fmt: skip
     """Score a judge's metric against a set.
 
     Args:
@@ -132,17 +121,15 @@ def score_set(
     Raises:
         JudgeUnavailable: If the judge cannot answer any question.
     """
-    judge = resolve_judge(judge, metric_model=metric.model)
-    samples = samples_of(given, metric, prompt)
-    results = list(
-        iter_results(samples, [metric], judge=judge, concurrency=concurrency, store=store, progress=progress)
-    )
+    judge, samples = resolve_judge(judge, metric_model=metric.model), samples_of(given, metric, prompt)
+    run = iter_results(samples, [metric], judge=judge, concurrency=concurrency, store=store, progress=progress)
+    results = [(row.sample, next(iter(row.results.values()))) for row in run]
     if len(results) < len(samples):
         raise KeyboardInterrupt  # the run ended early and gave what it had, which is no score
     if isinstance(given, DiscreteSet):
-        pairs, statistics = list(_discrete(given, reviews, results)), _verdict_statistics(threshold)
+        pairs, statistics = _discrete(given, reviews, results), _verdict_statistics(threshold)
     else:
-        pairs, statistics = list(_continuous(given, reviews, results)), _SHARE_STATISTICS
+        pairs, statistics = _continuous(given, reviews, results), _SHARE_STATISTICS
     clusters: dict[str, list[Scored]] = {}
     for document, score, label, other in pairs:
         if score is not None:
@@ -150,37 +137,33 @@ def score_set(
     points = sum(map(len, clusters.values()))
     return Score(
         *(judge.name, prompt, metric.name, points, len(pairs) - points, len(clusters)),
-        usage=sum((_outcome(result).usage for result in results), Usage()),
+        usage=sum((outcome.usage for _, outcome in results), Usage()),
         values={name: _value(list(clusters.values()), compute, draws) for name, compute in statistics.items()},
     )
 
 
-Pair = tuple[str, float | None, float, float]
-"""Document, score (None without one), label and second label of a point."""
+_Outcomes = Sequence[tuple[Sample | None, MetricResult]]
+_Pairs = list[tuple[str, float | None, float, float]]
+"""Document, score (None without one), label and second label of each point."""
 
 
-def _outcome(result: SampleResult) -> Any:
-    return next(iter(result.results.values()))
+def _discrete(given: DiscreteSet, reviews: Reviews | None, results: _Outcomes) -> _Pairs:
+    values = {point.id: outcome.value for point, (_, outcome) in zip(given.points, results, strict=True)}
+    labelled = labelled_points(given, reviews)
+    return [(point.document, values[point.id], float(label), 0.0) for point, label in labelled]
 
 
-def _discrete(given: DiscreteSet, reviews: Reviews | None, results: Sequence[SampleResult]) -> Iterator[Pair]:
-    values = {point.id: _outcome(result).value for point, result in zip(given.points, results, strict=True)}
-    for point, label in labelled_points(given, reviews):
-        yield point.document, values[point.id], float(label), 0.0
-
-
-def _continuous(given: ContinuousSet, reviews: Reviews | None, results: Sequence[SampleResult]) -> Iterator[Pair]:
+def _continuous(given: ContinuousSet, reviews: Reviews | None, results: _Outcomes) -> _Pairs:
     """From the documents' matrices, without further calls; else one score per point."""
-    evidence = {result.sample.id: _outcome(result).evidence for result in results if result.sample is not None}
-    whole = all(found is None or isinstance(found, AccuracyEvidence) for found in evidence.values())
-    values = {} if whole else {p: _outcome(r).value for p, r in zip(given.points, results, strict=True)}
-    scored = {r.sample.id for r in results if r.sample is not None and _outcome(r).status == "scored"}
+    whole = all(outcome.evidence is None or isinstance(outcome.evidence, AccuracyEvidence) for _, outcome in results)
+    scored = {sample.id: outcome.evidence for sample, outcome in results if sample and outcome.status == "scored"}
+    values = {} if whole else {p: outcome.value for p, (_, outcome) in zip(given.points, results, strict=True)}
+    pairs: _Pairs = []
     for point, label in labelled_combinations(given, reviews):
-        matrix = evidence.get(point.document)
-        score = values.get(point)
-        if isinstance(matrix, AccuracyEvidence) and point.document in scored:
-            score = matrix.combine(point.contexts)
-        yield point.document, score, label, point.by_tags
+        matrix = scored.get(point.document)
+        score = matrix.combine(point.contexts) if isinstance(matrix, AccuracyEvidence) else values.get(point)
+        pairs.append((point.document, score, label, point.by_tags))
+    return pairs
 
 
 def _value(clusters: Sequence[Rows], compute: Statistic, draws: int) -> Value:
@@ -201,15 +184,14 @@ def _verdict_statistics(threshold: float) -> dict[str, Statistic]:
     }
 
 
-def _line(rows: Rows, which: int) -> float | None:
-    found = line([(score, label) for score, label, _ in rows])
-    return found and found[which]
+def _labelled(rows: Rows) -> list[tuple[float, float]]:
+    return [(score, label) for score, label, _ in rows]
 
 
 _SHARE_STATISTICS: dict[str, Statistic] = {
-    "MAE": lambda rows: mean_error([(score, label) for score, label, _ in rows]),
-    "Spearman": lambda rows: spearman([(score, label) for score, label, _ in rows]),
-    "slope": lambda rows: _line(rows, 0),
-    "intercept": lambda rows: _line(rows, 1),
+    "MAE": lambda rows: mean_error(_labelled(rows)),
+    "Spearman": lambda rows: spearman(_labelled(rows)),
+    "slope": lambda rows: (line(_labelled(rows)) or (None, None))[0],
+    "intercept": lambda rows: (line(_labelled(rows)) or (None, None))[1],
     "MAE to tags": lambda rows: mean_error([(score, other) for score, _, other in rows]),
 }

@@ -11,21 +11,21 @@ from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.evidence import Cell
-from ragmetrics_core.data.files import write_text
+from ragmetrics_core.data.files import own_lines, write_text
 from ragmetrics_core.data.frozen import Frozen, Share, Text
 from ragmetrics_core.data.sample import Context, Fact, Sample
 from ragmetrics_core.datasets.chunking import Document
+from ragmetrics_core.reporting.jsonl import validated
 
 FORMAT = 1
 _MAGIC = "ragmetrics_dataset"
 Label = Literal["positive", "negative"]
-M = TypeVar("M", bound=Frozen)
 
 
 class Header(Frozen):
@@ -56,29 +56,22 @@ class DiscretePoint(Frozen):
     """A golden answer with retrieved documents, labelled by their ranks.
 
     Args:
-        id: Digest of the point, which tells nothing about its label.
         document: What intervals resample: the document that the question is about, else the question.
-        question: The question.
-        answer: The golden answer.
-        contexts: The documents, with the retriever's scores.
-        ranks: Their ranks, from 1.
+        sample: Question and documents with the retriever's scores; the golden answer is both answer and reference.
+            Its id is a digest, which tells nothing about the label.
+        ranks: The documents' ranks, from 1.
         by_rank: The label that the ranks suggest.
     """
 
-    id: str
     document: str
-    question: Text = Field(repr=False)
-    answer: Text = Field(repr=False)
-    contexts: tuple[Context, ...]
+    sample: Sample
     ranks: tuple[int, ...]
     by_rank: Label
 
     @property
-    def sample(self) -> Sample:
-        """The point as a sample: the golden answer is both answer and reference."""
-        return Sample(
-            id=self.id, question=self.question, contexts=self.contexts, answer=self.answer, reference=self.answer
-        )
+    def id(self) -> str:
+        """The id of the sample."""
+        return self.sample.id or ""
 
 
 class Sentence(Frozen):
@@ -112,9 +105,9 @@ class LabelledDocument(Frozen):
     sentences: tuple[Sentence, ...]
     contexts: tuple[Context, ...]
     golden: int
-    facts: tuple[Fact, ...]
-    cells: tuple[tuple[Cell, ...], ...]
-    calls: int
+    facts: tuple[Fact, ...] = ()
+    cells: tuple[tuple[Cell, ...], ...] = ()
+    calls: int = 0
 
     @property
     def response(self) -> str:
@@ -185,21 +178,15 @@ def corpus_digest(documents: Iterable[Document]) -> str:
 
 def to_jsonl(given: AnySet) -> str:
     """A set as the text of its file."""
-    header = {_MAGIC: FORMAT, **given.header.model_dump(mode="json")}
-    lines = [json.dumps(header, ensure_ascii=False, sort_keys=True)]
+    rows: list[dict[str, Any]] = [{_MAGIC: FORMAT, **given.header.model_dump(mode="json")}]
     documents = given.documents if isinstance(given, ContinuousSet) else ()
     for name, items in (("document", documents), ("point", given.points)):
-        dumped = (item.model_dump(mode="json", exclude_defaults=True) for item in items)
-        lines += [json.dumps({name: data}, ensure_ascii=False) for data in dumped]
-    return "".join(f"{line}\n" for line in lines)
+        rows += [{name: item.model_dump(mode="json", exclude_defaults=True)} for item in items]
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def write_set(path: str | Path, given: AnySet) -> None:
-    """Write a set.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
+    """Write a set; ``InputError`` if the file cannot be written."""
     write_text(path, to_jsonl(given), "the set")
 
 
@@ -209,43 +196,21 @@ def read_set(path: str | Path) -> AnySet:
     Raises:
         InputError: If the file cannot be read, is no set, or a line is broken.
     """
-    try:
-        lines = Path(path).read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(f"the set {path} cannot be read: {error.strerror}") from error
-    first = json_object(lines[0])
-    if first.pop(_MAGIC, None) != FORMAT:
-        raise InputError(f"{path}, line 1: this is no set of ragmetrics; make one with: ragmetrics dataset discrete")
-    header = _validated(Header, first, f"{path}, line 1")
-    found: dict[str, list[Any]] = {"document": [], "point": []}
-    kinds: dict[str, type[Frozen]] = {"document": LabelledDocument}
+    lines = own_lines(path, "the set")
+    place, first = next(lines, (f"{path}, line 1", None))
+    if not isinstance(first, dict) or first.pop(_MAGIC, None) != FORMAT:
+        raise InputError(f"{place}: this is no set of ragmetrics; make one with: ragmetrics dataset discrete")
+    header, kinds = validated(Header, first, place), dict[str, type[Frozen]](document=LabelledDocument)
     kinds["point"] = DiscretePoint if header.kind == "discrete" else CombinationPoint
-    for number, line in enumerate(lines[1:], start=2):
-        row = json_object(line) if line.strip() else {}
-        if line.strip() and not (row and row.keys() <= found.keys()):
-            raise InputError(f"{path}, line {number}: this is no line of a set; the file was changed or cut off")
+    found: dict[str, list[Any]] = {name: [] for name in kinds}
+    for place, row in lines:
+        if not isinstance(row, dict) or not row or not row.keys() <= kinds.keys():
+            raise InputError(f"{place}: this is no line of a set; the file was changed or cut off")
         for name, value in row.items():
-            found[name].append(_validated(kinds[name], value, f"{path}, line {number}"))
+            found[name].append(validated(kinds[name], value, place))
     if header.kind == "discrete":
         return DiscreteSet(header=header, points=tuple(found["point"]))
     widths = {document.id: len(document.contexts) for document in found["document"]}
     if any(max(point.contexts, default=0) >= widths.get(point.document, 0) for point in found["point"]):
         raise InputError(f"{path}: a point names a document or context that is not there; the file was changed")
     return ContinuousSet(header=header, documents=tuple(found["document"]), points=tuple(found["point"]))
-
-
-def json_object(line: bytes) -> dict[str, Any]:
-    """The object on a line of a file; {} if there is none."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _validated(kind: type[M], value: Any, place: str) -> M:
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        wrong = ".".join(map(str, error.errors()[0]["loc"]))
-        raise InputError(f"{place}: the field {wrong!r} is missing or wrong; the file was changed") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from ragmetrics_core.datasets.reviews import Reviews, labelled_combinations, labelled_points, review_items
@@ -48,35 +47,32 @@ def heading(given: AnySet, reviews: Reviews | None) -> str:
 def _row(score: Score, marks: str) -> tuple[str, ...]:
     cost = "unknown" if score.usage.cost is None else f"${score.usage.cost:.4f}"
     calls = f"{score.usage.calls}" + (f" + {score.usage.stored} stored" if score.usage.stored else "")
-    cells = (_cell(value) for value in score.values.values())
     shown = f"{score.points}" + (f" ({score.missing} missing)" if score.missing else "")
+    cells = map(_cell, score.values.values())
     return (f"{score.judge}{marks}", score.metric, score.prompt or "-", *cells, shown, calls, cost)
 
 
 def _cell(value: Value) -> str:
-    bounds = "" if value.interval is None else f" [{value.interval[0]:.3f}, {value.interval[1]:.3f}]"
+    bounds = "" if value.interval is None else " [{:.3f}, {:.3f}]".format(*value.interval)
     return ("undefined" if value.value is None else f"{value.value:.3f}") + bounds
 
 
 def _marks(given: AnySet, reviews: Reviews | None, score: Score) -> str:
-    marks = ""
-    if _circular(given, reviews) and score.judge == "lexical":
-        marks += _NOT_EVIDENCE
-    if given.header.model and family(given.header.model) == family(score.judge) != "":
-        marks += _FAMILY
-    return marks
-
-
-def _circular(given: AnySet, reviews: Reviews | None) -> bool:
-    """Whether labels come from BM25's ranks, at least some of them."""
+    """Signs of a judge that word overlap with BM25's ranks, or its family, favours."""
     whole = reviews is not None and len(reviews.first) == len(review_items(given))
-    return isinstance(given, DiscreteSet) and given.header.parameters.get("retriever") == "bm25" and not whole
+    circular = isinstance(given, DiscreteSet) and given.header.parameters.get("retriever") == "bm25" and not whole
+    related = given.header.model and family(given.header.model) == family(score.judge) != ""
+    return _NOT_EVIDENCE * (circular and score.judge == "lexical") + _FAMILY * bool(related)
 
 
 def caveats(given: AnySet, reviews: Reviews | None, scores: Sequence[Score]) -> list[str]:
     """What must stand under the table."""
     marks = "".join(_marks(given, reviews, score) for score in scores)
-    lines = [composition(given, reviews), _on_intervals(max((score.documents for score in scores), default=0))]
+    documents = max((score.documents for score in scores), default=0)
+    few = f" {documents} documents are few: the intervals are too narrow." if documents < _FEW else ""
+    lines = [composition(given, reviews), f"Intervals (95 %) resample the {documents} documents.{few}"]
+    if documents < 2:
+        lines[1] = "One document: no intervals, because the points of a document hang together."
     if _NOT_EVIDENCE in marks:
         lines.append(
             f"{_NOT_EVIDENCE} not evidence: the judge counts words, and so do the BM25 ranks that are the labels."
@@ -90,31 +86,20 @@ def caveats(given: AnySet, reviews: Reviews | None, scores: Sequence[Score]) -> 
         )
     else:
         lines.append("Accuracy and F1: a point counts as positive from the threshold on, 0.5 if none was given.")
-    return [line for line in lines if line]
-
-
-def _on_intervals(documents: int) -> str:
-    if documents < 2:
-        return "One document: no intervals, because the points of a document hang together."
-    few = f" {documents} documents are few: the intervals are too narrow." if documents < _FEW else ""
-    return f"Intervals (95 %) resample the {documents} documents.{few}"
+    return lines
 
 
 def composition(given: AnySet, reviews: Reviews | None) -> str:
     """How many points there are, and how skewed they are."""
     if isinstance(given, DiscreteSet):
-        labels = Counter(label for _, label in labelled_points(given, reviews))
-        left = len(given.points) - labels.total()
-        return (
-            f"{labels.total()} points: {labels[True]} positive, {labels[False]} negative; {left} left out as ambiguous."
-        )
-    labels_ = [label for _, label in labelled_combinations(given, reviews)]
-    skew = given.skew()
-    full = max((document.golden for document in given.documents), default=0)
-    whole, none = sum(label == 1 for label in labels_), sum(label == 0 for label in labels_)
+        verdicts = [label for _, label in labelled_points(given, reviews)]
+        yes, left = sum(verdicts), len(given.points) - len(verdicts)
+        return f"{len(verdicts)} points: {yes} positive, {len(verdicts) - yes} negative; {left} left out as ambiguous."
+    labels, skew = [label for _, label in labelled_combinations(given, reviews)], given.skew()
+    full, left = max((document.golden for document in given.documents), default=0), len(given.points) - len(labels)
     spread = ", ".join(f"{golden}: {count}" for golden, count in skew.items())
     return (
         f"{len(given.points)} points of {len(given.documents)} documents, skewed: {skew.get(0, 0)} hold no golden "
         f"chunk, {skew.get(full, 0)} all of them (points by golden chunks: {spread}); "
-        f"{whole} are labelled 1, {none} are labelled 0, {len(given.points) - len(labels_)} left out."
+        f"{labels.count(1)} are labelled 1, {labels.count(0)} are labelled 0, {left} left out."
     )

@@ -13,8 +13,6 @@ from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.run_facts import Audit
 
-SAMPLES = 50
-
 
 def audit(
     results: Sequence[SampleResult],
@@ -22,7 +20,7 @@ def audit(
     *,
     judge: JudgeLike = None,
     concurrency: int = 32,
-    count: int = SAMPLES,
+    count: int = 50,
     seed: int = 0,
 ) -> Audit | None:
     """Judge the chunks of some samples again in a shuffled order, without stored replies.
@@ -51,7 +49,22 @@ def audit(
     ]
     run = Run([metric], judge, concurrency, MemoryStore())
     again = [_chunks(row, metric.name) for row in stream(run, shuffled, progress=False, columns={})]
-    return _compared([chunks for _, chunks in chosen], orders, again, seed)
+    verdicts = [
+        (place, before[order[place]].useful, chunk.useful)
+        for (_, before), order, after in zip(chosen, orders, again, strict=True)
+        for place, chunk in enumerate(after)
+        if chunk.useful is not None and before[order[place]].useful is not None
+    ]
+    last = max((place for place, _, _ in verdicts), default=-1)
+    places = [[bool(new) for at, _, new in verdicts if at == place] for place in range(last + 1)]
+    return Audit(
+        samples=sum(bool(own) for own in again),
+        chunks=len(verdicts),
+        changed=sum(old != new for _, old, new in verdicts),
+        failed=sum(not own for own in again),
+        seed=seed,
+        by_place=tuple((sum(own), len(own)) for own in places),
+    )
 
 
 def _chunks(row: SampleResult, name: str) -> tuple[JudgedChunk, ...]:
@@ -59,30 +72,3 @@ def _chunks(row: SampleResult, name: str) -> tuple[JudgedChunk, ...]:
     result = row.results.get(name)
     found = None if result is None or result.value is None else result.evidence
     return found.chunks if isinstance(found, JudgedChunks) else ()
-
-
-def _compared(
-    before: Sequence[Sequence[JudgedChunk]],
-    orders: Sequence[Sequence[int]],
-    after: Sequence[Sequence[JudgedChunk]],
-    seed: int,
-) -> Audit:
-    """Compare the verdicts of each chunk, found again by the order in which it was shown."""
-    changed = 0
-    places: list[list[bool]] = []
-    for first, order, second in zip(before, orders, after, strict=True):
-        for place, chunk in enumerate(second):
-            old = first[order[place]].useful
-            if old is None or chunk.useful is None:
-                continue
-            changed += old != chunk.useful
-            places.extend([] for _ in range(place + 1 - len(places)))
-            places[place].append(chunk.useful)
-    return Audit(
-        samples=sum(bool(own) for own in after),
-        chunks=sum(map(len, places)),
-        changed=changed,
-        failed=sum(not own for own in after),
-        seed=seed,
-        by_place=tuple((sum(own), len(own)) for own in places),
-    )

@@ -44,10 +44,9 @@ class QuestionSlots:
         self._free.set()
 
     async def enter(self, work: Callable[[], Iterable[Coroutine[Any, Any, T]]]) -> list[T]:
-        """Start work when there are slots, and wait for it.
+        """Start the work of one sample when there are slots, and wait for it.
 
-        Args:
-            work: Makes the work of one sample; its first questions are counted before the next sample comes in.
+        Its first questions are counted before the next sample comes in.
         """
         async with self._door:
             await self._free.wait()
@@ -91,11 +90,6 @@ class RunJudge:
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     """Carry out a metric on a sample.
 
-    Args:
-        metric: The metric.
-        sample: The sample.
-        judge: Who answers its questions.
-
     Returns:
         ``Scored``, ``Undefined`` or ``Failed``, complete with judge, signature, sample id and usage. Never
         raises: an unexpected exception of a metric or judge becomes ``Failed`` with ``MetricCrashed``.
@@ -103,11 +97,9 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     usage: list[Usage] = []
     try:
         outcome = await _conclude(metric, sample, judge, usage)
-    except JudgeUnavailable as error:
-        if not error.single:
-            judge.unavailable = error
-        outcome = metric.failed(error)
     except JudgeError as error:
+        if isinstance(error, JudgeUnavailable) and not error.single:
+            judge.unavailable = error
         outcome = metric.failed(error)
     except Exception as error:  # noqa: BLE001  # the failure boundary: the rest of the run goes on
         outcome = _crashed(metric, error)
@@ -128,7 +120,12 @@ async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list
         return gap
     plan = metric.plan(sample)
     try:
-        step = await _begun(metric, plan)
+        if metric.in_thread:  # it computes or waits
+            first = partial(_step, plan, None)
+            begun = in_thread(first, context=copy_context(), name=f"ragmetrics {metric.name}")
+            step = await asyncio.wrap_future(begun)
+        else:
+            step = _step(plan, None)
         while not isinstance(step, StopIteration):
             answers = await _answers(judge, step, usage)
             step = _step(plan, tuple(answer.reply for answer in answers))
@@ -139,14 +136,6 @@ async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list
         return step.value
     finally:
         plan.close()
-
-
-async def _begun(metric: Metric, plan: Plan) -> Batch | StopIteration:
-    """The first step of a plan; one that computes or waits takes it in a thread of its own."""
-    if not metric.in_thread:
-        return _step(plan, None)
-    first = partial(_step, plan, None)
-    return await asyncio.wrap_future(in_thread(first, context=copy_context(), name=f"ragmetrics {metric.name}"))
 
 
 def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:

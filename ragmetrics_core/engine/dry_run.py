@@ -13,8 +13,9 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities
 from ragmetrics_core.engine.carrying import RunJudge, carry_out
-from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.rendering import render
@@ -26,7 +27,6 @@ _ASSUMPTIONS = (
     "Not counted: repairs of unusable replies, retries, hidden reasoning. Counted once: what is asked twice.",
     "Not deducted: replies that the store holds already, which cost nothing.",
 )
-_POOL = 64  # as many samples as a run shows to metrics beforehand
 _UNKNOWN = (20, 200)  # tokens of a reply of which the question gives no example
 
 
@@ -61,16 +61,10 @@ class Estimate:
 
 
 def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None) -> Estimate:
-    """Count calls and tokens of a run without making a call.
-
-    Args:
-        samples: Samples, and errors of rows that are none.
-        metrics: The metrics.
-        judge: The judge; None as in ``evaluate``.
-    """
+    """Count calls and tokens of a run without making a call; arguments are those of ``evaluate``."""
     counters = {metric.name: counting_judges(resolve_judge(judge, metric_model=metric.model)) for metric in metrics}
     iterator = iter(samples)
-    pool = list(islice(iterator, _POOL))
+    pool = list(islice(iterator, POOL))
     metrics = [metric.prepare([sample for sample in pool if isinstance(sample, Sample)]) for metric in metrics]
     count = bad = 0
     for sample in chain(pool, iterator):
@@ -79,10 +73,9 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
             continue
         count += 1
         for metric in metrics:
-            if metric.in_thread:
-                continue  # a function of the sample, which asks nothing and is not called here
-            for counter in counters[metric.name]:
-                submit(carry_out(metric, sample, RunJudge(counter))).result()
+            # What runs in a thread is a function of the sample, which asks nothing and is not called here.
+            for counter in () if metric.in_thread else counters[metric.name]:
+                run(carry_out(metric, sample, RunJudge(counter)))
     low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
     return Estimate(count, low, high, bad)
 
@@ -91,7 +84,7 @@ def counting_judges(resolved: Judge) -> tuple[CountingJudge, CountingJudge]:
     """Judges that count what a judge would send: the least and the most that is usual."""
     can = prices = None
     if isinstance(resolved, LLMJudge):
-        submit(resolved.model.prepare()).result()
+        run(resolved.model.prepare())
         can, prices = resolved.model.capabilities(), resolved.model.prices()
     return CountingJudge(can, prices, high=False), CountingJudge(can, prices, high=True)
 
@@ -131,25 +124,20 @@ class CountingJudge(Judge):
 
     def _replies(self, question: Question[R]) -> tuple[R, ...]:
         """Least or most; where polls are asked for in rounds and may stop early, they disagree so that none stops."""
-        examples = question.examples()
+        examples, first = question.examples(), question.first_poll or 0
         if examples is None:
             return ()
-        least, most = examples
-        first = question.first_poll or 0
-        split = self._high and question.first_poll is not None
-        odd = [split and poll % 2 == 1 for poll in range(first, first + question.polls)]
-        return tuple(most if self._high and not other else least for other in odd)
+        rounds = question.first_poll is not None
+        agreed = (self._high and not (rounds and poll % 2) for poll in range(first, first + question.polls))
+        return tuple(examples[high] for high in agreed)
 
     def _usage(self, question: Question[R], characters: int, replies: tuple[R, ...]) -> Usage:
         polls, calls = self._volume(question)
-        prompt = calls * (characters // (3 if self._high else 4) + 8)
-        each = _UNKNOWN[self._high]
-        if replies:
-            each = len(replies[0].model_dump_json(exclude_defaults=True)) // (3 if self._high else 4)
-        completion = polls * each
-        cost = None
-        if self._prices is not None:
-            cost = prompt * self._prices[0] + completion * self._prices[1]
+        per_token = 3 if self._high else 4
+        prompt = calls * (characters // per_token + 8)
+        known = len(replies[0].model_dump_json(exclude_defaults=True)) // per_token if replies else None
+        completion = polls * (_UNKNOWN[self._high] if known is None else known)
+        cost = None if self._prices is None else prompt * self._prices[0] + completion * self._prices[1]
         return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost)
 
     def _volume(self, question: Question[R]) -> tuple[int, int]:
@@ -157,12 +145,11 @@ class CountingJudge(Judge):
         can = self._capabilities or Capabilities()
         together = (not self._high if can.n is None else can.n) and can.temperature is not False
         polls = question.polls if question.weigh is None else question.weigh.fallback_polls
-        if question.weigh is None:
-            return polls, 1 if together else polls
-        if can.logprobs or (can.logprobs is None and not self._high) or polls < 2:
-            return 1, 1
-        if can.logprobs is None:  # tried with one reply, which counts as the first poll
-            return polls, 1 + (1 if together else polls - 1)
+        if question.weigh is not None:
+            if can.logprobs or (can.logprobs is None and not self._high) or polls < 2:
+                return 1, 1
+            if can.logprobs is None:  # tried with one reply, which counts as the first poll
+                return polls, 2 if together else polls
         return polls, 1 if together else polls
 
 

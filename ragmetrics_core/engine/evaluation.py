@@ -100,35 +100,30 @@ async def aevaluate(
 
 def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
     """The report; metrics that nobody asked for by name and that never applied are left out, and it says so."""
-    facts = run.facts.model_copy(update={"inputs": (Input.of_samples(result.sample for result in results),)})
-    if asked:
-        return Report(results=results, run=facts)
-    idle = [metric.name for metric in run.metrics if results and all(_idle(result, metric.name) for result in results)]
-    kept = [
-        result.model_copy(update={"results": {k: v for k, v in result.results.items() if k not in idle}})
-        for result in results
-    ]
-    notes = tuple(f"{name} left out: {_why(results, name)} on every row" for name in idle)
-    metrics = {name: signature for name, signature in facts.metrics.items() if name not in idle}
-    return Report(results=kept, run=facts.model_copy(update={"metrics": metrics, "notes": facts.notes + notes}))
+    facts = run.facts.model_copy(update={"inputs": (Input.of_samples(row.sample for row in results),)})
+    idle = {} if asked else {name: why for name in facts.metrics if (why := _idle(results, name))}
+    if idle:
+        metrics = {name: signature for name, signature in facts.metrics.items() if name not in idle}
+        notes = (*facts.notes, *(f"{name} left out: {why} on every row" for name, why in idle.items()))
+        facts = facts.model_copy(update={"metrics": metrics, "notes": notes})
+        kept = [{name: one for name, one in row.results.items() if name not in idle} for row in results]
+        results = [row.model_copy(update={"results": own}) for row, own in zip(results, kept, strict=True)]
+    return Report(results=results, run=facts)
 
 
-def _idle(result: SampleResult, name: str) -> bool:
-    return result.sample is None or (name in result.results and result.results[name].status == "undefined")
-
-
-def _why(results: Sequence[SampleResult], name: str) -> str:
-    reasons = {result.results[name].reason for result in results if result.sample is not None}
+def _idle(results: Sequence[SampleResult], name: str) -> str:
+    """Why a metric is undefined on every row; "" if it is not."""
+    found = [row.results.get(name) for row in results if row.sample]
+    reasons = {"" if one is None or one.status != "undefined" else one.reason or "undefined" for one in found}
+    if not results or "" in reasons:
+        return ""
     return reasons.pop() if len(reasons) == 1 else "undefined"
 
 
 def _columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Column arguments by field of the sample."""
-    fields = {}
-    for name, column in columns.items():
+    for name in columns:
         if not name.endswith("_column"):
             raise SettingError(f"unknown argument {name!r}; columns are named like question_column=")
-        field = name.removesuffix("_column")
-        if column is not None:
-            fields["reference" if field == "ground_truth" else field] = column
-    return fields
+    fields = {name.removesuffix("_column"): column for name, column in columns.items() if column is not None}
+    return {"reference" if name == "ground_truth" else name: column for name, column in fields.items()}

@@ -17,10 +17,11 @@ from ragmetrics_core.data.errors import SettingError
 
 T = TypeVar("T")
 
+_THREAD = "ragmetrics-judges"
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
-_in_flight: set[Future[Any]] = set()
+_waited: set[Future[Any]] = set()  # a loop holds its tasks weakly: one that only waits would be collected
 
 
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -29,13 +30,12 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     Raises:
         SettingError: If called on the judges' loop itself, where waiting for the result would never end.
     """
-    loop = _running()
     if threading.current_thread().name == _THREAD:
         work.close()
         raise SettingError("a judge or metric cannot call the sync API; await ascore() or aevaluate() instead")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
-    _in_flight.add(future)  # a loop holds its tasks weakly: one that only waits would be collected
-    future.add_done_callback(_in_flight.discard)
+    future = asyncio.run_coroutine_threadsafe(work, _running())
+    _waited.add(future)
+    future.add_done_callback(_waited.discard)
     return future
 
 
@@ -52,9 +52,6 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         future.cancel()
 
 
-_THREAD = "ragmetrics-judges"
-
-
 def _running() -> asyncio.AbstractEventLoop:
     global _loop, _thread  # one loop per process is the point
     with _lock:
@@ -67,8 +64,8 @@ def _running() -> asyncio.AbstractEventLoop:
 
 def _forget() -> None:
     """In a forked child the thread is gone: the next call makes a new loop."""
-    global _loop, _thread, _lock, _in_flight  # as above
-    _loop, _thread, _lock, _in_flight = None, None, threading.Lock(), set()
+    global _loop, _thread, _lock, _waited
+    _loop, _thread, _lock, _waited = None, None, threading.Lock(), set()
 
 
 if hasattr(os, "register_at_fork"):

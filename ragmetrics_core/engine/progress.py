@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self
 
 from ragmetrics_core.data.results import SampleResult
@@ -39,20 +38,18 @@ class Progress:
     def add(self, result: SampleResult) -> None:
         """Count one sample's results."""
         self.done += 1
-        for outcome in result.results.values():
-            self.failed += outcome.status == "failed"
+        self.failed += sum(outcome.status == "failed" for outcome in result.results.values())
         usage = result.usage
         self.calls += usage.calls
         self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost
 
     def line(self) -> str:
         """One line for people: done, failed, calls, cost, time left."""
-        of = f"/{self.total}" if self.total is not None else ""
+        of = left = ""
+        if self.total is not None:
+            of, each = f"/{self.total}", (time.monotonic() - self.started) / max(self.done, 1)
+            left = f", {each * (self.total - self.done):.0f} s left" if 0 < self.done < self.total else ""
         cost = "price unknown" if self.cost is None else f"${self.cost:.4f}"
-        seconds = time.monotonic() - self.started
-        left = ""
-        if self.total is not None and 0 < self.done < self.total:
-            left = f", {seconds / self.done * (self.total - self.done):.0f} s left"
         return f"{self.done}{of} samples, {self.failed} failed, {self.calls} calls, {cost}{left}"
 
 
@@ -67,14 +64,12 @@ class Display:
 
     def __init__(self, total: int | None, show: bool | Callable[[Progress], None] | None = None) -> None:
         self.progress = Progress(total)
-        self._hook = show if callable(show) else None
+        self._show = show
         self._bar: Any = None
-        self._logs = show is not False
-        self._wanted = show is True or (show is None and sys.stderr.isatty())
         self._last = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self._wanted:
+        if self._show is True or (self._show is None and sys.stderr.isatty()):
             from rich.console import Console  # imported only where a bar is shown
             from rich.progress import BarColumn, TextColumn
             from rich.progress import Progress as Bar
@@ -85,19 +80,17 @@ class Display:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
     def add(self, result: SampleResult) -> None:
         """Count one sample and show it."""
         self.progress.add(result)
-        if self._hook is not None:
-            self._hook(self.progress)
+        if callable(self._show):
+            self._show(self.progress)
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.progress.done, description=self.progress.line())
-        elif self._logs and time.monotonic() - self._last >= _LOG_SECONDS:
+        elif self._show is not False and time.monotonic() - self._last >= _LOG_SECONDS:
             self._last = time.monotonic()
             logger.info("%s", self.progress.line())

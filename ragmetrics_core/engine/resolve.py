@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import re
+from functools import cache
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
-from ragmetrics_core.endpoints.prices import listed
+from ragmetrics_core.endpoints.openai_form import listed
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 
 _logger = logging.getLogger("ragmetrics_core")
-_announced = False
 _judges: dict[tuple[object, ...], Judge] = {}
 _MOST = 32  # judges known by name
 _COMPATIBLE = "openai-compatible/"
@@ -49,14 +49,13 @@ def resolve_judge(
     chosen = judge if judge is not None else metric_model or os.environ.get("RAGMETRICS_JUDGE") or None
     if isinstance(chosen, Judge):
         return chosen
-    if isinstance(chosen, str):
-        base = api_base or os.environ.get("RAGMETRICS_API_BASE") or None
-        return _by_name(chosen.strip(), base, api_key)
+    if isinstance(chosen, ChatModel):
+        return LLMJudge(chosen)
     if chosen is None:
         _announce()
         return _by_name("lexical", None, None)
-    if isinstance(chosen, ChatModel):
-        return LLMJudge(chosen)
+    if isinstance(chosen, str):
+        return _by_name(chosen.strip(), api_base or os.environ.get("RAGMETRICS_API_BASE") or None, api_key)
     raise SettingError(
         f"judge is a {type(chosen).__name__}; give a Judge, a ChatModel, a model's name such as "
         "'openai/gpt-4o-mini', or 'lexical'"
@@ -65,7 +64,9 @@ def resolve_judge(
 
 def _by_name(name: str, api_base: str | None, api_key: str | None) -> Judge:
     """One judge, and so one session, per name, endpoint, key and environment, also where threads ask at once."""
-    place = (name, api_base, api_key, _environment())
+    # What the environment holds of keys and addresses counts, so that a corrected key makes a new session.
+    environment = hash(frozenset(pair for pair in os.environ.items() if _KEYS.search(pair[0])))
+    place = (name, api_base, api_key, environment)
     judge = _judges.get(place) or _judges.setdefault(place, _made(name, api_base, api_key))
     while len(_judges) > _MOST:
         _judges.pop(next(iter(_judges)), None)
@@ -91,16 +92,10 @@ def _made(name: str, api_base: str | None, api_key: str | None) -> Judge:
     return LLMJudge(LiteLLMModel(name, api_base=api_base, api_key=api_key))
 
 
-def _environment() -> int:
-    """Stands for what the environment holds of keys and addresses, so that a corrected key makes a new session."""
-    return hash(frozenset(pair for pair in os.environ.items() if _KEYS.search(pair[0])))
-
-
+@cache
 def _announce() -> None:
-    global _announced
-    if not _announced:
-        _announced = True
-        _logger.info(
-            "no judge was chosen: the embedded lexical judge answers, by word overlap and without any model; "
-            "choose one with judge=, --judge or RAGMETRICS_JUDGE, e.g. openai/gpt-4o-mini"
-        )
+    """Say once per process that nobody chose a judge."""
+    _logger.info(
+        "no judge was chosen: the embedded lexical judge answers, by word overlap and without any model; "
+        "choose one with judge=, --judge or RAGMETRICS_JUDGE, e.g. openai/gpt-4o-mini"
+    )

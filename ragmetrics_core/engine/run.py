@@ -20,7 +20,7 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
-from ragmetrics_core.endpoints.store import ReplyStore, StoreLike, resolve_store
+from ragmetrics_core.endpoints.store import StoreLike, resolve_store
 from ragmetrics_core.engine.carrying import QuestionSlots, RunJudge, carry_out
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
@@ -37,15 +37,12 @@ Metrics = Iterable[Metric | str] | Metric | str | None
 JudgeLike = Judge | ChatModel | str | None
 Show = bool | Callable[[Progress], None] | None
 
-_PACKAGES = {
-    "litellm": "litellm",
-    "httpx": "httpx",
-    "langchain_core": "langchain-core",
+_PACKAGES = {"litellm": "litellm", "langchain_core": "langchain-core"} | {
     "llama_index.core": "llama-index-core",
     "haystack": "haystack-ai",
 }
 _AHEAD = 32  # questions that wait for a slot, between two attempts, or for their reply to be read
-_POOL = 64  # samples that metrics look at which need others
+POOL = 64  # samples that metrics look at which need others
 
 
 class Run:
@@ -73,24 +70,18 @@ class Run:
         self.audit: Audit | None = None
         self._models: set[str] = set()
         self._before: tuple[Sample, ...] = ()
-        self._started = time.monotonic()
-        self._date = datetime.now(UTC).isoformat(timespec="seconds")
-        self._store = resolve_store(store)
+        self._started, self._date = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+        self.store = resolve_store(store)
         self._budget = Budget(limits)
         self._slots = QuestionSlots(concurrency + max(_AHEAD, concurrency // 8))
-        self.judges: list[Judge] = []
-        self._judges = self._sessions(judge, self._store)
-
-    def _sessions(self, judge: JudgeLike, store: ReplyStore) -> dict[str, RunJudge]:
-        """One session per distinct judge, shared by the metrics that use it."""
-        by_model: dict[str | None, RunJudge] = {}
-        for metric in self.metrics:
-            model = metric.model if judge is None else None
-            if model not in by_model:
-                self.judges.append(resolve_judge(judge, metric_model=model))
-                session = self.judges[-1].session(concurrency=self.concurrency, store=store, budget=self._budget)
-                by_model[model] = RunJudge(session, self._slots)
-        return {metric.name: by_model[metric.model if judge is None else None] for metric in self.metrics}
+        models = {metric.name: metric.model if judge is None else None for metric in self.metrics}
+        judges = {model: resolve_judge(judge, metric_model=model) for model in models.values()}
+        asked = {
+            model: RunJudge(own.session(concurrency=concurrency, store=self.store, budget=self._budget), self._slots)
+            for model, own in judges.items()
+        }
+        self.judges = list(judges.values())
+        self._judges = {name: asked[model] for name, model in models.items()}
 
     def check_prices(self) -> None:
         """Refuse a cap on money where nobody knows what a call costs.
@@ -117,9 +108,10 @@ class Run:
     @property
     def facts(self) -> RunFacts:
         """What is known of the run so far."""
+        loaded = {package: _version(package) for module, package in _PACKAGES.items() if module in sys.modules}
         return RunFacts(
-            version=_version(),
-            packages=_packages(),
+            version=_version("ragmetrics-core"),
+            packages={"python": platform.python_version(), **loaded},
             models=tuple(sorted(self._models)),
             judges=tuple(dict.fromkeys(judge.session.name for judge in self._judges.values())),
             metrics={metric.name: metric.signature for metric in self.metrics},
@@ -134,7 +126,7 @@ class Run:
     def start(self, items: Iterable[Sample | RowError]) -> Iterator[Future[SampleResult]]:
         """Start samples as they are consumed; each future gives one sample's results."""
         iterator = iter(items)
-        pool = list(islice(iterator, _POOL))
+        pool = list(islice(iterator, POOL))
         samples = [item for item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(samples) for metric in self.metrics]
         for index, item in enumerate(chain(pool, iterator)):
@@ -146,7 +138,7 @@ class Run:
         """Start judging a sample of a stream without end; metrics that need others take those before it."""
         metrics = [metric.prepare(self._before) for metric in self.metrics]
         if any(metric.needs_others for metric in self.metrics):
-            self._before = (*self._before, sample)[-_POOL:]
+            self._before = (*self._before, sample)[-POOL:]
         return submit(self._judge(index, sample, metrics))
 
     async def _judge(self, index: int, item: Sample | RowError, metrics: Sequence[Metric]) -> SampleResult:
@@ -155,15 +147,11 @@ class Run:
         outcomes = await self._slots.enter(
             lambda: (carry_out(metric, item, self._judges[metric.name]) for metric in metrics)
         )
-        self._models.update(model for outcome in outcomes for model in outcome.usage.models)
-        named = {metric.name: outcome for metric, outcome in zip(metrics, outcomes, strict=True)}
+        self._models.update(*(outcome.usage.models for outcome in outcomes))
         spent = sum((outcome.usage for outcome in outcomes if _cut(outcome)), Usage())
-        return SampleResult(
-            index=index,
-            sample=item,
-            results={name: outcome for name, outcome in named.items() if not _cut(outcome)},
-            unfinished=spent if spent != Usage() else None,
-        )
+        named = zip((metric.name for metric in metrics), outcomes, strict=True)
+        results = {name: outcome for name, outcome in named if not _cut(outcome)}
+        return SampleResult(index=index, sample=item, results=results, unfinished=spent if spent != Usage() else None)
 
     def check(self) -> None:
         """End the run if a judge has never answered and says that it never will.
@@ -178,10 +166,6 @@ class Run:
                 raise judge.unavailable
             if judge.unreachable is not None:  # all attempts of the first question failed: a wrong address
                 raise JudgeUnavailable(str(judge.unreachable)) from judge.unreachable
-
-    def finish(self) -> None:
-        """Have every reply on disk, where the store has one."""
-        self._store.flush()
 
     @property
     def window(self) -> int:
@@ -205,7 +189,7 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
                 yield future.result()
         finally:
             _give_up(waiting)
-            run.finish()
+            run.store.flush()
 
 
 async def astream(
@@ -219,7 +203,7 @@ async def astream(
                 yield _taken(run, await asyncio.wrap_future(future), waiting, display)
         finally:
             _give_up(waiting)
-            await asyncio.to_thread(run.finish)  # another process may hold the file's lock for a while
+            await asyncio.to_thread(run.store.flush)  # another process may hold the file's lock for a while
 
 
 def _display(samples: Samples, progress: Show) -> Display:
@@ -256,16 +240,10 @@ def _cut(outcome: Outcome) -> bool:
 
 
 @cache
-def _version(package: str = "ragmetrics-core") -> str:
+def _version(package: str) -> str:
     from importlib.metadata import PackageNotFoundError, version  # 20 ms that an import need not pay
 
     try:
         return version(package)
     except PackageNotFoundError:  # run from a source tree that is not installed
         return "unknown"
-
-
-def _packages() -> dict[str, str]:
-    """Versions of what answers are asked with, as far as it is loaded."""
-    loaded = {package: _version(package) for module, package in _PACKAGES.items() if module in sys.modules}
-    return {"python": platform.python_version(), **loaded}

@@ -17,7 +17,6 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 
-_CONCURRENCY = 32
 _store = lru_cache(maxsize=8)(resolve_store)  # one for all calls while RAGMETRICS_STORE names the same file
 _READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  # what metrics read
 
@@ -42,7 +41,7 @@ async def _score(metric: Metric, sample: Sample, judge: Judge | str | None) -> O
         )
     named = os.environ.get("RAGMETRICS_STORE")
     store = _store(named) if named else None
-    asked = RunJudge(resolve_judge(judge, metric_model=metric.model).session(concurrency=_CONCURRENCY, store=store))
+    asked = RunJudge(resolve_judge(judge, metric_model=metric.model).session(concurrency=32, store=store))
     try:
         outcome = await carry_out(metric, sample, asked)
     finally:
@@ -66,8 +65,7 @@ def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
         raise SettingError(
             f"no field of a sample is named {', '.join(made.metadata)}; use question, contexts, answer, reference"
         )
-    unread = [name for name in _READ if name in own and made.missing(name)]
-    if unread:
+    if unread := [name for name in _READ if name in own and made.missing(name)]:
         raise SettingError(
             f"metadata holds {', '.join(unread)}, but metadata is yours and no metric reads it; "
             f"give {unread[0]}= as an argument of its own"

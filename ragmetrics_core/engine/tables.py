@@ -13,10 +13,10 @@ from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import Sample
 
 _ID = (
-    "id of an earlier one; labels and comparisons need an id of its own for each, or none at all, and intervals "
+    "the id of an earlier one; labels and comparisons need an id of its own for each, or none at all, and intervals "
     "count copies as evidence"
 )
-_CONTENT = "question, contexts and answer of an earlier one; intervals count copies as evidence"
+_CONTENT = "the question, contexts and answer of an earlier one; intervals count copies as evidence"
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -35,13 +35,6 @@ def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample
         SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated, or columns
             share a name.
     """
-    several = isinstance(samples, Iterable) or hasattr(samples, "to_pylist")
-    if isinstance(samples, (Sample, Mapping, str, bytes)) or not several:
-        hint = "; choose one of its splits" if isinstance(samples, Mapping) and "train" in samples else ""
-        if isinstance(samples, (str, PurePath)):
-            hint = "; read the file first, or use the command: ragmetrics evaluate FILE"
-        found = type(samples).__name__
-        raise SettingError(f"samples must be several: a list of Sample or rows, got one {found}{hint}")
     for row in _rows(samples):
         if isinstance(row, (Sample, RowError)):
             yield row
@@ -64,22 +57,24 @@ def warn_of_doubles(samples: Iterable[Sample | RowError]) -> Iterator[Sample | R
                 doubled[_CONTENT if item.id is None else _ID] += key in seen
                 seen.add(key)
         yield item
-    for what, count in doubled.items():
-        if count:
-            logger.warning("%s the %s", "1 sample has" if count == 1 else f"{count} samples have", what)
+    for what, count in (+doubled).items():
+        logger.warning("%s %s", "1 sample has" if count == 1 else f"{count} samples have", what)
 
 
 def _rows(samples: Any) -> Iterator[Any]:
     if hasattr(samples, "itertuples") and hasattr(samples, "columns"):  # pandas
         names = [str(name) for name in samples.columns]
-        doubled = sorted({name for name in names if names.count(name) > 1})
-        if doubled:
+        if doubled := sorted({name for name in names if names.count(name) > 1}):
             raise SettingError(f"several columns of the data frame are named {', '.join(doubled)}; rename all but one")
-        for values in samples.itertuples(index=False, name=None):
-            yield dict(zip(names, values, strict=True))
-    elif hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars
-        yield from samples.iter_rows(named=True)
-    elif hasattr(samples, "to_pylist"):  # Arrow
-        yield from samples.to_pylist()
-    else:
-        yield from samples
+        return (dict(zip(names, values, strict=True)) for values in samples.itertuples(index=False, name=None))
+    if hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars
+        rows: Iterator[Any] = samples.iter_rows(named=True)
+        return rows
+    if hasattr(samples, "to_pylist"):  # Arrow
+        return iter(samples.to_pylist())
+    if isinstance(samples, Iterable) and not isinstance(samples, (Sample, Mapping, str, bytes)):
+        return iter(samples)
+    hint = "; choose one of its splits" if isinstance(samples, Mapping) and "train" in samples else ""
+    if isinstance(samples, (str, PurePath)):
+        hint = "; read the file first, or use the command: ragmetrics evaluate FILE"
+    raise SettingError(f"samples must be several: a list of Sample or rows, got one {type(samples).__name__}{hint}")

@@ -9,13 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from ragmetrics_core.data.errors import (
-    ContextWindowExceeded,
-    JudgeError,
-    JudgeUnavailable,
-    LimitReached,
-    TooFewPolls,
-)
+from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, JudgeUnavailable, LimitReached, TooFewPolls
 from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, Weigh, Weight, shares
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest

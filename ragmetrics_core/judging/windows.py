@@ -24,10 +24,6 @@ def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any]
     """The questions about each half of the text or of the group, if an answer failed for its length; else none.
 
     None either if the text is shorter than what it is judged against, which is then what is too long.
-
-    Args:
-        question: The question.
-        answer: What came of it.
     """
     failed = isinstance(answer.reply, NotAnswered) and isinstance(answer.reply.error, ContextWindowExceeded)
     if question.split is None or not failed:
@@ -41,13 +37,7 @@ def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any]
 
 
 def joined(question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]) -> Answer[Any]:
-    """The verdicts about the whole, from those about its parts.
-
-    Args:
-        question: The question about the whole.
-        failed: The answer to it, which was too long.
-        answers: The answers to its parts.
-    """
+    """The verdicts about the whole, from the answers about its parts; ``failed`` is the one that was too long."""
     usage = sum((answer.usage for answer in answers), failed.usage) + Usage(fallbacks=(_MARK,))
     replies = [answer.reply for answer in answers if isinstance(answer.reply, Asked)]
     missing = next((answer.reply for answer in answers if isinstance(answer.reply, NotAnswered)), None)

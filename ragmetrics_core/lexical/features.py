@@ -40,12 +40,7 @@ def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
 
 
 def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
-    """For each of the first sentences of the answer the best context sentence, the earliest among equals.
-
-    Args:
-        answer: The answer.
-        contexts: The contexts.
-    """
+    """For each of the first sentences of the answer the best context sentence, the earliest among equals."""
     places: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for index, context in enumerate(contexts):
         for position, sentence in enumerate(context.sentences):
@@ -123,12 +118,7 @@ def presence(fact: Passage, context: Passage) -> Features:
 
 
 def absent(fact: Passage, context: Passage) -> frozenset[str]:
-    """Terms of a fact that a context does not hold, nor any word that begins alike.
-
-    Args:
-        fact: The fact.
-        context: The context.
-    """
+    """Terms of a fact that a context does not hold, nor any word that begins alike."""
     return frozenset(term for term in fact.terms - context.terms if beginning(term) not in context.beginnings)
 
 

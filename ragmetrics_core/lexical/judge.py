@@ -16,8 +16,7 @@ from ragmetrics_core.lexical.sentences import split_clauses, split_sentences
 from ragmetrics_core.lexical.text import Passage, holds, read
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
-from ragmetrics_core.metrics.fact_extraction import ExtractFacts
-from ragmetrics_core.metrics.fact_matrix import FactInContext
+from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent, Poll, SentenceSupport
 
 Q = TypeVar("Q", bound=Question[Any])

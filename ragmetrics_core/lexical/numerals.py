@@ -31,11 +31,7 @@ def number(token: str) -> str:
 
 
 def numbers(text: str) -> frozenset[str]:
-    """Numbers of a text, written as ``number`` returns them, with both spellings of ``2018–19``.
-
-    Args:
-        text: Any text.
-    """
+    """Numbers of a text, written as ``number`` returns them, with both spellings of ``2018–19``."""
     found = set(_NUMBER.findall(text)).union(_NUMBER.findall(" ".join(map(_years, _YEARS.finditer(text)))))
     return frozenset(map(number, found))
 
@@ -46,20 +42,13 @@ def _years(span: re.Match[str]) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Text without citation marks such as ``[12]`` and the numbering of lists, which are no part of what it says.
-
-    Args:
-        text: Any text.
-    """
+    """Text without citation marks such as ``[12]`` and the numbering of lists, which are no part of what it says."""
     text = _CITATION.sub(" ", text) if "[" in text else text
     return _NUMBERING.sub(" ", text)
 
 
 def long_numbers(text: str) -> dict[str, str]:
     """Numbers of two or more digits, without citation marks such as ``[12]`` and the numbering of lists.
-
-    Args:
-        text: Any text.
 
     Returns:
         The number as ``number`` returns it, and how it is written, in order of appearance.

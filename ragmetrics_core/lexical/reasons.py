@@ -23,26 +23,14 @@ def _listed(terms: Iterable[str]) -> str:
 
 
 def hedged(probability: float, reason: str) -> str:
-    """A reason that says *uncertain* near the threshold.
-
-    Args:
-        probability: Of a positive verdict.
-        reason: What speaks for the verdict.
-    """
+    """A reason for a verdict of this probability, which says *uncertain* near the threshold."""
     return f"uncertain: {reason}" if abs(probability - 0.5) < _UNCERTAIN else reason
 
 
 def support(
     answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match], alien: Collection[str]
 ) -> tuple[SentenceSupport, ...]:
-    """Per aligned sentence of the answer, what of it stands where.
-
-    Args:
-        answer: The answer.
-        contexts: The contexts.
-        matches: The alignment of the two.
-        alien: Numbers of two or more digits found in no context, as ``long_numbers`` spells them.
-    """
+    """Per aligned sentence of the answer, what of it stands where; ``alien`` are the long numbers in no context."""
     found = frozenset[str]().union(*(answer.terms & context.terms for context in contexts))
     return tuple(
         SentenceSupport(
@@ -58,12 +46,7 @@ def support(
 
 
 def unsupported(sentences: Sequence[SentenceSupport], *, adherent: bool) -> tuple[str, ...]:
-    """Sentences that the contexts do not bear out; for a negative verdict at least the weakest one.
-
-    Args:
-        sentences: The answer's sentences.
-        adherent: The verdict.
-    """
+    """Sentences that the contexts do not bear out; for a negative verdict at least the weakest one."""
     weak = tuple(item.sentence for item in sentences if item.coverage < _UNSUPPORTED or item.numbers)
     if weak or adherent or not sentences:
         return weak
@@ -71,14 +54,7 @@ def unsupported(sentences: Sequence[SentenceSupport], *, adherent: bool) -> tupl
 
 
 def on_adherence(answer: Passage, sentences: Sequence[SentenceSupport], covered: float, alien: Sequence[str]) -> str:
-    """Reason of an adherence verdict.
-
-    Args:
-        answer: The answer.
-        sentences: Its sentences.
-        covered: Share of its terms found in the contexts.
-        alien: Numbers found in no context, as they are written.
-    """
+    """Reason of an adherence verdict: the share of terms found, or the numbers in no context, as they are written."""
     if alien:
         return f"{'number' if len(alien) == 1 else 'numbers'} in no context: {_listed(alien)}"
     missing = dict.fromkeys(word for item in sentences for word in item.uncovered)
@@ -87,13 +63,6 @@ def on_adherence(answer: Passage, sentences: Sequence[SentenceSupport], covered:
 
 
 def on_coverage(whose: str, text: str, passage: Passage, missing: frozenset[str]) -> str:
-    """Reason that counts terms found and lists those that are not.
-
-    Args:
-        whose: What the text is, e.g. ``reference``.
-        text: The text.
-        passage: The same, taken apart.
-        missing: Its terms that were not found.
-    """
+    """Reason that counts terms found and lists those that are not, of a text such as the ``reference``."""
     reason = f"{len(passage.terms) - len(missing)} of {len(passage.terms)} terms of the {whose} found"
     return f"{reason}; not found: {_listed(words(text, missing))}" if missing else reason

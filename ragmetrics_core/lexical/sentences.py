@@ -18,9 +18,6 @@ _CLAUSE = re.compile(rf"; |,? (?:and|but|while|whereas|although) (?=(?:\w+ ){{1,
 def split_sentences(text: str) -> list[str]:
     """Sentences of a text in order, none longer than ``LONGEST_SENTENCE``.
 
-    Args:
-        text: Any text.
-
     Returns:
         Sentences without surrounding white space; [] for a blank text.
     """

@@ -83,9 +83,6 @@ class Passage:
 def read(text: str) -> Passage:
     """Take a text apart; short texts are remembered.
 
-    Args:
-        text: Any text.
-
     Returns:
         Its sentences, terms, bigrams and numbers.
     """
@@ -115,9 +112,6 @@ _remembered = lru_cache(maxsize=256)(_read)
 
 def content(text: str) -> tuple[str, ...]:
     """Content terms of a text in order: no function words, no inflection, case or accents.
-
-    Args:
-        text: Any text.
 
     Returns:
         Terms with repetitions; () if there are only function words, signs or nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import accumulate
 from math import fsum, log2
 
 
@@ -14,11 +15,7 @@ def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
         >>> [str(p) for p in precisions([True, False, True])]
         ['1', '1/2', '2/3']
     """
-    useful, result = 0, []
-    for rank, verdict in enumerate(verdicts, start=1):
-        useful += verdict
-        result.append(Fraction(useful, rank))
-    return result
+    return [Fraction(useful, rank) for rank, useful in enumerate(accumulate(map(int, verdicts)), start=1)]
 
 
 def average_precision(verdicts: Sequence[bool]) -> float:
@@ -58,10 +55,8 @@ def random_order(count: int, useful: int) -> float:
         >>> round(random_order(5, 1), 4)
         0.4567
     """
-    if useful == 0:
-        return 0.0
-    if count == 1:
-        return 1.0
+    if useful == 0 or count == 1:
+        return float(useful)
     harmonic = sum(Fraction(1, rank) for rank in range(1, count + 1))
     return float(Fraction(useful - 1, count - 1) + (count - useful) * harmonic / (count * (count - 1)))
 
@@ -92,6 +87,12 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
     return min(1.0, fsum(share / number for number, share in enumerate(weighed) if number))
 
 
+def _convolved(distribution: Sequence[float], probability: float) -> list[float]:
+    """Distribution of a count after one more independent trial."""
+    pairs = zip((*distribution, 0.0), (0.0, *distribution), strict=True)
+    return [same * (1 - probability) + fewer * probability for same, fewer in pairs]
+
+
 def generalised_average_precision(gains: Sequence[float]) -> float:
     """The formula of average precision with gains in [0, 1] instead of verdicts.
 
@@ -108,13 +109,9 @@ def generalised_average_precision(gains: Sequence[float]) -> float:
         >>> round(generalised_average_precision([1, 0.5]), 4)
         0.9167
     """
-    total, cumulated, terms = fsum(gains), 0.0, []
-    if total == 0:
-        return 0.0
-    for rank, gain in enumerate(gains, start=1):
-        cumulated += gain
-        terms.append(cumulated / rank * gain)
-    return min(1.0, fsum(terms) / total)
+    total = fsum(gains)
+    terms = (sum_ / rank * gain for rank, (sum_, gain) in enumerate(zip(accumulate(gains), gains, strict=True), 1))
+    return min(1.0, fsum(terms) / total) if total else 0.0
 
 
 def ndcg(gains: Sequence[float]) -> float:
@@ -130,17 +127,8 @@ def ndcg(gains: Sequence[float]) -> float:
         >>> ndcg([1, 0]), round(ndcg([0, 1]), 4)
         (1.0, 0.6309)
     """
-    ideal = _dcg(sorted(gains, reverse=True))
-    return min(1.0, _dcg(gains) / ideal) if ideal else 0.0
-
-
-def _dcg(gains: Sequence[float]) -> float:
-    return fsum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))
-
-
-def _convolved(distribution: Sequence[float], probability: float) -> list[float]:
-    """Distribution of a count after one more independent trial."""
-    return [
-        same * (1 - probability) + fewer * probability
-        for same, fewer in zip((*distribution, 0.0), (0.0, *distribution), strict=True)
-    ]
+    found, ideal = (
+        fsum(gain / log2(rank + 1) for rank, gain in enumerate(order, start=1))
+        for order in (gains, sorted(gains, reverse=True))
+    )
+    return min(1.0, found / ideal) if ideal else 0.0

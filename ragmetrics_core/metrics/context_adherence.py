@@ -12,23 +12,11 @@ from ragmetrics_core.data.errors import LimitReached, QuestionNotSupported, Sett
 from ragmetrics_core.data.evidence import Polled
 from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.data.questions import (
-    Batch,
-    Bit,
-    Comment,
-    Instructions,
-    NotAnswered,
-    Part,
-    Question,
-    Replies,
-    about,
-    ask,
-)
+from ragmetrics_core.data.questions import Asked, Batch, Bit, Comment, Instructions, NotAnswered, Question, Replies, ask
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.metrics.claim_by_claim import by_claims
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
-from ragmetrics_core.metrics.polls import EXAMPLES, Adherent, Poll, Polls, SentenceSupport, too_long
-from ragmetrics_core.metrics.templates import checked, shipped
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
+from ragmetrics_core.metrics.polls import EXAMPLES, Adherent, Poll, SentenceSupport, by_claims, count, too_long
+from ragmetrics_core.metrics.templates import prompt
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
@@ -97,9 +85,8 @@ _REMEDIES: dict[Cause, str] = {
     "misread_question": "The answer is about something else: check how the question reaches the prompt, and keep "
     "irrelevant chunks out of it.",
 }
-_SUFFICIENT = (
-    Sufficiency(reason="The contexts hold all that is asked. " * 4, sufficient=True, on_question=True),
-    Sufficiency(reason="The contexts hold all that is asked. " * 18, sufficient=True, on_question=True),
+_SHORT, _LONG = (
+    Sufficiency(reason="The contexts hold all that is asked. " * n, sufficient=True, on_question=True) for n in (4, 18)
 )
 
 
@@ -179,21 +166,20 @@ class ContextAdherence(Metric):
     def _check(self) -> ContextAdherence:
         if self.early_stop and (self.polls < 3 or self.polls % 2 == 0):
             raise SettingError(f"early_stop needs an odd number of polls of at least 3, got {self.polls}")
-        checked(self._template, required=frozenset({"contexts", "answer"}), optional=frozenset({"question"}))
         return self
 
-    @property
-    def _template(self) -> str:
-        return self.template if self.template is not None else shipped("adherent")
+    def instructions(self) -> tuple[Instructions, ...]:
+        """How an answer is judged, how claims are listed, and how a cause is looked for."""
+        return (
+            prompt("adherent", self.template, "contexts answer", "question", self.examples, self.language),
+            prompt("facts_io", None, "reference", "question", language=self.language),
+            prompt("sufficient", None, "contexts question answer", language=self.language),
+        )
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
         settings = {"polls": str(self.polls), "T": str(self.temperature)}
         return {**settings, "early_stop": "yes"} if self.early_stop else settings
-
-    def prompts(self) -> tuple[str, ...]:
-        """Template and examples."""
-        return (self._template, self.examples, shipped("facts_io"))
 
     def plan(self, sample: Sample) -> Plan:
         """Poll the judge, conclude by majority, and ask for the cause of a low score."""
@@ -201,76 +187,72 @@ class ContextAdherence(Metric):
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
         outcome = self._conclude(polls, sample)
-        if outcome.status != "scored" or outcome.value >= 0.5 or not self.cause:
+        if outcome.status != "scored" or outcome.value >= 0.5 or not self.cause or outcome.evidence is None:
             return outcome
-        found = yield from self._find_cause(sample, in_windows=polls.windows is not None)
-        assert outcome.evidence is not None  # noqa: S101  # a score always has evidence
+        found = yield from self._find_cause(sample, in_windows=bool(polls.windows))
         return outcome.model_copy(update={"evidence": outcome.evidence.model_copy(update=found)})
 
-    def _poll(self, sample: Sample) -> Generator[Batch, Replies, Polls | NotAnswered]:
+    def _poll(self, sample: Sample) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
         """All polls in one round, or rounds that never overshoot the deciding poll."""
+        told, listing, _ = self.instructions()
         whole = Adherent(
-            parts=_parts(sample),
-            instructions=Instructions(self._template, self.examples, self.language),
+            parts=turn(sample),
+            instructions=told,
             Reply=Poll,
             polls=self.polls,
             temperature=self.temperature,
             example=EXAMPLES,
         )
-        total, count = Polls(), self.polls // 2 + 1 if self.early_stop else self.polls
-        while count > 0:
-            first = total.asked if self.early_stop else None
-            (reply,) = yield from ask([replace(whole, polls=count, first_poll=first)])
-            if too_long(reply) and not total.answers:
-                found = yield from by_claims(whole, Instructions(shipped("facts_io"), language=self.language))
+        total: Asked[Poll] = Asked(())
+        left = self.polls // 2 + 1 if self.early_stop else self.polls
+        while left > 0:
+            first = count(total) if self.early_stop else None
+            (reply,) = yield from ask([replace(whole, polls=left, first_poll=first)])
+            if too_long(reply) and not total.replies:
+                found = yield from by_claims(whole, listing)
                 unknown = isinstance(found, NotAnswered) and isinstance(found.error, QuestionNotSupported)
-                return reply if unknown and isinstance(reply, NotAnswered) else found
+                return reply if unknown else found
             if isinstance(reply, NotAnswered):
-                if not total.answers or isinstance(reply.error, LimitReached):
+                if not total.replies or isinstance(reply.error, LimitReached):
                     return reply
-                polled = Polls(count, (), (reply.error,) * count)
-            else:
-                polled = Polls.of(reply)
-            total += polled
-            if polled.asked < count:  # a deterministic judge: asking again would tell nothing new
+                reply = Asked((), (reply.error,) * left)
+            together = total.together or reply.together
+            replies, failures = total.replies + reply.replies, total.failures + reply.failures
+            total = Asked(replies, failures, reply.weights, together=together)
+            if count(reply) < left:  # a deterministic judge: asking again would tell nothing new
                 break
-            count = min(self.polls - total.asked, self._undecided(total))
+            left = min(self.polls - count(total), self._undecided(total))
         return total
 
-    def _undecided(self, polls: Polls) -> int:
+    def _undecided(self, polls: Asked[Poll]) -> int:
         """How many more polls can be asked at once without overshooting the deciding one."""
         if polls.together or not self.early_stop:
             return self.polls
-        yes, no = len(polls.saying("yes")), len(polls.saying("no"))
+        yes, no = len(_saying("yes", polls)), len(_saying("no", polls))
         return min(self.polls // 2 + 1 - yes, (self.polls + 1) // 2 - no)
 
-    def _conclude(self, polls: Polls, sample: Sample) -> Outcome:
-        answers = polls.answers
-        if not answers and polls.failures:
+    def _conclude(self, polls: Asked[Poll], sample: Sample) -> Outcome:
+        answered, asked, missing = len(polls.replies), count(polls), len(polls.failures)
+        if not answered and polls.failures:
             return self.failed(polls.failures[0])
-        yes, no = polls.saying("yes"), polls.saying("no")
-        missing = polls.asked - len(answers)
-        evidence = _evidence(polls, sample)
-        if 2 * len(answers) <= polls.asked:
+        yes, no, evidence = _saying("yes", polls), _saying("no", polls), _evidence(polls, sample)
+        if 2 * answered <= asked:
             cause = f"; the first failed with {type(polls.failures[0]).__name__}" if polls.failures else ""
-            message = f"only {len(answers)} of {polls.asked} polls were answered, a majority is needed{cause}"
+            message = f"only {answered} of {asked} polls were answered, a majority is needed{cause}"
             return self.failed(TooFewPolls(message), evidence)
-        if 2 * evidence.abstained > len(answers) or not (yes or no):
-            return self.undefined(
-                f"{evidence.abstained} of {len(answers)} polls found that the answer makes no claim",
-                "abstained",
-                evidence,
-            )
+        if 2 * evidence.abstained > answered or not (yes or no):
+            reason = f"{evidence.abstained} of {answered} polls found that the answer makes no claim"
+            return self.undefined(reason, "abstained", evidence)
         value = len(yes) / (len(yes) + len(no)) if evidence.probability is None else evidence.probability
         if self.early_stop and not polls.together and self._undecided(polls) <= 0:
             value = stopped_estimate([poll.verdict == "yes" for poll in (*yes, *no)], self.polls)
             evidence = evidence.model_copy(update={"early_stopped": True})
         if missing:
-            count = len(yes) + len(no) + missing
-            bounds = (len(yes) / count, (len(yes) + missing) / count)
-            evidence = evidence.model_copy(update={"bounds": bounds})
+            most = len(yes) + len(no) + missing
+            evidence = evidence.model_copy(update={"bounds": (len(yes) / most, (len(yes) + missing) / most)})
         tie = "The polls are tied; the side against the answer says: " if len(yes) == len(no) else ""
-        return self.scored(value, tie + evidence.explanation + _in_windows(polls.windows), evidence)
+        windows = f" (Judged claim by claim in {evidence.windows} windows of the contexts.)" if evidence.windows else ""
+        return self.scored(value, tie + evidence.explanation + windows, evidence)
 
     def _find_cause(self, sample: Sample, in_windows: bool) -> Generator[Batch, Replies, dict[str, object]]:
         """A hypothesis why the answer does not adhere, from a question of its own."""
@@ -278,32 +260,18 @@ class ContextAdherence(Metric):
             return {"cause_note": "no cause could be looked for without the question"}
         if in_windows:
             return {"cause_note": "no cause was looked for: the contexts are longer than the judge's window"}
-        question = Sufficient(
-            parts=_parts(sample),
-            instructions=Instructions(shipped("sufficient"), "", self.language),
-            Reply=Sufficiency,
-            example=_SUFFICIENT,
-        )
+        told = self.instructions()[2]
+        question = Sufficient(parts=turn(sample), instructions=told, Reply=Sufficiency, example=(_SHORT, _LONG))
         (asked,) = yield from ask([question])
         if isinstance(asked, NotAnswered):
             return {"cause_note": f"no cause was determined: {asked.error}"}
-        cause = _cause(asked.reply)
+        cause: Cause = "reasoning_error" if asked.reply.sufficient else "insufficient_context"
+        cause = cause if asked.reply.on_question else "misread_question"
         return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": asked.reply.reason}
 
 
-def _parts(sample: Sample) -> dict[str, Part]:
-    contexts = tuple(context.text for context in sample.contexts if not context.blank)
-    return {"contexts": Part("Context", contexts), **about(sample), "answer": Part("Answer", sample.answer or "")}
-
-
-def _in_windows(count: int | None) -> str:
-    return f" (Judged claim by claim in {count} windows of the contexts.)" if count else ""
-
-
-def _cause(sufficiency: Sufficiency) -> Cause:
-    if not sufficiency.on_question:
-        return "misread_question"
-    return "reasoning_error" if sufficiency.sufficient else "insufficient_context"
+def _saying(verdict: str, polls: Asked[Poll]) -> list[Poll]:
+    return [poll for poll in polls.replies if poll.verdict == verdict]
 
 
 def _strongest(polls: Sequence[Poll]) -> str:
@@ -311,28 +279,27 @@ def _strongest(polls: Sequence[Poll]) -> str:
     return max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason))).reason if polls else ""
 
 
-def _evidence(polls: Polls, sample: Sample) -> AdherenceEvidence:
-    answers = polls.answers
-    yes, no = polls.saying("yes"), polls.saying("no")
+def _evidence(polls: Asked[Poll], sample: Sample) -> AdherenceEvidence:
+    answers, asked = polls.replies, count(polls)
+    yes, no = _saying("yes", polls), _saying("no", polls)
     majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
     ranks = [rank for rank, context in enumerate(sample.contexts, start=1) if not context.blank]
+    lines = (line for poll in answers for line in poll.sentences)
     return AdherenceEvidence(
-        asked=polls.asked,
-        windows=polls.windows,
+        asked=asked,
+        windows=polls.windows[0] if polls.windows else None,
         yes=len(yes),
         no=len(no),
         abstained=len(answers) - len(yes) - len(no),
-        missing=polls.asked - len(answers),
-        polls=tuple(poll.model_copy(update={"sentences": ()}) if poll.sentences else poll for poll in answers),
-        probability=polls.probability if polls.asked == 1 else None,
-        repeatability=wilson(len(yes), len(yes) + len(no)) if polls.asked > 1 and (yes or no) else None,
+        missing=len(polls.failures),
+        polls=tuple(poll.model_copy(update={"sentences": ()}) for poll in answers),
+        probability=polls.weights[0].p if asked == 1 and polls.weights else None,
+        repeatability=wilson(len(yes), len(yes) + len(no)) if asked > 1 and (yes or no) else None,
         explanation=_strongest(majority),
         dissent=_strongest(minority),
         unsupported=tuple(dict.fromkeys(claim for poll in no for claim in poll.unsupported)),
-        sentences=tuple(_placed(line, ranks) for poll in answers for line in poll.sentences),
+        # The rank among all contexts instead of that among those that were shown.
+        sentences=tuple(
+            line if line.rank is None else line.model_copy(update={"rank": ranks[line.rank - 1]}) for line in lines
+        ),
     )
-
-
-def _placed(line: SentenceSupport, ranks: Sequence[int]) -> SentenceSupport:
-    """With the rank among all contexts instead of that among those that were shown."""
-    return line if line.rank is None else line.model_copy(update={"rank": ranks[line.rank - 1]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nextafter
 from typing import Annotated, ClassVar, Literal, Self
@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.questions import Comment, Instructions, NotAnswered, Part, Question, about, ask
+from ragmetrics_core.data.frozen import Silent
+from ragmetrics_core.data.questions import Comment, Instructions, NotAnswered, Part, Question, ask
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.metrics.metric import Metric, Plan
-from ragmetrics_core.metrics.templates import checked, shipped
+from ragmetrics_core.metrics.metric import Metric, Plan, turn, unanswered
+from ragmetrics_core.metrics.templates import prompt, shipped
 
 # Name, lowest and highest score of each band. The published bands leave gaps (0.35, 0.95, …); these are closed.
 BANDS: tuple[tuple[str, float, float], ...] = (
@@ -26,12 +26,6 @@ BANDS: tuple[tuple[str, float, float], ...] = (
 )
 
 
-def _number(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
-    return value
-
-
 def band_of(score: float) -> str:
     """Name of the band that a score in [0, 1] lies in.
 
@@ -40,6 +34,12 @@ def band_of(score: float) -> str:
         ('partial', 'perfect')
     """
     return next(name for name, low, high in BANDS if low <= score <= high)
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
+    return value
 
 
 class Rating(Silent, extra="ignore"):
@@ -108,67 +108,7 @@ class RecallEvidence(Evidence, extra="ignore"):
     with_contexts: bool
 
 
-class RecallExample(Silent):
-    """A few-shot example of a rating.
-
-    Args:
-        question: The question.
-        reference: The expected answer.
-        answer: The answer that is rated.
-        score: Its score in [0, 1].
-        reason: Why.
-        contexts: Contexts; may be left out.
-    """
-
-    question: str
-    reference: str
-    answer: str
-    score: Share
-    reason: str
-    contexts: tuple[str, ...] = ()
-
-    def written(self, before: RecallExample | None = None) -> str:
-        """The example as the judge sees it; what it shares with the one before is not said again."""
-        given = {"question": self.question, "expected": self.reference}
-        if self.contexts:
-            given = {"contexts": "\n".join(self.contexts), **given}
-        again = before is not None and (before.question, before.reference, before.contexts) == (
-            (self.question, self.reference, self.contexts)
-        )
-        asked = {"answer": self.answer} if again else {**given, "answer": self.answer}
-        reply = {"reason": self.reason, "band": band_of(self.score), "score": self.score}
-        return f"{json.dumps(asked, ensure_ascii=False)} -> {json.dumps(reply, ensure_ascii=False)}"
-
-
-EXAMPLES: tuple[RecallExample, ...] = (
-    RecallExample(
-        question="When does the library open on Sundays, and what does a card cost?",
-        reference="On Sundays it opens at 11 am. A card is free for residents.",
-        answer="The library is closed for renovation this year.",
-        score=0.0,
-        reason="Neither the opening time nor the price is given, and the claim contradicts both.",
-    ),
-    RecallExample(
-        question="When does the library open on Sundays, and what does a card cost?",
-        reference="On Sundays it opens at 11 am. A card is free for residents.",
-        answer="It opens at 11 in the morning on Sundays.",
-        score=0.5,
-        reason="The opening time matches; what a card costs is missing.",
-    ),
-    RecallExample(
-        question="When does the library open on Sundays, and what does a card cost?",
-        reference="On Sundays it opens at 11 am. A card is free for residents.",
-        answer="Sundays from 11 am; cards are free. There is also a café.",
-        score=0.9,
-        reason="Both points match, only the limit to residents is missing; the café neither helps nor harms.",
-    ),
-)
-
-
-_REPLIES = (
-    Rating(reason="All points match, none is missing. " * 2, band="perfect", score=1.0),
-    Rating(reason="All points match, none is missing. " * 9, band="perfect", score=1.0),
-)
+_SHORT, _LONG = (Rating(reason="All points match, none is missing. " * n, band="perfect", score=1.0) for n in (2, 9))
 
 
 class ContextRecall(Metric):
@@ -177,7 +117,7 @@ class ContextRecall(Metric):
     It scores the *answer*. The share of the expected answer that the *contexts* hold is ``RetrievalAccuracy``.
 
     Args:
-        examples: Few-shot examples; extend ``context_recall.EXAMPLES`` or replace them; () for none.
+        examples: Few-shot examples, written out; "" for none.
         template: Replaces the prompt and its rubric; must hold ``{answer}`` and ``{reference}``.
 
     Returns:
@@ -205,55 +145,35 @@ class ContextRecall(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
-    examples: tuple[RecallExample, ...] = EXAMPLES
+    examples: str = Field(default_factory=lambda: shipped("rate_recall_examples").strip())
     template: str | None = None
 
-    @model_validator(mode="after")
-    def _check(self) -> ContextRecall:
-        optional = frozenset({"question", "contexts"})
-        checked(self._template, required=frozenset({"answer", "reference"}), optional=optional)
-        return self
-
-    @property
-    def _template(self) -> str:
-        return self.template if self.template is not None else shipped("rate_recall")
-
-    @property
-    def _examples(self) -> str:
-        pairs = zip(self.examples, (None, *self.examples), strict=False)
-        return "\n".join(("Examples:", *(own.written(before) for own, before in pairs))) if self.examples else ""
-
-    def prompts(self) -> tuple[str, ...]:
-        """Template and examples."""
-        return (self._template, self._examples)
+    def instructions(self) -> tuple[Instructions, ...]:
+        """How an answer is rated."""
+        optional = "question contexts"
+        return (prompt("rate_recall", self.template, "answer reference", optional, self.examples, self.language),)
 
     def plan(self, sample: Sample) -> Plan:
         """Ask for one rating per distinct reference; the best one counts."""
-        contexts = tuple(context.text for context in sample.contexts if not context.blank)
-        references = list(dict.fromkeys(sample.reference))
-        replies = yield from ask([self._question(sample, contexts, reference) for reference in references])
+        parts = turn(sample)
+        contexts = bool(parts["contexts"].texts)
+        replies = yield from ask([self._question(parts, reference) for reference in dict.fromkeys(sample.reference)])
         ratings = tuple(Unrated() if isinstance(reply, NotAnswered) else _named(reply.reply) for reply in replies)
         best = max(range(len(ratings)), key=lambda index: ratings[index].score or 0.0)
-        evidence = RecallEvidence(band=ratings[best].band, best=best, ratings=ratings, with_contexts=bool(contexts))
-        for reply in replies:
-            if isinstance(reply, NotAnswered):
-                return self.failed(reply.error, evidence)
+        evidence = RecallEvidence(band=ratings[best].band, best=best, ratings=ratings, with_contexts=contexts)
+        if error := unanswered(replies):
+            return self.failed(error, evidence)
         note = "" if contexts else " Rated against the reference alone, without contexts."
         return self.scored(ratings[best].score or 0.0, ratings[best].reason + note, evidence)
 
-    def _question(self, sample: Sample, contexts: tuple[str, ...], reference: str) -> RateRecall:
+    def _question(self, parts: Mapping[str, Part], reference: str) -> RateRecall:
         return RateRecall(
-            parts={
-                "contexts": Part("Context", contexts),
-                **about(sample),
-                "reference": Part("Reference answer", reference),
-                "answer": Part("Answer", sample.answer or ""),
-            },
-            instructions=Instructions(self._template, self._examples, self.language),
+            parts={**parts, "reference": Part("Reference answer", reference)},
+            instructions=self.instructions()[0],
             Reply=Rating,
             # A template of the user's own may name other bands; then only the score is checked.
             bands=BANDS if self.template is None else (),
-            example=_REPLIES,
+            example=(_SHORT, _LONG),
         )
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Literal
+from statistics import fmean
+from typing import Any, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from ragmetrics_core.data.errors import JudgeError, MalformedReply, SettingError
+from ragmetrics_core.data.errors import MalformedReply, SettingError
 from ragmetrics_core.data.evidence import JudgedChunk, JudgedChunks
 from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import (
     Asked,
     Bit,
     Comment,
+    EachOnce,
     Grade,
     Instructions,
+    Labelled,
     NotAnswered,
     Part,
     Question,
@@ -25,7 +29,6 @@ from ragmetrics_core.data.questions import (
     about,
     ask,
     cells,
-    in_order,
 )
 from ragmetrics_core.data.sample import Context, Sample
 from ragmetrics_core.metrics.average_precision import (
@@ -36,8 +39,8 @@ from ragmetrics_core.metrics.average_precision import (
     precisions,
     random_order,
 )
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
-from ragmetrics_core.metrics.templates import checked, shipped
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
+from ragmetrics_core.metrics.templates import prompt
 
 
 class Usefulness(Silent, extra="ignore"):
@@ -54,31 +57,22 @@ class UsefulGrade(Silent, extra="ignore"):
     reason: Comment = ""
 
 
-class _LabelledUsefulness(Silent, extra="ignore"):
-    label: Comment
-    useful: Bit
-    reason: Comment = ""
+class _LabelledUsefulness(Usefulness, Labelled): ...
 
 
-class _LabelledGrade(Silent, extra="ignore"):
-    label: Comment
-    grade: Grade
-    reason: Comment = ""
-
-
-_EACH_ONCE = AfterValidator(lambda items, info: in_order(items, info, "chunks"))
+class _LabelledGrade(UsefulGrade, Labelled): ...
 
 
 class UsefulnessList(Silent, extra="ignore"):
     """A verdict on each of several chunks."""
 
-    chunks: Annotated[tuple[_LabelledUsefulness, ...], _EACH_ONCE]
+    chunks: EachOnce[_LabelledUsefulness]
 
 
 class GradeList(Silent, extra="ignore"):
     """A grade of each of several chunks."""
 
-    chunks: Annotated[tuple[_LabelledGrade, ...], _EACH_ONCE]
+    chunks: EachOnce[_LabelledGrade]
 
 
 class Useful(Question[Any]):
@@ -110,14 +104,13 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
     changed_verdicts: Share | None = None
 
 
-Verdicts = Mapping[str, JudgedChunk]
-
+_UNKNOWN = JudgedChunk(rank=0)
 _EMPTY = JudgedChunk(rank=0, useful=False, probability=0.0, grade=0, reason="The chunk is empty.")
-_REPLIES: dict[tuple[bool, bool], type[BaseModel]] = {  # by graded, listwise
-    (False, False): Usefulness,
-    (False, True): UsefulnessList,
-    (True, False): UsefulGrade,
-    (True, True): GradeList,
+_REPLIES: dict[str, type[BaseModel]] = {
+    "useful_binary": Usefulness,
+    "useful_list_binary": UsefulnessList,
+    "useful_graded": UsefulGrade,
+    "useful_list_graded": GradeList,
 }
 _FORMULAS = {
     "binary": "average precision: sum of P@k over the ranks k of useful chunks / number of useful chunks",
@@ -183,15 +176,18 @@ class ContextUtilization(Metric):
     def _check(self) -> ContextUtilization:
         if self.orders == 2 and self.judging != "listwise":
             raise SettingError("orders=2 needs judging='listwise': a chunk judged by itself has no order")
-        chunk = frozenset({"chunks" if self.judging == "listwise" else "chunk"})
-        checked(self._template, required=chunk | {"answer"}, optional=frozenset({"question"}))
         return self
 
     @property
-    def _template(self) -> str:
-        scale = "graded" if self.relevance == "graded" else "binary"
-        listing = "list_" if self.judging == "listwise" else ""
-        return self.template if self.template is not None else shipped(f"useful_{listing}{scale}")
+    def _form(self) -> str:
+        """Name of the prompt, and of the reply's form."""
+        kind = "useful_list" if self.judging == "listwise" else "useful"
+        return f"{kind}_graded" if self.relevance == "graded" else f"{kind}_binary"
+
+    def instructions(self) -> tuple[Instructions, ...]:
+        """How chunks are judged."""
+        required = "chunks answer" if self.judging == "listwise" else "chunk answer"
+        return (prompt(self._form, self.template, required, "question", self.examples, self.language),)
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
@@ -201,165 +197,119 @@ class ContextUtilization(Metric):
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
         settings: dict[str, str] = {"against": self.against, "judging": self.judging, "relevance": self.relevance}
-        if self.k is not None:
-            settings["k"] = str(self.k)
-        if self.orders == 2:
-            settings["orders"] = "2"
-        if self.relevance == "probability":
-            settings["fallback"] = str(self.polls)
-        return settings
-
-    def prompts(self) -> tuple[str, ...]:
-        """Template and examples."""
-        return (self._template, self.examples)
+        settings |= {} if self.k is None else {"k": str(self.k)}
+        settings |= {} if self.orders == 1 else {"orders": "2"}
+        return {**settings, "fallback": str(self.polls)} if self.relevance == "probability" else settings
 
     def plan(self, sample: Sample) -> Plan:
         """Ask for one verdict per distinct chunk and combine them over the ranks."""
         contexts = sample.contexts[: self.k]
-        texts = list(dict.fromkeys(context.text for context in contexts if not context.blank))
+        texts = tuple(dict.fromkeys(context.text for context in contexts if not context.blank))
         if not texts:
             return self.undefined(f"the first {self.k} contexts are blank")
-        questions, shown = self._questions(sample, texts)
-        replies = yield from ask(questions)
-        outcomes = [self._outcome(contexts, verdicts) for verdicts in _by_text(replies, shown, self.orders)]
-        if any(isinstance(reply, NotAnswered) for reply in replies):
-            error = next(reply.error for reply in replies if isinstance(reply, NotAnswered))
-            return self.failed(error, outcomes[0].evidence)
-        return _averaged(outcomes) if self.orders == 2 else outcomes[0]
-
-    def _questions(self, sample: Sample, texts: list[str]) -> tuple[list[Useful], list[list[str]]]:
-        """The questions, and the chunks that each of them shows."""
-        shown = [[text] for text in texts]
+        shown: list[tuple[str, ...]] = [(text,) for text in texts]
         if self.judging == "listwise":
             # An order by digest is independent of rank: a position-biased judge cannot favour early ranks.
-            order = sorted(texts, key=lambda text: sha256(f"{sample.question}\0{text}".encode()).digest())
+            order = tuple(sorted(texts, key=lambda text: sha256(f"{sample.question}\0{text}".encode()).digest()))
             shown = [order, order[::-1]][: self.orders]
-        return [self._question(sample, tuple(chunks)) for chunks in shown], shown
+        replies = yield from ask([self._question(sample, chunks) for chunks in shown])
+        said = [dict(_verdicts(reply, chunks)) for reply, chunks in zip(replies, shown, strict=True)]
+        evidence = [
+            self._evidence(contexts, verdicts) for verdicts in (said if self.orders == 2 else [ChainMap(*said)])
+        ]
+        if error := unanswered(replies):
+            return self.failed(error, evidence[0])
+        outcomes = [self._outcome(one) for one in evidence]
+        return _averaged(outcomes) if self.orders == 2 else outcomes[0]
 
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
-        listwise, graded = self.judging == "listwise", self.relevance == "graded"
+        listwise = self.judging == "listwise"
         target = sample.answer if self.against == "answer" else "\n".join(sample.reference)
         chunk = {"chunks": Part("Chunk", chunks, "letters")} if listwise else {"chunk": Part("Chunk", chunks[0])}
         weigh = Weigh("useful", cell_key="label" if listwise else None, fallback_polls=self.polls)
         return Useful(
             parts={**about(sample), "answer": Part("Answer", target or ""), **chunk},
-            instructions=Instructions(self._template, self.examples, self.language),
-            Reply=_REPLIES[graded, listwise],
+            instructions=self.instructions()[0],
+            Reply=_REPLIES[self._form],
             weigh=weigh if self.relevance == "probability" else None,
-            split=Split(next(iter(chunk)), "grade" if graded else "useful"),
+            split=Split(next(iter(chunk)), "grade" if self.relevance == "graded" else "useful"),
             example=_examples,
         )
 
-    def _outcome(self, contexts: Sequence[Context], verdicts: Verdicts) -> Outcome:
-        """Combine the verdicts of distinct texts over the ranks of one sample."""
-        found = [_EMPTY if context.blank else verdicts.get(context.text) for context in contexts]
-        known = [verdict for verdict in found if verdict is not None]
-        if len(known) < len(found):
-            evidence = UtilizationEvidence(formula=_FORMULAS[self.relevance], chunks=_chunks(contexts, found))
-            return self.failed(MalformedReply("the judge gave no verdict for a chunk"), evidence)
-        try:
-            value, extra = self._value(known)
-        except JudgeError as error:
-            return self.failed(error)
-        useful = sum(bool(verdict.useful) for verdict in known)
-        evidence = UtilizationEvidence(
-            formula=_FORMULAS[self.relevance],
-            chunks=_chunks(contexts, found),
-            useful=useful,
-            noise_share=(len(known) - useful) / len(known),
-            duplicates=len(contexts) - len({context.text for context in contexts}),
-            **extra,
-        )
-        return self.scored(value, _reason(value, useful, known), evidence)
+    def _evidence(self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]) -> UtilizationEvidence:
+        """The verdicts of distinct texts at the ranks of one sample."""
+        first: dict[str, int] = {}
+        found = [_EMPTY if one.blank else verdicts.get(one.text, _UNKNOWN) for one in contexts]
+        complete = _UNKNOWN not in found
+        shares = precisions([bool(verdict.useful) for verdict in found])
+        chunks = []
+        for rank, (context, verdict, share) in enumerate(zip(contexts, found, shares, strict=True), start=1):
+            original = first.setdefault(context.text, rank)
+            place = {"rank": rank, "id": context.id, "precision": float(share) if complete else None}
+            place["duplicate_of"] = None if original == rank else original
+            chunks.append(verdict.model_copy(update=place))
+        copies = len(contexts) - len(first)
+        return UtilizationEvidence(formula=_FORMULAS[self.relevance], chunks=tuple(chunks), duplicates=copies)
 
-    def _value(self, verdicts: Sequence[JudgedChunk]) -> tuple[float, dict[str, float]]:
+    def _outcome(self, evidence: UtilizationEvidence) -> Outcome:
+        """The score of complete verdicts, and what stands beside it."""
+        chunks = evidence.chunks
+        ranks = [str(chunk.rank) for chunk in chunks if chunk.useful]
+        noise = (len(chunks) - len(ranks)) / len(chunks)
+        update: dict[str, Any] = {"useful": len(ranks), "noise_share": noise}
         if self.relevance == "graded":
-            gains = [(verdict.grade or 0) / 3 for verdict in verdicts]
-            if any(verdict.grade is None for verdict in verdicts):
-                raise MalformedReply("the judge gave no grades; use relevance='binary' with this judge")
+            gains = [chunk.grade / 3 for chunk in chunks if chunk.grade is not None]
+            value, known = generalised_average_precision(gains), len(gains)
             ideal = generalised_average_precision(sorted(gains, reverse=True))
-            return generalised_average_precision(gains), {"ideal": ideal, "ndcg": ndcg(gains)}
-        if self.relevance == "probability":
-            probabilities = [verdict.probability for verdict in verdicts if verdict.probability is not None]
-            if len(probabilities) < len(verdicts):
-                raise MalformedReply("the judge gave no probabilities; use relevance='binary' with this judge")
-            return expected_average_precision(probabilities), {}
-        useful = [bool(verdict.useful) for verdict in verdicts]
-        value, baseline = average_precision(useful), random_order(len(useful), sum(useful))
-        return value, {"random_order": baseline, "lift": value - baseline, "ideal": float(any(useful))}
+            update |= {"ideal": ideal, "ndcg": ndcg(gains)}
+        elif self.relevance == "probability":
+            probabilities = [chunk.probability for chunk in chunks if chunk.probability is not None]
+            value, known = expected_average_precision(probabilities), len(probabilities)
+        else:
+            useful, known = [bool(chunk.useful) for chunk in chunks], len(chunks)
+            value, baseline = average_precision(useful), random_order(known, len(ranks))
+            update |= {"random_order": baseline, "lift": value - baseline, "ideal": float(any(useful))}
+        if known < len(chunks):
+            lacking = "grades" if self.relevance == "graded" else "probabilities"
+            return self.failed(MalformedReply(f"the judge gave no {lacking}; use relevance='binary' with this judge"))
+        reason = f"None of the {len(chunks)} chunks is useful to arrive at the answer."
+        if ranks or value:
+            listed = f", at rank {', '.join(ranks[:10])}{', …' if len(ranks) > 10 else ''}" if ranks else ""
+            reason = f"{len(ranks)} of {len(chunks)} chunks useful{listed}."
+        return self.scored(value, reason, evidence.model_copy(update=update))
 
 
-def _by_text(replies: Sequence[Asked[Any] | NotAnswered], shown: list[list[str]], orders: int) -> list[Verdicts]:
-    """Verdicts by text: one mapping, or one per order in which the list was shown."""
-    answered: list[Verdicts] = [
-        {} if isinstance(reply, NotAnswered) else dict(zip(texts, _verdicts(reply), strict=True))
-        for reply, texts in zip(replies, shown, strict=True)
-    ]
-    if orders == 2:
-        return answered
-    return [{text: verdict for verdicts in answered for text, verdict in verdicts.items()}]
-
-
-def _verdicts(asked: Asked[Any]) -> list[JudgedChunk]:
-    """What the judge said of each chunk of a question."""
-    return [_verdict(asked, place) for place in range(len(cells(asked.reply)))]
-
-
-def _verdict(asked: Asked[Any], place: int) -> JudgedChunk:
-    polls: list[Any] = [cells(reply)[place] for reply in asked.replies]
-    grade = getattr(polls[0], "grade", None)
-    weight = asked.weights[place] if asked.weights else None
-    said = polls[0].useful if grade is None else grade > 0
-    useful = said if weight is None or weight.mode in ("verdict", "lexical") else weight.p > 0.5
-    tied = weight is not None and weight.p == 0.5
-    agreeing = (poll.reason for poll in polls if tied or grade is not None or poll.useful == useful)
-    windows = asked.windows[place] if asked.windows else 1
-    return JudgedChunk(
-        rank=0,
-        useful=useful,
-        probability=weight.p if weight else None,
-        grade=grade,
-        reason=next(agreeing, polls[0].reason),
-        mode=weight.mode if weight else "verdict",
-        windows=windows if windows > 1 else None,
-    )
+def _verdicts(asked: Asked[Any] | NotAnswered, chunks: Sequence[str]) -> Iterator[tuple[str, JudgedChunk]]:
+    """What the judge said of each chunk of a question; nothing if it did not answer."""
+    if isinstance(asked, NotAnswered):
+        return
+    columns: Any = zip(chunks, *(cells(reply) for reply in asked.replies), strict=True)
+    for place, (text, *polls) in enumerate(columns):
+        grade = getattr(polls[0], "grade", None)
+        weight = asked.weights[place] if asked.weights else None
+        said = polls[0].useful if grade is None else grade > 0
+        useful = said if weight is None or weight.mode in ("verdict", "lexical") else weight.p > 0.5
+        tied = weight is not None and weight.p == 0.5
+        agreeing = (poll.reason for poll in polls if tied or grade is not None or poll.useful == useful)
+        windows = asked.windows[place] if asked.windows else 1
+        judged = JudgedChunk(
+            rank=0,
+            useful=useful,
+            probability=weight.p if weight else None,
+            grade=grade,
+            reason=next(agreeing, polls[0].reason),
+            mode=weight.mode if weight else "verdict",
+            windows=windows if windows > 1 else None,
+        )
+        yield text, judged
 
 
 def _examples(question: Useful) -> tuple[Any, Any]:
     """The best verdict on each chunk, with a short and a long reason."""
     labels = question.parts["chunks"].labels if "chunks" in question.parts else ()
-    verdicts = (
-        {"useful": 1, "grade": 3, "reason": reason} for reason in ("It says so.", "It says what is asked. " * 4)
-    )
-    short, long = (
-        question.read({**verdict, "chunks": [{**verdict, "label": label} for label in labels]}) for verdict in verdicts
-    )
+    best = ({"useful": 1, "grade": 3, "reason": reason} for reason in ("It says so.", "It says what is asked. " * 4))
+    short, long = (question.read({**one, "chunks": [{**one, "label": label} for label in labels]}) for one in best)
     return short, long
-
-
-def _chunks(contexts: Sequence[Context], verdicts: Sequence[JudgedChunk | None]) -> tuple[JudgedChunk, ...]:
-    first: dict[str, int] = {}
-    shares = precisions([verdict is not None and bool(verdict.useful) for verdict in verdicts])
-    complete = None not in verdicts
-    entries = []
-    for rank, (context, verdict, share) in enumerate(zip(contexts, verdicts, shares, strict=True), start=1):
-        original = first.setdefault(context.text, rank)
-        place = {
-            "rank": rank,
-            "id": context.id,
-            "precision": float(share) if complete else None,
-            "duplicate_of": None if original == rank else original,
-        }
-        entries.append((verdict or JudgedChunk(rank=rank)).model_copy(update=place))
-    return tuple(entries)
-
-
-def _reason(value: float, useful: int, verdicts: Sequence[JudgedChunk]) -> str:
-    if useful == 0 and value == 0:
-        return f"None of the {len(verdicts)} chunks is useful to arrive at the answer."
-    ranks = [str(rank) for rank, verdict in enumerate(verdicts, start=1) if verdict.useful]
-    listed = ", ".join(ranks[:10]) + (", …" if len(ranks) > 10 else "")
-    return f"{useful} of {len(verdicts)} chunks useful" + (f", at rank {listed}." if ranks else ".")
 
 
 def _averaged(outcomes: Sequence[Outcome]) -> Outcome:
@@ -367,12 +317,10 @@ def _averaged(outcomes: Sequence[Outcome]) -> Outcome:
     first, second = outcomes
     if first.status != "scored" or second.status != "scored":
         return first if first.status != "scored" else second
-    one, two = first.evidence, second.evidence
-    assert isinstance(one, UtilizationEvidence)  # noqa: S101  # made by _outcome a few lines above
-    assert isinstance(two, UtilizationEvidence)  # noqa: S101  # likewise
+    one, two = (cast("UtilizationEvidence", outcome.evidence) for outcome in outcomes)  # made by _outcome
     changed = [a.useful != b.useful for a, b in zip(one.chunks, two.chunks, strict=True)]
     value = (first.value + second.value) / 2
-    share = sum(changed) / len(changed)
-    update = {"changed_verdicts": share, "lift": None if one.random_order is None else value - one.random_order}
+    lift = None if one.random_order is None else value - one.random_order
+    evidence = one.model_copy(update={"changed_verdicts": fmean(changed), "lift": lift})
     reason = f"{first.reason} Mean of two orders; {sum(changed)} of {len(changed)} verdicts changed with the order."
-    return first.model_copy(update={"value": value, "reason": reason, "evidence": one.model_copy(update=update)})
+    return first.model_copy(update={"value": value, "reason": reason, "evidence": evidence})

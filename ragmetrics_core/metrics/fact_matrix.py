@@ -1,18 +1,81 @@
-"""Facts × contexts: the question behind each cell, the forms of its reply, and the matrix as evidence."""
+"""Facts: which ones a text states, which of them a context holds, and the matrix facts × contexts as evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from itertools import chain, product
 from math import fsum, prod
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.evidence import Cell, FactMatrix
 from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.questions import Asked, Bit, Comment, NotAnswered, Question, Weigh, cells, in_order, shares
+from ragmetrics_core.data.questions import (
+    Asked,
+    Bit,
+    Comment,
+    EachOnce,
+    Instructions,
+    Labelled,
+    NotAnswered,
+    Part,
+    Question,
+    Weigh,
+    cells,
+    shares,
+)
+
+
+def distinct(texts: object) -> object:
+    """Texts that are not blank, each once, whatever their case and spacing; anything else as it is."""
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        return texts
+    found: dict[str, str] = {}
+    for text in filter(str.strip, texts):
+        found.setdefault(" ".join(text.split()).casefold(), text.strip())
+    return tuple(found.values())
+
+
+class Facts(Silent, extra="ignore"):
+    """The distinct facts that a text states."""
+
+    facts: Annotated[tuple[str, ...], BeforeValidator(distinct)]
+
+
+class ReasonedFacts(Silent, extra="ignore"):
+    """The same after a chain of thought."""
+
+    reason: Comment = ""
+    facts: Annotated[tuple[str, ...], BeforeValidator(distinct)]
+
+
+class ExtractFacts(Question[Any]):
+    """Which distinct facts does this text state? Parts: question, reference. Replies have ``facts``."""
+
+
+def extraction(
+    text: str, instructions: Instructions, question: dict[str, Part], *, reasoning: bool = False
+) -> ExtractFacts:
+    """The question for the facts of a golden response, or of an answer; with ``reasoning`` after a chain of thought."""
+    return ExtractFacts(
+        parts={**question, "reference": Part("Reference answer", text)},
+        instructions=instructions,
+        Reply=ReasonedFacts if reasoning else Facts,
+        example=_examples,
+    )
+
+
+def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
+    """One fact per sentence, and three."""
+    text = question["reference"]
+    own = sha256(text.encode(errors="replace")).hexdigest()[:32]  # as long as facts often are
+    sentences = max(1, sum(text.count(end) for end in ".!?。"))
+    short, long = (Facts(facts=tuple(f"{number} {own}" for number in range(sentences * each))) for each in (1, 3))
+    return short, long
 
 
 class Covered(Silent, extra="ignore"):
@@ -22,16 +85,13 @@ class Covered(Silent, extra="ignore"):
     reason: SkipJsonSchema[Comment] = ""
 
 
-class _LabelledCovered(Silent, extra="ignore"):
-    label: Comment
-    covered: Bit
-    reason: SkipJsonSchema[Comment] = ""
+class _LabelledCovered(Covered, Labelled): ...
 
 
 class CoveredList(Silent, extra="ignore"):
     """A verdict on each of several facts."""
 
-    facts: Annotated[tuple[_LabelledCovered, ...], AfterValidator(lambda items, info: in_order(items, info, "facts"))]
+    facts: EachOnce[_LabelledCovered]
 
 
 class FactInContext(Question[Any]):
@@ -104,8 +164,8 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         return float(any(cell.covered for cell in cells))
 
 
-Grid = dict[str, tuple[Cell, ...]]
-"""Cells of each distinct context, one per fact."""
+Grid = dict[tuple[str, str], Cell]
+"""Cells by the text of their context and of their fact."""
 
 EMPTY = Cell(probability=0.0, mode="verdict", reason="The context is empty.")
 
@@ -117,24 +177,16 @@ def example(question: FactInContext) -> tuple[Any, Any]:
     return reply, reply
 
 
-def grid_of(replies: Sequence[Asked[Any] | NotAnswered], texts: Sequence[str], facts: int) -> Grid:
-    """Cells by context text; an unanswered question leaves cells without probability."""
-    found: list[Cell] = []
-    per_reply = facts * len(texts) // len(replies)
-    for reply in replies:
-        if isinstance(reply, NotAnswered):
-            found += [Cell(probability=None, reason=type(reply.error).__name__)] * per_reply
-        else:
-            found += _cells(reply, per_reply)
-    return {text: tuple(found[index * facts : (index + 1) * facts]) for index, text in enumerate(texts)}
+def grid_of(replies: Sequence[Asked[Any] | NotAnswered], texts: Sequence[str], facts: Sequence[str]) -> Grid:
+    """Cells of all facts in one context after the other; an unanswered question leaves them without probability."""
+    expected = len(facts) * len(texts) // len(replies)
+    return dict(zip(product(texts, facts), chain.from_iterable(_cells(it, expected) for it in replies), strict=True))
 
 
-def _cells(asked: Asked[Any], expected: int) -> list[Cell]:
-    """One cell per fact of a question.
-
-    Raises:
-        JudgeError: If the judge gave more or fewer.
-    """
+def _cells(asked: Asked[Any] | NotAnswered, expected: int) -> list[Cell]:
+    """One cell per fact of a question; JudgeError if the judge gave more or fewer."""
+    if isinstance(asked, NotAnswered):
+        return [Cell(probability=None, reason=type(asked.error).__name__)] * expected
     verdicts: tuple[Any, ...] = cells(asked.reply)
     if len(verdicts) != expected:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {expected} facts")

@@ -1,17 +1,24 @@
-"""Polls whether an answer rests on its contexts: the question, its reply, and what several of them say together."""
+"""Polls whether an answer rests on its contexts: the question, and how it is asked about contexts that are too long.
+
+The answer is then split into claims once. A claim is supported if some window of the contexts supports it, the answer
+if all of its claims are; this for each poll by itself, so that the share of polls keeps its meaning.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 from pydantic.json_schema import SkipJsonSchema
 
-from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError
+from ragmetrics_core.data.errors import ContextWindowExceeded, TooFewPolls
 from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.questions import Asked, Comment, NotAnswered, Question
-from ragmetrics_core.metrics.fact_extraction import distinct
+from ragmetrics_core.data.questions import Asked, Batch, Comment, Instructions, NotAnswered, Question, Replies, ask
+from ragmetrics_core.data.windows import divided
+from ragmetrics_core.metrics.fact_matrix import distinct, extraction
 
 PollVerdict = Literal["yes", "no", "abstains"]
 
@@ -56,55 +63,95 @@ class Adherent(Question[Poll]):
     """Is the answer based purely on the contexts? Parts: contexts, question, answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Polls:
-    """The polls about an answer, of all rounds or claims.
-
-    Args:
-        asked: How many were asked; 1 for a deterministic judge.
-        answers: Those answered, in order.
-        failures: Why others were not.
-        probability: p(yes) of a deterministic judge.
-        together: True if one request gave several of them, so that stopping early would save nothing.
-        windows: In how many windows contexts too long for the judge were judged; None: as a whole.
-    """
-
-    asked: int = 0
-    answers: tuple[Poll, ...] = ()
-    failures: tuple[JudgeError, ...] = ()
-    probability: float | None = None
-    together: bool = False
-    windows: int | None = None
-
-    @classmethod
-    def of(cls, asked: Asked[Poll]) -> Polls:
-        """The polls of one question."""
-        count = len(asked.replies) + len(asked.failures)
-        probability = asked.weights[0].p if asked.weights else None
-        return cls(count, asked.replies, asked.failures, probability, asked.together)
-
-    def __add__(self, other: Polls) -> Polls:
-        """Those of two rounds."""
-        return Polls(
-            self.asked + other.asked,
-            self.answers + other.answers,
-            self.failures + other.failures,
-            other.probability,
-            self.together or other.together,
-        )
-
-    def saying(self, verdict: PollVerdict) -> list[Poll]:
-        """Those that say so."""
-        return [poll for poll in self.answers if poll.verdict == verdict]
-
-
 EXAMPLES = (
     Poll(verdict="yes", reason="The claim stands in context 1. " * 6),
     Poll(verdict="no", reason="The claim is that; no context says so. " * 28, unsupported=("A claim.",) * 3),
 )
-"""A short poll that says yes and a long one that says no, for dry runs."""
+_NO_CLAIM = Poll(verdict="abstains", reason="The answer makes no claim.")
 
 
 def too_long(reply: Asked[Poll] | NotAnswered) -> bool:
     """True if no poll was answered because the request is longer than the judge's window."""
     return isinstance(reply, NotAnswered) and isinstance(reply.error, ContextWindowExceeded)
+
+
+def count(polls: Asked[Poll]) -> int:
+    """How many polls were asked."""
+    return len(polls.replies) + len(polls.failures)
+
+
+def by_claims(whole: Adherent, listing: Instructions) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
+    """Polls about the answer, as many as asked for, made of polls about its claims; or why there are none."""
+    question = {"question": replace(whole.parts["question"], rewrite=None, history=())}
+    (listed,) = yield from ask([extraction(whole["answer"], listing, question)])
+    if isinstance(listed, NotAnswered):
+        return listed
+    found: dict[str, list[Asked[Poll]]] = {claim: [] for claim in listed.reply.facts}
+    if not found:
+        return Asked((_NO_CLAIM,))
+    contexts = whole["contexts"]
+    windows = (contexts,) if len(whole["answer"]) > sum(map(len, contexts)) else divided(contexts)
+    waiting, judged = [*reversed(windows or (contexts,))], 0
+    while waiting and (pending := sorted(filter(lambda claim: not _settled(found[claim]), found), key=len)):
+        window, first = waiting.pop(), pending.pop()  # the longest shows whether the window is small enough
+        replies: tuple[Any, ...] = yield from ask([_about(whole, window, first)])
+        if isinstance(replies[0], Asked):
+            replies += yield from ask([_about(whole, window, claim) for claim in pending])
+        failed = next((reply for reply in replies if isinstance(reply, NotAnswered)), None)
+        if failed is None:
+            judged += 1
+            for claim, polls in zip((first, *pending), replies, strict=True):
+                found[claim].append(polls)
+        elif too_long(failed) and (smaller := divided(window)):
+            waiting += reversed(smaller)
+        else:
+            return failed
+    return _combined(found, judged)
+
+
+def _about(whole: Adherent, window: tuple[str, ...], claim: str) -> Adherent:
+    contexts, answer = replace(whole.parts["contexts"], text=window), replace(whole.parts["answer"], text=claim)
+    return replace(whole, parts={**whole.parts, "contexts": contexts, "answer": answer})
+
+
+def _settled(windows: Sequence[Asked[Poll]]) -> bool:
+    """True if each poll found the claim supported by a window asked so far, or to be none."""
+    verdicts = _over_windows(windows)
+    return bool(verdicts) and all(verdict is not None and verdict.verdict != "no" for verdict in verdicts)
+
+
+def _over_windows(windows: Sequence[Asked[Poll]]) -> list[Poll | None]:
+    """Per poll, what it says of a claim: yes if it says so in any window, else no; None if that is not known."""
+    columns = zip_longest(*((*polls.replies, *(None,) * len(polls.failures)) for polls in windows))
+    return list(map(_any, columns))
+
+
+def _any(windows: Sequence[Poll | None]) -> Poll | None:
+    given = [poll for poll in windows if poll is not None]
+    supported = next((poll for poll in given if poll.verdict == "yes"), None)
+    if supported is not None or len(given) < len(windows):
+        return supported
+    return max(given, key=lambda poll: (poll.verdict == "no", len(poll.reason)))
+
+
+def _combined(found: Mapping[str, Sequence[Asked[Poll]]], windows: int) -> Asked[Poll]:
+    """Polls about the whole answer, each from its verdicts on the claims."""
+    columns = list(zip_longest(*map(_over_windows, found.values())))
+    answers = [poll for poll in (_all(dict(zip(found, column, strict=True))) for column in columns) if poll is not None]
+    failures = [error for polls in found.values() for reply in polls for error in reply.failures]
+    missing = len(columns) - len(answers)
+    failures += [TooFewPolls("a claim was polled less often than others")] * missing
+    return Asked(tuple(answers), tuple(failures[:missing]), (), (windows,), together=True)
+
+
+def _all(verdicts: Mapping[str, Poll | None]) -> Poll | None:
+    """One poll's verdict on the answer: yes if each claim is supported; None if that is not known."""
+    against = {claim: poll for claim, poll in verdicts.items() if poll is not None and poll.verdict == "no"}
+    if against:
+        reason = max((poll.reason for poll in against.values()), key=len)
+        return Poll(verdict="no", reason=reason, unsupported=tuple(against))
+    if None in verdicts.values():
+        return None
+    claims = sum(poll is not None and poll.verdict == "yes" for poll in verdicts.values())
+    reason = f"Each of the {claims} claims is supported by some part of the contexts."
+    return Poll(verdict="yes", reason=reason) if claims else _NO_CLAIM

@@ -13,20 +13,17 @@ from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 
-METRICS: dict[str, type[Metric]] = {
-    "context_utilization": ContextUtilization,
-    "context_adherence": ContextAdherence,
-    "context_recall": ContextRecall,
-    "retrieval_accuracy": RetrievalAccuracy,
-}
+_SHIPPED: tuple[type[Metric], ...] = (ContextUtilization, ContextAdherence, ContextRecall, RetrievalAccuracy)
+METRICS: dict[str, type[Metric]] = {metric.model_fields["name"].default: metric for metric in _SHIPPED}
 
 
 def metric_named(name: str, **settings: Any) -> Metric:
     """Make a metric from its name and settings.
 
     Args:
-        name: Full or short name, e.g. ``context_adherence`` or ``adherence``.
-        **settings: Settings of the metric.
+        name: Full or short name, e.g. ``context_adherence`` or ``adherence``; or ``module:name`` of one of your own,
+            looked for as Python does, and in the working directory.
+        **settings: Settings of the metric, where it is a class.
 
     Returns:
         The metric.
@@ -38,29 +35,15 @@ def metric_named(name: str, **settings: Any) -> Metric:
         >>> metric_named("adherence", polls=3).polls
         3
     """
-    return METRICS[full_name(name)](**settings)
-
-
-def own_metric(place: str, **settings: Any) -> Metric:
-    """Import a metric of your own.
-
-    Args:
-        place: ``module:name``; the module is looked for as Python does, and in the working directory.
-        **settings: Settings, where it is a class.
-
-    Returns:
-        The metric.
-
-    Raises:
-        SettingError: If there is no such module, or it has no metric of this name.
-    """
-    found = own(place)
+    if ":" not in name:
+        return METRICS[full_name(name)](**settings)
+    found = own(name)
     if isinstance(found, Metric) and not settings:
         return found
     if isinstance(found, type) and issubclass(found, Metric):
         return found(**settings)
     problem = "takes no settings" if isinstance(found, Metric) else "is no metric; make one with @metric or a class"
-    raise SettingError(f"{place} {problem}")
+    raise SettingError(f"{name} {problem}")
 
 
 def full_name(name: str) -> str:
@@ -82,31 +65,19 @@ def full_name(name: str) -> str:
     )
 
 
-def named(text: str, **settings: Any) -> Metric:
-    """Make a metric from its name, or from ``module:name`` of one of your own.
-
-    Raises:
-        SettingError: If there is none.
-    """
-    return own_metric(text, **settings) if ":" in text else metric_named(text, **settings)
-
-
 def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:
     """Metrics of a run from objects and names; None means all.
 
     Raises:
         SettingError: If a name is unknown, or two metrics have the same name.
     """
-    if metrics is None:
-        return [metric() for metric in METRICS.values()]
     if isinstance(metrics, (Metric, str)):
         metrics = [metrics]
-    made = [named(metric) if isinstance(metric, str) else metric for metric in metrics]
+    made = [metric_named(it) if isinstance(it, str) else it for it in (METRICS if metrics is None else metrics)]
     for metric in made:
         if not isinstance(metric, Metric):
             raise SettingError(f"a metric must be a Metric or a name, got {type(metric).__name__}")
     names = [metric.name for metric in made]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise SettingError(f"two metrics are named {', '.join(doubled)}; give one of them another name=")
     return made

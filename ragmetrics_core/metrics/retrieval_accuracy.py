@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from hashlib import sha256
+from statistics import fmean
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ragmetrics_core.data.evidence import Cell
-from ragmetrics_core.data.questions import (
-    Batch,
-    Instructions,
-    NotAnswered,
-    Part,
-    Replies,
-    Split,
-    Weigh,
-    about,
-    ask,
-)
+from ragmetrics_core.data.questions import Batch, Instructions, NotAnswered, Part, Replies, Split, Weigh, about, ask
 from ragmetrics_core.data.results import Undefined
 from ragmetrics_core.data.sample import Context, Fact, Sample
-from ragmetrics_core.metrics.fact_extraction import extraction
 from ragmetrics_core.metrics.fact_matrix import (
     EMPTY,
     AccuracyEvidence,
@@ -32,10 +22,11 @@ from ragmetrics_core.metrics.fact_matrix import (
     FactInContext,
     Grid,
     example,
+    extraction,
     grid_of,
 )
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
-from ragmetrics_core.metrics.templates import checked, shipped
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
+from ragmetrics_core.metrics.templates import prompt
 
 _POOL = 200
 
@@ -97,30 +88,18 @@ class RetrievalAccuracy(Metric):
     template: str | None = None
     extraction_template: str | None = None
 
-    @model_validator(mode="after")
-    def _check(self) -> RetrievalAccuracy:
-        fact = "facts" if self.calls == "per_context" else "fact"
-        checked(self._template, required=frozenset({"context", fact}), optional=frozenset({"question"}))
-        checked(self._extraction, required=frozenset({"reference"}), optional=frozenset({"question"}))
-        return self
-
-    @property
-    def _template(self) -> str:
-        name = "facts_in_context" if self.calls == "per_context" else "fact_in_context"
-        return self.template if self.template is not None else shipped(name)
-
-    @property
-    def _extraction(self) -> str:
-        return self.extraction_template if self.extraction_template is not None else shipped(f"facts_{self.extraction}")
+    def instructions(self) -> tuple[Instructions, ...]:
+        """How a cell is judged, and how facts are extracted."""
+        cell, fact = ("facts_in_context", "facts") if self.calls == "per_context" else ("fact_in_context", "fact")
+        return (
+            prompt(cell, self.template, f"context {fact}", "question", self.examples, self.language),
+            prompt(f"facts_{self.extraction}", self.extraction_template, "reference", "question", "", self.language),
+        )
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
         settings = {"extraction": self.extraction, "calls": self.calls, "fallback": str(self.polls)}
         return settings if self.combination == "or" else {**settings, "combination": self.combination}
-
-    def prompts(self) -> tuple[str, ...]:
-        """Templates and examples."""
-        return (self._template, self._extraction, self.examples)
 
     def gap(self, sample: Sample) -> Undefined | None:
         """As for every metric; in addition, a retrieval that found nothing leaves nothing to judge."""
@@ -149,64 +128,52 @@ class RetrievalAccuracy(Metric):
             return self.undefined("the reference states no fact", "no_facts")
         contexts = sample.retrieved if sample.retrieved is not None else sample.contexts
         facts = list(dict.fromkeys(fact.text for option in options for fact in option))
-        places = {text: place for place, text in enumerate(facts)}
         texts = list(dict.fromkeys(context.text for context in contexts if not context.blank))
         control = self._control(texts) if self.controls else None
         asked = [*texts, control] if control is not None else texts
         questions = [question for text in asked for question in self._questions(sample, facts, text)]
         replies = yield from ask(questions)
-        grid = grid_of(replies, asked, len(facts))
-        outcomes = [self._outcome(sample, option, places, grid, contexts) for option in options if option]
+        grid = grid_of(replies, asked, facts)
+        outcomes = [self._outcome(sample, option, grid, contexts) for option in options if option]
         best = max(outcomes, key=lambda evidence: evidence.combine(range(len(contexts))))
-        update: dict[str, object] = {"matrix_calls": len(texts) * len(self._questions(sample, facts, ""))}
+        update: dict[str, object] = {"matrix_calls": len(questions) // len(asked) * len(texts)}
         if control is not None:
-            found = [grid[control][places[fact.text]].covered for fact in best.facts]
-            update["control"] = sum(found) / len(found)
+            update["control"] = fmean(grid[control, fact.text].covered for fact in best.facts)
         best = best.model_copy(update=update)
-        for reply in replies:
-            if isinstance(reply, NotAnswered):
-                return self.failed(reply.error, best)
+        if error := unanswered(replies):
+            return self.failed(error, best)
         return self._concluded(best)
 
     def _facts(self, sample: Sample) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | NotAnswered]:
         """The sample's own facts, or those of each distinct reference."""
         if sample.facts:
-            own: dict[str, Fact] = {}
-            for fact in sample.facts:
-                own.setdefault(_plain(fact.text), fact)
-            return [tuple(own.values())]
-        prompt = Instructions(self._extraction, "", self.language)
-        asked = {"question": Part("Question", sample.question)}
+            return [_distinct(sample.facts)]
+        asked, cot = {"question": Part("Question", sample.question)}, self.extraction == "cot"
         replies = yield from ask(
-            [
-                extraction(reference, prompt, asked, reasoning=self.extraction == "cot")
-                for reference in dict.fromkeys(sample.reference)
-            ]
+            [extraction(it, self.instructions()[1], asked, reasoning=cot) for it in dict.fromkeys(sample.reference)]
         )
         options = []
         for reply in replies:
             if isinstance(reply, NotAnswered):
                 return reply
-            options.append(tuple(Fact(text=text) for text in {_plain(it): it for it in reply.reply.facts}.values()))
+            options.append(_distinct(Fact(text=text) for text in reply.reply.facts))
         return options
 
     def _questions(self, sample: Sample, facts: Sequence[str], text: str) -> list[FactInContext]:
         together = self.calls == "per_context"
         weigh = Weigh("covered", cell_key="label" if together else None, fallback_polls=1 if together else self.polls)
+        parts = {**about(sample), "context": Part("Context", text)}
+        each = [{"fact": Part("Fact", fact)} for fact in facts]
         return [
             FactInContext(
-                parts={**about(sample), "context": Part("Context", text), **shown},
-                instructions=Instructions(self._template, self.examples, self.language),
+                parts={**parts, **shown},
+                instructions=self.instructions()[0],
                 Reply=CoveredList if together else Covered,
                 weigh=weigh,
                 split=Split("context", "covered"),
                 example=example,
             )
-            for shown in (
-                [{"facts": Part("Facts", tuple(facts), "lines")}]
-                if together
-                else [{"fact": Part("Fact", fact)} for fact in facts]
-            )
+            for shown in ([{"facts": Part("Facts", tuple(facts), "lines")}] if together else each)
         ]
 
     def _control(self, texts: Sequence[str]) -> str | None:
@@ -217,31 +184,29 @@ class RetrievalAccuracy(Metric):
         return min(foreign, key=lambda text: sha256(f"{key}\0{text}".encode()).digest(), default=None)
 
     def _outcome(
-        self,
-        sample: Sample,
-        option: Sequence[Fact],
-        facts: Mapping[str, int],
-        grid: Grid,
-        contexts: Sequence[Context],
+        self, sample: Sample, option: Sequence[Fact], grid: Grid, contexts: Sequence[Context]
     ) -> AccuracyEvidence:
-        rows = tuple(tuple(EMPTY if c.blank else grid[c.text][facts[fact.text]] for c in contexts) for fact in option)
+        rows = tuple(tuple(EMPTY if c.blank else grid[c.text, fact.text] for c in contexts) for fact in option)
         evidence = AccuracyEvidence(
             facts=tuple(option),
             facts_from="sample" if sample.facts else self.extraction,
             evaluated="retrieved" if sample.retrieved is not None else "contexts",
             context_ids=tuple(context.id for context in contexts),
             cells=rows,
-            soft=_soft(option, rows),
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
             combination="soft" if self._word_overlap(sample, rows) else self.combination,
             duplicate_of=_duplicates(contexts) if self.combination == "noisy_or" else (),
         )
+        update: dict[str, float] = {}
+        if all(cell.probability is not None for row in rows for cell in row):
+            soft = evidence.model_copy(update={"combination": "soft", "duplicate_of": ()})
+            update["soft"] = soft.combine(range(len(contexts)))
         places = {context.text: column for column, context in enumerate(contexts)}
         shown = [places.get(context.text) for context in sample.contexts if not context.blank]
         kept = [column for column in shown if column is not None]
         if sample.retrieved is not None and kept and len(kept) == len(shown):
-            return evidence.model_copy(update={"contexts_value": evidence.combine(kept)})
-        return evidence
+            update["contexts_value"] = evidence.combine(kept)
+        return evidence.model_copy(update=update)
 
     def _word_overlap(self, sample: Sample, rows: Sequence[Sequence[Cell]]) -> bool:
         """True where the embedded judge split the reference itself: its soft mean is nearer to people's labels."""
@@ -270,14 +235,9 @@ def _duplicates(contexts: Sequence[Context]) -> tuple[int | None, ...]:
     return tuple(None if original == column else original for column, original in enumerate(originals))
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()).rstrip(".")
-
-
-def _soft(facts: Sequence[Fact], rows: Sequence[Sequence[Cell]]) -> float | None:
-    """Weighted mean of each fact's highest probability; None if a cell is unknown."""
-    if any(cell.probability is None for row in rows for cell in row):
-        return None
-    best = [max((cell.probability or 0.0 for cell in row), default=0.0) for row in rows]
-    weights = [fact.weight for fact in facts]
-    return min(1.0, sum(p * w for p, w in zip(best, weights, strict=True)) / sum(weights))
+def _distinct(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Each fact once, whatever its case, spacing and full stop."""
+    found: dict[str, Fact] = {}
+    for fact in facts:
+        found.setdefault(" ".join(fact.text.casefold().split()).rstrip("."), fact)
+    return tuple(found.values())

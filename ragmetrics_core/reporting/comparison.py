@@ -86,17 +86,16 @@ class MetricChange(Frozen):
         if self.interval is None or self.bounds is None:
             lines.append("  no sample is scored in both runs")
         else:
+            own, bounds = self.interval, "  with failures at the worst and the best: {:+.4f} to {:+.4f}"
             how = "every pattern of signs" if self.exact else "9,999 random patterns of signs"
-            lines += [
-                f"  difference {self.difference:+.4f} over {self.pairs} pairs, 95 % interval {self.interval.low:+.4f} "
-                f"to {self.interval.high:+.4f} ({self.interval.method})",
-                f"  permutation test ({how}): p = {self.p:.4f}, {self.p_holm:.4f} after Holm",
-            ]
-            if self.bounds != (self.difference, self.difference):
-                low, high = self.bounds
-                lines.append(f"  with failures at the worst and the best: {low:+.4f} to {high:+.4f}")
             needed = f"; {margin:g} would need {self.needed:,} pairs" if self.needed else ""
-            lines.append(f"  smallest difference found with 80 %: {self.detectable:.4f}{needed}")
+            lines += [
+                f"  difference {self.difference:+.4f} over {self.pairs} pairs, 95 % interval {own.low:+.4f} to "
+                f"{own.high:+.4f} ({own.method})",
+                f"  permutation test ({how}): p = {self.p:.4f}, {self.p_holm:.4f} after Holm",
+                *([] if self.bounds == (self.difference,) * 2 else [bounds.format(*self.bounds)]),
+                f"  smallest difference found with 80 %: {self.detectable:.4f}{needed}",
+            ]
         tested = (("abstentions", self.abstained), ("failures", self.failed))
         return lines + [f"  {name}: McNemar's p = {p:.4f}" for name, p in tested if p < 1]
 
@@ -162,15 +161,14 @@ class Comparison:
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
         outcome, why = "undecided", self.stopped
         if not why and (change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING):
-            missing = {kind: count for kind, count in change.outcomes.items() if kind != "scored/scored"}
-            missing["without a partner"] = change.rows - sum(change.outcomes.values())
-            reasons = ", ".join(f"{count} {kind}" for kind, count in missing.items() if count)
-            why = f"{change.pairs} of {change.rows} rows were scored in both runs: {reasons}"
+            missing = {**change.outcomes, "without a partner": change.rows - sum(change.outcomes.values())}
+            reasons = (f"{count} {kind}" for kind, count in missing.items() if count and kind != "scored/scored")
+            why = f"{change.pairs} of {change.rows} rows were scored in both runs: {', '.join(reasons)}"
         elif not why and change.one_sided is not None:
             low, high = change.one_sided
             outcome, why = three_way(low, high, -self.margin), f"one-sided bounds {low:+.4f} and {high:+.4f}"
-        sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
-        return Decision(metric=change.name, outcome=outcome, sentence=sentence)
+        why = f"{change.name} against a loss of {self.margin:g}; {why}"
+        return Decision(metric=change.name, outcome=outcome, sentence=why)
 
     def table(self) -> str:
         """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
@@ -219,7 +217,7 @@ def compare(
         raise SettingError(f"no {', '.join(missing)} in both runs; both have: {', '.join(both) or 'no metric'}")
     if not both:
         raise InputError("the two runs have no metric in common")
-    names, matched = both if metrics is None else metrics, match(first.results, second.results)
+    names, matched = metrics or both, match(first.results, second.results)
     differing = [found for name in names for found in differences(matched.pairs, name)]
     few = sum(row.sample is not None for row in (*matched.first_only, *matched.second_only))
     if matched.by == "question" and few:
@@ -229,48 +227,46 @@ def compare(
             f"the runs are not comparable: {'; '.join(differing)}. Measure both in the same way, or compare them "
             "anyway (anyway=True, --anyway)"
         )
-    parts = [(None, matched), *matched.slices(slices).items()]
-    changes = [_change(name, part, own, cluster, margin) for part, own in parts for name in names]
+    parts = [(part, name) for part in matched.parts(slices) for name in names]
+    changes = [_change(name, *part, cluster, margin) for part, name in parts]
     adjusted = iter(paired.holm([change.p for change in changes if change.p is not None]))
+    judged = tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes)
     early = (("first", first.run.ended_early), ("second", second.run.ended_early))
-    return Comparison(
-        changes=tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes),
-        matched=matched,
-        margin=margin,
-        differing=tuple(differing),
-        stopped="; ".join(f"the {which} run ended early: {why}" for which, why in early if why),
-    )
+    stopped = "; ".join(f"the {which} run ended early: {why}" for which, why in early if why)
+    return Comparison(judged, matched, margin, tuple(differing), stopped)
 
 
-def _change(metric: str, part: str | None, own: Matched, cluster: GroupBy, margin: float) -> MetricChange:
+def _change(
+    metric: str, part: str | None, pairs: Sequence[Pair], rows: int, cluster: GroupBy, margin: float
+) -> MetricChange:
     """Everything about one metric over some pairs, but for what depends on the other tests."""
-    both = [(one.results.get(metric), other.results.get(metric)) for one, other in own.pairs]
+    both = [(one.results.get(metric), other.results.get(metric)) for one, other in pairs]
     statuses = [["not judged" if result is None else result.status for result in pair] for pair in both]
     change = MetricChange(
         metric=metric,
         slice=part,
-        rows=own.rows,
+        rows=rows,
         outcomes=dict(Counter(map("/".join, statuses)).most_common()),
         abstained=_mcnemar([[isinstance(it, Undefined) and it.code == "abstained" for it in pair] for pair in both]),
         failed=_mcnemar([[status == "failed" for status in pair] for pair in statuses]),
     )
     number_of = numbering(cluster)
-    keys = [number_of(one.sample) for one, _ in own.pairs]
+    keys = [number_of(one.sample) for one, _ in pairs]
     scored, worst, best = (_differences(both, keys, assumed) for assumed in ((None, None), (1.0, 0.0), (0.0, 1.0)))
-    if not (pairs := len(scored[0])):
+    if not (count := len(scored[0])):
         return change
     interval, test = paired.difference_interval(*scored), paired.permutation(*scored)
     error = paired.standard_error(*scored)
     sided = [paired.one_sided(*differences) for differences in (scored, worst, best)]
     measured = {
-        "pairs": pairs,
+        "pairs": count,
         "difference": fmean(scored[0]),
         "interval": interval,
         "p": test.p,
         "exact": test.exact,
-        "clusters": interval.clusters or pairs,
+        "clusters": interval.clusters or count,
         "detectable": paired.detectable(error),
-        "needed": paired.pairs_needed(error, pairs, margin) if margin > 0 else None,
+        "needed": paired.pairs_needed(error, count, margin) if margin > 0 else None,
         "one_sided": (min(sided[0][0], sided[1][0]), max(sided[0][1], sided[2][1])),
         "bounds": (fmean(worst[0]), fmean(best[0])),
     }
@@ -302,10 +298,8 @@ def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
     """The change with its adjusted p-value, and what follows from it."""
     if change.difference is None or change.interval is None or change.bounds is None:
         return change
-    verdict = "undecided"
-    low, high = change.bounds
-    turned = low < -ROUNDING and high > ROUNDING
-    if p <= _ALPHA and not turned:
+    verdict, (low, high) = "undecided", change.bounds
+    if p <= _ALPHA and not low < -ROUNDING < ROUNDING < high:
         verdict = "better" if change.difference > 0 else "worse"
     elif p > _ALPHA and max(map(abs, (low, high, change.interval.low, change.interval.high))) <= margin:
         verdict = "same"

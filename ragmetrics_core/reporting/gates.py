@@ -48,9 +48,6 @@ class Decision(Frozen):
     outcome: Outcome
     sentence: str
 
-    def __repr__(self) -> str:
-        return f"Decision({self.outcome!r}, {self.sentence!r})"
-
 
 def decide(
     gate: Gate,
@@ -78,16 +75,14 @@ def decide(
         SettingError: If ``min_scored`` is not in [0, 1].
     """
     check_share(min_scored)
-    summary = measured if isinstance(measured, Summary) else measured.summary()
-    outcome, sentence = _decided(gate, summary, on, min_scored)
-    return Decision(metric=gate.metric, outcome=outcome, sentence=f"{gate.metric}{sentence}")
+    outcome, why = _decided(gate, measured if isinstance(measured, Summary) else measured.summary(), on, min_scored)
+    return Decision(metric=gate.metric, outcome=outcome, sentence=f"{gate.metric}{why}")
 
 
 def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[Outcome, str]:
-    found = next((numbers for numbers in summary.metrics if numbers.metric == gate.metric), None)
-    if found is None:
-        names = ", ".join(numbers.metric for numbers in summary.metrics) or "no metric"
-        return "failed", f" was not measured; this run has {names}."
+    known = {numbers.metric: numbers for numbers in summary.metrics}
+    if (found := known.get(gate.metric)) is None:
+        return "failed", f" was not measured; this run has {', '.join(known) or 'no metric'}."
     missing = _missing(found, summary)
     if found.mean is None:
         return "failed", ": nothing was scored" + (f": {missing}." if missing else ".")

@@ -24,7 +24,6 @@ from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 FORMAT = 2
-_READ = (1, FORMAT)  # in number 1 a signature is one line, and the facts of the run know less
 _MAGIC = "ragmetrics_report"
 _DEEPEST = 100
 _UNFINISHED = {"interrupted": True, "stopped": "the report has no closing line: the run was killed or still goes on"}
@@ -61,11 +60,9 @@ class JsonlWriter:
         self._line(result)
 
     def close(self, run: RunFacts | None = None, *, whole: bool | None = None) -> None:
-        """End the file.
+        """End the file with the facts of the run; without them the report stays marked as interrupted.
 
-        Args:
-            run: The facts of the run; None leaves the report marked as interrupted.
-            whole: Whether the report takes its place; by default if the run was not interrupted.
+        ``whole`` says whether the report takes its place, by default if the run was not interrupted.
         """
         if self._closed:
             return
@@ -106,11 +103,9 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
     lines = own_lines(path, "the report")
     place, header = next(lines, (f"{path}, line 1", None))
     if not isinstance(header, dict) or _MAGIC not in header:
-        wanted = f'its first line must be {{"{_MAGIC}": {FORMAT}, "run": {{…}}}}'
-        raise InputError(f"{place}: this is no report of ragmetrics; {wanted}")
-    if header[_MAGIC] not in _READ:
-        known = " and ".join(map(str, _READ))
-        raise InputError(f"{place}: this version reads formats {known}; read the report with a newer ragmetrics")
+        raise InputError(f'{place}: this is no report of ragmetrics, which begins with {{"{_MAGIC}": {FORMAT}, …}}')
+    if header[_MAGIC] not in (1, FORMAT):  # in number 1 a signature is one line, and the facts of the run know less
+        raise InputError(f"{place}: this version reads formats 1 and 2; read the report with a newer ragmetrics")
     run = validated(RunFacts, header.get("run", {}), place)
     results, closed_at = list[SampleResult](), ""
     for place, row in lines:
@@ -121,8 +116,8 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
             note = f"line {number} of the report was cut off and is left out"
             run = run.model_copy(update={"notes": (*run.notes, note)})
         elif not isinstance(row, dict):
-            wrong = f"a JSON object is needed, got {type(row).__name__}"
-            raise InputError(f"{place}: {row if isinstance(row, RowError) else wrong}")
+            wrong = row if isinstance(row, RowError) else f"a JSON object is needed, got {type(row).__name__}"
+            raise InputError(f"{place}: {wrong}")
         elif "run" in row and "index" not in row:
             run, closed_at = validated(RunFacts, row["run"], place), number
         else:
@@ -131,11 +126,7 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
 
 
 def validated(model: type[M], value: Any, place: str) -> M:
-    """Data that was read from a file, without fields that this version does not know.
-
-    Raises:
-        InputError: If a field is missing or wrong; the message names it and the place.
-    """
+    """Data of a file, without fields that this version does not know; ``InputError`` names what is missing or wrong."""
     try:
         return model.model_validate(value, extra="ignore")  # evidence keeps the fields of foreign metrics
     except ValidationError as error:
@@ -150,12 +141,7 @@ def json_line(value: object) -> str:
 
 
 def plain(value: object, above: frozenset[int] = frozenset()) -> object:
-    """Anything as JSON data: NaN and infinity become null, what JSON cannot hold becomes its text.
-
-    Args:
-        value: A model, a data class, or anything that metadata may hold.
-        above: Identities of the values that hold this one, so that circles end.
-    """
+    """Anything as JSON data: NaN and infinity become null, what JSON cannot hold its text; circles end (``above``)."""
     value = plain_data(value)
     if value is None or isinstance(value, (bool, int)):
         return value

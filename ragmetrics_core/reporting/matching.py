@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,27 +33,23 @@ class Matched:
     first_only: Sequence[SampleResult]
     second_only: Sequence[SampleResult]
 
-    @property
-    def rows(self) -> int:
-        """All rows of either run."""
-        return len(self.pairs) + len(self.first_only) + len(self.second_only)
-
     def __str__(self) -> str:
         alone = f"{len(self.first_only)} only in the first, {len(self.second_only)} only in the second"
         return f"{len(self.pairs)} samples matched by {self.by}; {alone}. Differences: second − first."
 
-    def slices(self, by: GroupBy) -> dict[str, Matched]:
-        """The same within each slice, by its value as text; rows without a value are in none."""
-        keys = {str(key) for one, _ in self.pairs if (key := group_of(one.sample, by)) is not None}
-        return {key: self._slice(key, by) for key in sorted(keys)}
+    def parts(self, by: GroupBy) -> Iterator[tuple[str | None, Sequence[Pair], int]]:
+        """All pairs, then those of each slice by its value as text; and how many rows of either run belong to them."""
+        keyed = [(_text(pair[0], by), pair) for pair in self.pairs]
+        alone = Counter(_text(row, by) for row in (*self.first_only, *self.second_only))
+        yield None, self.pairs, len(self.pairs) + alone.total()
+        for name in sorted({key for key, _ in keyed if key is not None}):
+            pairs = [pair for key, pair in keyed if key == name]
+            yield name, pairs, len(pairs) + alone[name]
 
-    def _slice(self, key: str, by: GroupBy) -> Matched:
-        def inside(row: SampleResult) -> bool:
-            found = group_of(row.sample, by)
-            return found is not None and str(found) == key
 
-        one, other = (list(filter(inside, own)) for own in (self.first_only, self.second_only))
-        return Matched(self.by, [pair for pair in self.pairs if inside(pair[0])], one, other)
+def _text(row: SampleResult, by: GroupBy) -> str | None:
+    key = group_of(row.sample, by)
+    return None if key is None else str(key)
 
 
 def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:
@@ -63,9 +59,9 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
         InputError: If nothing matches.
     """
     ids = [[row.sample.id for row in side if row.sample] for side in (first, second)]
-    by_id = all(None not in own and len(set(own)) == len(own) for own in ids)
-    one, other = (_keyed(side, by_id=by_id) for side in (first, second))
-    by: Literal["id", "question"] = "id" if by_id else "question"
+    own = all(None not in side and len(set(side)) == len(side) for side in ids)
+    by: Literal["id", "question"] = "id" if own else "question"
+    one, other = _keyed(first, by), _keyed(second, by)
     pairs = [(row, other[key]) for key, row in one.items() if key in other]
     if not pairs:
         raise InputError(f"the two runs have no sample in common (matched by {by}); compare runs over the same samples")
@@ -73,12 +69,12 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
     return Matched(by, pairs, *([row for row in rows if id(row) not in used] for rows in (first, second)))
 
 
-def _keyed(rows: Sequence[SampleResult], *, by_id: bool) -> dict[tuple[str, int], SampleResult]:
+def _keyed(rows: Sequence[SampleResult], by: Literal["id", "question"]) -> dict[tuple[str, int], SampleResult]:
     """The rows by id or question, and how often that was seen before."""
     found: dict[tuple[str, int], SampleResult] = {}
     seen: Counter[str] = Counter()
     for row in rows:
-        if text := row.sample and (row.sample.id if by_id else row.sample.question):
+        if text := row.sample and getattr(row.sample, by):
             found[text, seen[text]] = row
             seen[text] += 1
     return found

@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from pathlib import Path
 
 from pydantic import Field
 
-from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.sample import Sample
@@ -61,19 +59,6 @@ class Input(Frozen):
     name: str = ""
     sha256: str
     rows: int | None = None
-
-    @classmethod
-    def of_file(cls, path: Path, rows: int | None = None) -> Input:
-        """Digest a file.
-
-        Raises:
-            InputError: If it cannot be read.
-        """
-        try:
-            with path.open("rb") as file:
-                return cls(name=path.name, sha256=hashlib.file_digest(file, "sha256").hexdigest(), rows=rows)
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
     @classmethod
     def of_samples(cls, samples: Iterable[Sample | None]) -> Input:

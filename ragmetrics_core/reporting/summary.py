@@ -6,22 +6,40 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
+from typing import Annotated
 
 from pydantic import Field
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import JudgedChunks
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.grouping import GroupBy, numbering
-from ragmetrics_core.reporting.risks import RiskThresholds, metric_signs, run_signs
-from ragmetrics_core.statistics.means import Interval, mean, mean_interval, median, sd
+from ragmetrics_core.statistics.means import FEWEST_CLUSTERS, Interval, mean, mean_interval, median, sd
 
 CAPTION = "mean score of this judge on samples like these; poll noise included, judge bias not"
 """What an interval means; it stands beside every interval."""
 
-_DEFAULT_THRESHOLDS = RiskThresholds()
+
+class RiskThresholds(Frozen):
+    """When a number counts as a sign of high risk. The defaults are conventions, not measurements.
+
+    Args:
+        mean: A mean below this is low.
+        median: A median below this is low.
+        sd: A standard deviation above this is high; scores in [0, 1] cannot exceed about 0.5.
+        max: A highest score below this is low: not one sample went well.
+        count: Fewer scores than this are too few to say.
+        failed_share: A larger share of failed among the rows with an outcome is high.
+    """
+
+    mean: Share = 0.7
+    median: Share = 0.7
+    sd: Share = 0.3
+    max: Share = 0.8
+    count: Annotated[int, Field(ge=0)] = 30
+    failed_share: Share = 0.05
 
 
 class MetricSummary(Frozen):
@@ -42,7 +60,6 @@ class MetricSummary(Frozen):
         undefined: Rows on which the metric has no meaning, by code.
         failed: Rows on which no score could be determined, by type of error.
         not_judged: Rows that are samples but have no result of this metric.
-        usage: What its results cost.
         useful_share: Context Utilization only: share of the scored samples with any useful chunk.
         mean_if_useful: Context Utilization only: mean score among those.
         limits: When a number counts as a sign of high risk.
@@ -62,15 +79,35 @@ class MetricSummary(Frozen):
     undefined: dict[str, int] = Field(default_factory=dict)
     failed: dict[str, int] = Field(default_factory=dict)
     not_judged: int = 0
-    usage: Usage = Field(default_factory=Usage)
     useful_share: float | None = None
     mean_if_useful: float | None = None
-    limits: RiskThresholds = Field(default=_DEFAULT_THRESHOLDS, repr=False)
+    limits: RiskThresholds = Field(default=RiskThresholds(), repr=False)
 
     @property
     def signs(self) -> tuple[str, ...]:
         """Signs of high risk, one sentence each."""
-        return metric_signs(self)
+        limits, found = self.limits, zip((self.mean, self.median, self.sd, self.max), (1, 1, 0, 1), strict=True)
+        mean, median, sd, most = (fine if own is None else own for own, fine in found)
+        failed, undefined = sum(self.failed.values()), sum(self.undefined.values())
+        outcomes, abstained = self.count + failed + undefined, self.undefined.get("abstained", 0)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.failed.items())
+        clusters = (self.interval and self.interval.clusters) or FEWEST_CLUSTERS
+        idle = f"{undefined} undefined, {failed} failed, {self.not_judged} not judged"
+        outside = "they stand outside the mean, in which a system that abstains more looks better"
+        signs = (
+            (mean < limits.mean, f"low mean: {mean:.3f}, under {limits.mean:g}."),
+            (median < limits.median, f"low median: {median:.3f}, under {limits.median:g}."),
+            (sd > limits.sd, f"high standard deviation: {sd:.3f}, over {limits.sd:g}; quality varies widely."),
+            (most < limits.max, f"low maximum: no sample scored over {most:.3f}."),
+            (not self.count, f"nothing scored: {idle}."),
+            (0 < self.count < limits.count, f"too few samples to say: {self.count} scored, {limits.count} wanted."),
+            (clusters < FEWEST_CLUSTERS,
+             f"few clusters: {clusters}, under {FEWEST_CLUSTERS}; the interval is a rough guide."),
+            (abstained, f"abstaining answers: {abstained} of {outcomes}; {outside}."),
+            (failed > limits.failed_share * outcomes,
+             f"{failed / max(1, outcomes):.0%} failed ({kinds}); the mean does not speak for them."),
+        )  # fmt: skip
+        return tuple(f"{self.metric}: {sentence}" for holds, sentence in signs if holds)
 
 
 class Summary(Frozen):
@@ -105,13 +142,20 @@ class Summary(Frozen):
         for found in self.metrics:
             if found.metric == metric:
                 return found
-        names = ", ".join(found.metric for found in self.metrics) or "none"
-        raise SettingError(f"no metric {metric!r} in this report; it has: {names}")
+        names = ", ".join(found.metric for found in self.metrics)
+        raise SettingError(f"no metric {metric!r} in this report; it has: {names or 'none'}")
 
     @property
     def signs(self) -> tuple[str, ...]:
         """Signs of high risk that concern the run as a whole; each metric has its own beside them."""
-        return run_signs(self)
+        samples, broken = self.judged + self.not_judged, self.application_errors
+        found = (
+            (self.without_context, f"answers given without any context: {self.without_context} of {samples}."),
+            (broken, f"the application itself failed: {broken} of {samples} samples."),
+            (self.bad_rows, f"bad rows, not evaluated: {self.bad_rows} of {self.rows}."),
+            (self.not_judged, f"samples not judged: {self.not_judged} of {samples}."),
+        )
+        return tuple(sentence for count, sentence in found if count)
 
     @property
     def all_signs(self) -> tuple[str, ...]:
@@ -147,16 +191,11 @@ class Tally:
             self._rows["application_errors"] += sample.error is not None
 
     def summary(
-        self, thresholds: RiskThresholds = _DEFAULT_THRESHOLDS, *, stopped: str = "", bootstrap: bool = False
+        self, thresholds: RiskThresholds | None = None, *, stopped: str = "", bootstrap: bool = False
     ) -> Summary:
-        """Everything counted so far, with the signs of high risk.
-
-        Args:
-            thresholds: When a number counts as a sign.
-            stopped: Why the run ended early; "" if it did not.
-            bootstrap: Intervals from the BCa bootstrap, where there are enough scores that stand alone.
-        """
-        metrics = tuple(metric.summary(name, thresholds, bootstrap) for name, metric in self._metrics.items())
+        """Everything counted so far, as in ``Report.summary``; ``stopped`` says why the run ended early."""
+        limits = thresholds or RiskThresholds()
+        metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self._metrics.items())
         return Summary(**self._rows, metrics=metrics, usage=self._usage, stopped=stopped)
 
 
@@ -164,7 +203,7 @@ class _MetricTally:
     """One metric's part of a tally."""
 
     def __init__(self) -> None:
-        self._usage, self._values, self._useful = Usage(), array("d"), array("d")  # useful: with any useful chunk
+        self._values, self._useful = array("d"), array("d")  # scores, and those of samples with any useful chunk
         self._keys, self._unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
         self._undefined, self._failed = Counter[str](), Counter[str]()
         self._not_judged = self._told = 0  # told: samples whose evidence tells whether any chunk is useful
@@ -175,7 +214,6 @@ class _MetricTally:
             self._not_judged += not bad
             self._unknown.append(cluster)
             return
-        self._usage += result.usage
         if isinstance(result, Undefined):
             self._undefined[result.code] += 1
         elif isinstance(result, Failed):
@@ -209,7 +247,6 @@ class _MetricTally:
             undefined=_counts(self._undefined),
             failed=_counts(self._failed),
             not_judged=self._not_judged,
-            usage=self._usage,
             useful_share=len(self._useful) / self._told if self._told else None,
             mean_if_useful=mean(self._useful),
             limits=limits,

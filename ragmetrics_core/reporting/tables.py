@@ -15,7 +15,6 @@ from ragmetrics_core.reporting.summary import MetricSummary, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-_WIDTH = 80
 _HEADINGS = ("metric", "mean", "95 % interval", "median", "sd", "min–max", "scored/undef./failed")
 
 
@@ -46,12 +45,9 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         if (own := numbers.interval) is not None and own.clusters is not None:
             effect = "" if own.design_effect is None else f", design effect {own.design_effect:.2f}"
             lines.append(f"{numbers.metric}: {own.clusters} clusters{effect}.")
-    lines += [
-        f"{numbers.metric}: any useful chunk in {numbers.useful_share:.0%} of the samples; "
-        f"mean among those {_shown(3, numbers.mean_if_useful)}."
-        for numbers in summary.metrics
-        if numbers.useful_share is not None
-    ]
+    for numbers in (numbers for numbers in summary.metrics if numbers.useful_share is not None):
+        useful = f"any useful chunk in {numbers.useful_share:.0%} of the samples"
+        lines.append(f"{numbers.metric}: {useful}; mean among those {_shown(3, numbers.mean_if_useful)}.")
     rows = "1 row" if summary.rows == 1 else f"{summary.rows} rows"
     lines.append(f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad.")
     if summary.usage.faults:
@@ -73,7 +69,7 @@ def text_table(summary: Summary, run: RunFacts) -> str:
         table.add_column(Text(heading.replace("/", "/\n")), justify="right" if index else "left", overflow="fold")
     for numbers in summary.metrics:
         table.add_row(*map(Text, _cells(numbers)))
-    console = Console(file=StringIO(), width=_WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
+    console = Console(file=StringIO(), width=80, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as captured:
         console.print(table, *map(Text, footnotes(summary, run)), sep="\n")
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()

@@ -28,7 +28,6 @@ from ragmetrics_core import (
     Metric,
     NotAnswered,
     Question,
-    RecallExample,
     Report,
     RetrievalAccuracy,
     RowError,
@@ -109,8 +108,7 @@ def samples() -> Sample:
 
 def judges() -> list[Judge]:
     model = LiteLLMModel("openai/x", api_base="http://127.0.0.1:8000/v1", capabilities=Capabilities(n=True))
-    example = RecallExample(question="q", reference="r", answer="a", score=0.5, reason="half")
-    print(ContextRecall(examples=(example,)).signature)
+    print(ContextRecall(examples="Half of it is 0.5.").signature)
     return [LLMJudge(model, max_tokens=512), LLMJudge(Echo()), LexicalJudge(), Yes()]
 
 

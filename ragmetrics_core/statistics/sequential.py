@@ -1,0 +1,249 @@
+"""A gate that is decided as soon as the scores allow, with an error rate that holds however often one looks.
+
+Evidence against *the mean is at most m* is the wealth of five gamblers who bet against it. If it is true they cannot
+expect to win, so that wealth ever reaches 1/alpha with probability alpha at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Literal
+
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.statistics.means import Interval
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ragmetrics_core.reporting.report import Report
+
+Outcome = Literal["passed", "failed", "undecided"]
+
+Score = float | tuple[float, float] | None
+"""A score, the lowest and highest that it may be, or None for a sample that failed: anything from 0 to 1."""
+
+MIN_SCORED = 0.95
+"""Share of all rows that must be scored for a gate to be decided."""
+
+ROUNDING = 1e-9
+"""Means such as (0.6 + 1 + 0.8) / 3 miss 0.8 by rounding alone."""
+
+_BETS = (0.016, 0.04, 0.1, 0.25, 0.625)
+_HIGHEST_STAKE = 0.95
+_HALVINGS = 20  # of [0, 1], to find a bound
+
+
+def _ends(score: Score) -> tuple[float, float]:
+    return score if isinstance(score, tuple) else (0.0, 1.0) if score is None else (score, score)
+
+
+class _Evidence:
+    """Evidence against *mean ≤ m*: the highest mean wealth of the five so far, infinite where m is impossible."""
+
+    def __init__(self, m: float, population: int | None, largest: int) -> None:
+        self._m, self._population, self._largest = m, population, largest
+        self._wealth = [1.0] * len(_BETS)
+        self._seen, self._above = 0, 0.0  # units, and their sum of x − m
+        self.most = 1.0 if m >= 0 else inf
+
+    def see(self, total: float, count: int) -> float:
+        """Bet on a unit of so many scores with this sum; one without scores has x = m."""
+        left = self._population - self._seen if self._population else 0
+        above = (total - self._m * count) / self._largest
+        now = self._m - self._above / left if left else self._m  # what is left has a mean of at most this
+        if 0 < now < 1:
+            gain = (self._m + above) / now - 1
+            odds = (self._population / left if self._population else 1.0) / (1 - now)
+            for place, bet in enumerate(_BETS):
+                stake = bet * odds
+                self._wealth[place] *= 1 + (stake if stake < _HIGHEST_STAKE else _HIGHEST_STAKE) * gain
+        self._seen, self._above = self._seen + 1, self._above + above
+        if left and self._above > (left - 1) * self._m:  # the sum exceeds N·m
+            self.most = inf
+        self.most = max(self.most, sum(self._wealth) / len(_BETS))
+        return self.most
+
+
+def _check(settings: dict[str, float | None], highest: float = inf) -> None:
+    """Raise ``SettingError`` unless shares lie in [0, 1] and counts, which have no highest, are at least 1."""
+    lowest = 0 if highest == 1 else 1
+    for name, value in settings.items():
+        if value is not None and not lowest <= value <= highest:
+            wanted = "is a share from 0 to 1" if highest == 1 else "is a number of at least 1"
+            raise SettingError(f"{name} {wanted}; got {value}")
+
+
+class SequentialGate:
+    """Decides whether a mean score reaches a threshold, unit by unit, and may be asked after each.
+
+    Wrongly *passed* has probability ``alpha`` at most if the mean is below ``threshold − margin``, wrongly *failed*
+    if it reaches ``threshold``. Units must come in random order; without ``population`` clusters must be random.
+
+    Args:
+        threshold: The mean to reach, in [0, 1].
+        alpha: Risk of either error.
+        population: The mean of these N units, drawn without replacement, is meant; None: of samples like these.
+        margin: Between ``threshold − margin`` and ``threshold`` either answer is right.
+        largest_cluster: Most rows that a unit can have, known before the first score.
+        gates: Gates that decide one run together; one of them fails it at ``alpha / gates``.
+        min_samples: Scored samples before which nothing is decided, unless the population ends.
+        min_scored: Share of the rows seen that must be scored for a decision.
+
+    Attributes:
+        decision: ``passed``, ``failed`` or ``undecided``; what is decided stays so.
+        decided_at: Units seen then; None while undecided.
+        rows: Rows seen.
+        scored: Those with a score.
+
+    Raises:
+        SettingError: If a setting is out of its range, or clusters are given with a population, of which a random
+            order of single samples says more.
+
+    Source:
+        Betting on means, also without replacement: Waudby-Smith & Ramdas (2024), JRSS-B 86(1); Ville (1939). The
+        five fixed bets and their mean are ours: ``benchmarks/sequential.py``.
+
+    Example:
+        >>> gate = SequentialGate(0.5, alpha=0.05)
+        >>> [gate.update(1.0) for _ in range(7)][-2:]
+        ['undecided', 'passed']
+        >>> gate.decided_at, round(gate.e_value, 1)
+        (7, 26.2)
+    """
+
+    def __init__(
+        self, threshold: float, *, alpha: float = 0.05, population: int | None = None, margin: float = 0.0,
+        largest_cluster: int = 1, gates: int = 1, min_samples: int = 0, min_scored: float = MIN_SCORED,
+    ) -> None:  # fmt: skip
+        _check({"threshold": threshold, "margin": margin, "min_scored": min_scored}, 1)
+        _check({"population": population, "largest_cluster": largest_cluster, "gates": gates})
+        if not 0 < alpha < 1:
+            raise SettingError(f"alpha lies between 0 and 1, e.g. 0.05; got {alpha}")
+        if population is not None and largest_cluster > 1:
+            raise SettingError("largest_cluster needs population=None: in a population each sample is a unit")
+        self.population, self._largest = population, largest_cluster
+        self._levels = 1 / alpha, gates / alpha
+        self._min_samples, self._min_scored = min_samples, min_scored
+        self._passing = _Evidence(threshold - margin - ROUNDING, population, largest_cluster)
+        self._failing = _Evidence(1 - threshold + ROUNDING, population, largest_cluster)
+        self._units: list[tuple[float, float, int]] = []  # lowest and highest sum, scores
+        self.decision: Outcome = "undecided"
+        self.decided_at: int | None = None
+        self.rows = self.scored = 0
+
+    def update(self, *scores: Score, undefined: int = 0) -> Outcome:
+        """Take the next unit of the random order, and return the decision.
+
+        Args:
+            scores: Its scores, one per row that is not undefined; none for a unit that is undefined.
+            undefined: Its other rows, if it has several.
+
+        Raises:
+            InputError: If a score is not in [0, 1], the unit has more rows than the largest cluster, or there are
+                more units than the population has.
+        """
+        ends = [_ends(score) for score in scores]
+        count, rows = len(ends), max(1, len(ends) + undefined)
+        if not all(0 <= low <= high <= 1 for low, high in ends):
+            raise InputError("scores lie in [0, 1]; at least one value does not")
+        if rows > self._largest:
+            raise InputError(f"a unit of {rows} rows; largest_cluster is {self._largest}")
+        if len(self._units) == self.population:
+            raise InputError(f"more units than the population has, which is {self.population}")
+        self.rows, self.scored = self.rows + rows, self.scored + sum(low == high for low, high in ends)
+        low, high = sum(low for low, _ in ends), sum(high for _, high in ends)
+        self._units.append((low, high, count))
+        passing = self._passing.see(low, count) >= self._levels[0]
+        failing = self._failing.see(count - high, count) >= self._levels[1]
+        many = self.scored >= self._min_samples or len(self._units) == self.population
+        enough = many and self.scored >= self._min_scored * self.rows - ROUNDING
+        if enough and (passing or failing) and self.decision == "undecided":
+            self.decision, self.decided_at = "passed" if passing else "failed", len(self._units)
+        return self.decision
+
+    @property
+    def e_value(self) -> float:
+        """Evidence for the decision, else the stronger of both; *passed* needs 1/alpha, *failed* gates/alpha."""
+        both = {"passed": self._passing.most, "failed": self._failing.most}
+        return both.get(self.decision, max(both.values()))
+
+    @property
+    def interval(self) -> Interval:
+        """Bounds of the mean; each holds at all times together with 1 − alpha. A gate outside them is decided."""
+        low = self._refuted([(low, count) for low, _, count in self._units], self._levels[0])
+        high = 1 - self._refuted([(count - high, count) for _, high, count in self._units], self._levels[1])
+        return Interval(low, high, "betting, valid whenever one stops")
+
+    def _refuted(self, units: Sequence[tuple[float, int]], level: float) -> float:
+        """The highest mean that the units refute: evidence falls in m, so it is found by halving."""
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            evidence = _Evidence(middle := (low + high) / 2, self.population, self._largest)
+            refuted = any(evidence.see(total, count) >= level for total, count in units)
+            low, high = (middle, high) if refuted else (low, middle)
+        return low
+
+
+@dataclass(frozen=True, slots=True)
+class UntilDecided:
+    """How a run stops as soon as its gates are decided.
+
+    Args:
+        on: ``interval``: the gates speak of samples like these; ``point``: of the rows of this run.
+        alpha: Risk of a wrong decision.
+        margin: How far below its threshold a mean may lie and still pass; with ``against``, how much worse than
+            before.
+        min_samples: Samples scored before a decision.
+        max_samples: Rows after which the run ends undecided.
+        min_scored: Share of the rows looked at that must be scored for a decision.
+        seed: Of the order in which rows are taken. Another seed is another look.
+        against: A finished run, or its file, to be no worse than.
+    """
+
+    on: Literal["interval", "point"] = "interval"
+    alpha: float = 0.05
+    margin: float = 0.0
+    min_samples: int = 10
+    max_samples: int | None = None
+    min_scored: float = MIN_SCORED
+    seed: int = 0
+    against: Report | Path | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.on not in ("interval", "point"):
+            raise SettingError(f'on= is "interval" or "point"; got {self.on!r}')
+        _check({"margin": self.margin}, 1)
+        _check({"max_samples": self.max_samples})
+        self.gate(None)
+
+    def gate(
+        self, at_least: float | None, *, rows: int = 1, gates: int = 1, largest_cluster: int = 1
+    ) -> SequentialGate:  # fmt: skip
+        """One gate of a run.
+
+        Args:
+            at_least: The mean to reach; None: that of the earlier run less the margin, for ``difference``.
+            rows: Rows of the run.
+            gates: Gates of the run.
+            largest_cluster: Rows of its largest cluster; 1 for ``on="point"``.
+        """
+        paired = at_least is None
+        return SequentialGate(
+            (1 - self.margin) / 2 if at_least is None else at_least, margin=0.0 if paired else self.margin,
+            alpha=self.alpha, population=rows if self.on == "point" else None, largest_cluster=largest_cluster,
+            gates=gates, min_samples=self.min_samples, min_scored=self.min_scored,
+        )  # fmt: skip
+
+
+def together(outcomes: Iterable[Outcome]) -> Outcome:
+    """What several gates decide of one run: failed if any has, passed if all have."""
+    found = set(outcomes)
+    return "failed" if "failed" in found else "passed" if found == {"passed"} else "undecided"
+
+
+def difference(after: Score, before: Score) -> tuple[float, float]:
+    """Lowest and highest score of a pair, (after − before + 1) / 2; a pair with an undefined score is left out."""
+    (low, high), (least, most) = _ends(after), _ends(before)
+    return (low - most + 1) / 2, (high - least + 1) / 2
