@@ -38,9 +38,7 @@ def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
     groups = [filled for group in _GROUPS if (filled := [name for name in group if name in given])]
     if len(groups) > 1:
         names = "; ".join(map(", ".join, groups))
-        raise SettingError(
-            f"give one group of inputs, got {names}: answers alone, or query/documents/replies, or lists"
-        )
+        raise SettingError(f"give one group of inputs, got {names}: answers, or query/documents/replies, or lists")
     if "answers" in given:
         return _with_references([_of_answer(answer) for answer in given["answers"]], reference), _cut(given["answers"])
     if not groups or groups[0][0] in _GROUPS[1]:
