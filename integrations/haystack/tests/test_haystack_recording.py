@@ -376,6 +376,8 @@ def test_a_tracer_enabled_inside_stays() -> None:
     tracing.disable_tracing()
     assert [sample.question for sample in again.samples] == ["q"]
     assert [sample.question for sample in captured.samples] == ["q"]
+    assert any("another tracer" in problem for problem in captured.problems.counts)
+    assert not again.problems
 
 
 def test_a_tracer_around_ours_records_once() -> None:
@@ -455,7 +457,7 @@ def test_an_error_of_the_application_passes_unchanged() -> None:
     assert "LookupError" in str(captured.samples[0].error) or "gone" in str(captured.samples[0].error)
 
 
-@pytest.mark.parametrize("place", ["BreakpointException", "TeeSpan.closed", "_open_runs.discard"])
+@pytest.mark.parametrize("place", ["BreakpointException", "TeeSpan.closed", "_Recording.ended"])
 def test_an_error_of_the_application_passes_unchanged_beside_one_of_ours(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,34 +91,30 @@ def _trees(calls: Calls, named: list[Answer], where: Overrides) -> list[Tree]:
 
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     run = calls.run
-    last = next((node for node in reversed(calls.models)), None)
+    last = calls.models[-1] if calls.models else None
     call = answer.call if answer is not None else calls.of[last] if last is not None else None
-    asked = question(run, call.prompt if call is not None else (), answer.question if answer is not None else None)
-    carried = answer.question if answer is not None else None
+    carried, at = (answer.question, f"{answer.place} query") if answer is not None else (None, "")
+    asked = question(run, call.prompt if call is not None else (), carried)
+    flow, place = calls.flow(last) if answer is None and last is not None else (None, "")
     left = documents_left(run)
-    only_documents = answer is None and bool(left) and run.error is None
-    flow, place = calls.flow(last) if answer is None and last is not None and not only_documents else (None, "")
-    if only_documents or (answer is not None and left and call is None and not answer.documents):
+    gives_documents = answer is None and bool(left) and run.error is None and _ends_with_retrieval(calls, last)
+    if gives_documents or (answer is not None and left and call is None and not answer.documents):
         place, flow = left[-1]
         answer = answer and replace(answer, documents=None)
     held = {one.id: one for node in run.nodes for one in documents_in(node.output)}
     blank = tuple(one for one in held.values() if not one.text.strip())
     return Tree(
         calls.root,
-        question=asked.text if asked is not None else carried,
-        asked_at=", ".join(asked.places)
-        if asked is not None
-        else f"{answer.place} query"
-        if carried and answer
-        else "",
+        question=carried if asked is None else asked.text,
+        asked_at=", ".join(asked.places) if asked is not None else at if carried else "",
         standalone=carried if asked is not None and carried and carried != asked.text else None,
         history=history(calls, asked, None if call is None else int(call.began)),
-        answers=(answer,) if answer is not None else (),
+        answers=() if answer is None else (answer,),
         output=run.output,
         flow=flow,
         flow_at=place,
-        is_query=answer is not None or (bool(calls.models) and asked is not None),
-        gives_documents=only_documents,
+        is_query=answer is not None or (last is not None and asked is not None),
+        gives_documents=gives_documents,
         error=run.error,
         complete=run.complete,
         other=blank,
@@ -129,14 +125,17 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     )
 
 
-def _warnings(run: Run, where: Overrides) -> tuple[str, ...]:
+def _ends_with_retrieval(calls: Calls, last: Node | None) -> bool:
+    """Whether models, if any were called, only wrote queries for a later retriever."""
+    return last is None or any(node.opened > last.closed and calls.retrieves(node) for node in calls.run.nodes)
+
+
+def _warnings(run: Run, where: Overrides) -> list[str]:
     """Places of the user that lead nowhere."""
-    said = []
-    for name in ("question", "contexts", "answer"):
-        source = getattr(where, f"{name}_from")
-        if isinstance(source, str) and not where.find(name, run, *_places(run))[0]:
-            said.append(f"{name}_from={source!r} is not in this run; the rules were used")
-    return tuple(said)
+    sources = {name: getattr(where, f"{name}_from") for name in ("question", "contexts", "answer")}
+    named = [name for name, source in sources.items() if isinstance(source, str)]
+    lost = [f"{name}_from={sources[name]!r}" for name in named if not where.find(name, run, *_places(run))[0]]
+    return [f"{one} is not in this run; the rules were used" for one in lost]
 
 
 def _places(run: Run) -> tuple[Mapping[str, Any], ...]:
