@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ragmetrics_core.capturing.locating import locate
+from ragmetrics_core.capturing.locating import Place, locate
 from ragmetrics_core.capturing.reading import ANSWER_KEYS, one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import Document, Node, Tree
 
@@ -45,27 +45,11 @@ def _end(node: Node) -> float:
     return node.began if node.ended is None else node.ended
 
 
-@dataclass(frozen=True)
-class Showing:
-    """A document as model calls were shown it: its shown text, how much of it that is, and whether it is all."""
-
-    document: Document
-    text: str
-    coverage: float
-    whole: bool
-
-
 @dataclass
 class Shown:
-    """What of some documents model calls were shown.
+    """What calls were shown: documents in the order of first showing, those of which prompts do not tell, the calls."""
 
-    Args:
-        found: The documents shown, by key, in the order of first showing.
-        unknown: Those of which the prompts do not tell, by key.
-        calls: The calls looked at: those that feed the answering one, and itself, in the order in which they began.
-    """
-
-    found: dict[Key, Showing] = field(default_factory=dict)
+    found: dict[Key, tuple[Document, Place]] = field(default_factory=dict)
     unknown: dict[Key, Document] = field(default_factory=dict)
     calls: list[Node] = field(default_factory=list)
 
@@ -223,45 +207,41 @@ class Calls:
             known: Texts that stand in prompts for another reason: question, history, instructions.
         """
         result = Shown(calls=[call])
-        each: list[tuple[Node, dict[Key, Showing], dict[Key, Document]]] = []
+        each = []
         for one in result.calls:  # grows
-            found, unknown, feeding = self._shown(one, known)
-            each.append((one, found, unknown))
-            result.calls += [node for node in feeding if node not in result.calls]
+            each.append(self._shown(one, known))
+            result.calls += [node for node in each[-1].calls if node not in result.calls]
+        order = sorted(range(len(each)), key=lambda place: result.calls[place].began)
+        for part in (each[place] for place in order):
+            result.unknown |= part.unknown
+            for key, (document, place) in part.found.items():
+                if key not in result.found or result.found[key][1].coverage < place.coverage:
+                    result.found[key] = document, place
         result.calls.sort(key=lambda node: node.began)
-        for _, found, unknown in sorted(each, key=lambda one: one[0].began):
-            result.unknown |= unknown
-            for key, showing in found.items():
-                earlier = result.found.get(key)
-                if earlier is None or earlier.coverage < showing.coverage:
-                    result.found[key] = showing
         _settle_versions(result)
         return result
 
-    def _shown(self, call: Node, known: Sequence[str]) -> tuple[dict[Key, Showing], dict[Key, Document], list[Node]]:
-        """Documents that one call was shown, those of which its prompt does not tell, and the calls that feed it."""
+    def _shown(self, call: Node, known: Sequence[str]) -> Shown:
+        """The same for one call alone, and the calls that feed it."""
         documents = _latest(self.lists(call.began) or self.lists())
         texts = [(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))]
         earlier = [one for one in self.models if one is not call and _end(one) <= call.began and self._feeds(one, call)]
         prompt = [message.text for message in call.prompt]
         often = [text for text in dict.fromkeys(known) for _ in range(_occurrences(text, prompt))]
-        replies = [text_of(one) for one in earlier]
-        located = locate([*(text for _, text in texts), *replies], prompt, known=often)
-        found: dict[Key, Showing] = {}
+        located = locate([*(text for _, text in texts), *map(text_of, earlier)], prompt, known=often)
+        result = Shown()
         for index in located.order:
-            place = located.places[index]
             if index < len(texts):
-                document, _ = texts[index]
-                showing = Showing(document, place.text, place.coverage, place.extent == "whole")
-                if document.key not in found or len(found[document.key].text) < len(showing.text):
-                    found[document.key] = showing
-        outcomes = [place.outcome for place in located.places[: len(texts)]]
-        doubtful = (one for (one, _), outcome in zip(texts, outcomes, strict=True) if outcome == "unknown")
-        unknown = {one.key: one for one in doubtful if one.key not in found}
+                document, place = texts[index][0], located.places[index]
+                if document.key not in result.found or len(result.found[document.key][1].text) < len(place.text):
+                    result.found[document.key] = document, place
+        for (document, _), place in zip(texts, located.places, strict=False):
+            if place.outcome == "unknown" and document.key not in result.found:
+                result.unknown[document.key] = document
         read = zip(earlier, located.places[len(texts) :], strict=True)
-        feeding = [one for one, place in read if place.extent == "whole"]
-        told = [*self._authors(call), *self._beside(call)]
-        return found, unknown, [*feeding, *(one for one in told if one not in feeding)]
+        told = [*(one for one, place in read if place.extent == "whole"), *self._authors(call), *self._beside(call)]
+        result.calls = list({id(one): one for one in told}.values())
+        return result
 
     def _beside(self, call: Node) -> list[Node]:
         """Earlier calls of the step that was handed documents to answer from: refine, trees, one call per document."""
@@ -317,12 +297,12 @@ def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
 def _settle_versions(shown: Shown) -> None:
     """Of several versions of one document, those that are whole count, else the one of which most is shown."""
     by_id: dict[str, list[Key]] = {}
-    for key, showing in shown.found.items():
-        if showing.document.id is not None:
-            by_id.setdefault(showing.document.id, []).append(key)
+    for key, (document, _) in shown.found.items():
+        if document.id is not None:
+            by_id.setdefault(document.id, []).append(key)
     for keys in by_id.values():
-        whole = [key for key in keys if shown.found[key].whole]
-        best = whole or [max(keys, key=lambda key: len(shown.found[key].text))]
+        whole = [key for key in keys if shown.found[key][1].extent == "whole"]
+        best = whole or [max(keys, key=lambda key: len(shown.found[key][1].text))]
         for key in keys:
             if key not in best:
                 del shown.found[key]

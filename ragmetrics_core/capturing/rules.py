@@ -15,7 +15,6 @@ from ragmetrics_core.capturing.reading import (
     one_line,
     parsed,
     question_in,
-    structured,
     texts_in,
 )
 from ragmetrics_core.capturing.tree import DISTANCE_KEYS, Answer, Document, Node, Tree
@@ -109,13 +108,16 @@ class _Turn:
         return _Answered(answer, likely[-1], why, len(likely) == 1)
 
     def _unrivalled(self, answer: Answer, call: Node) -> _Answered:
-        """An answer of plain functions, where any call may be the last word: is there another that it does not use?"""
+        """An answer of plain functions, where any call may be the last word: is there another that it does not use?
+
+        One that it uses may be the answer all the same, if that was asked the question and this one was not: a title.
+        """
         if self.tree.root.name != FLOW:
             return _Answered(answer, call)
-        used = self.calls.shown(call, ()).calls
-        others = [
-            one for one in self._likely() if one not in used and one_line(text_of(one)) != one_line(text_of(call))
-        ]
+        question, likely = self.question()[0] or "", self._likely()
+        asked = [one for one in likely if any(question in message.text for message in one.prompt)]
+        used = self.calls.shown(call, ()).calls if call in asked or not asked else [call]
+        others = [one for one in likely if one not in used and one_line(text_of(one)) != one_line(text_of(call))]
         why = ("several calls may have answered; the last one is taken",) if others else ()
         return _Answered(answer, call, why, not others)
 
@@ -137,9 +139,10 @@ class _Turn:
         if call is None:
             return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
         said = "the outputs hold the texts of several model calls; the last one is taken as the answer"
-        text = next((structured(value) or compact(value) for value in _values(call)), text_of(call))
+        text = next((answer_text(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
-        return _Answered(Answer(text, place), call, (said,) if several else (), not several)
+        answer = Answer(text, place)
+        return _Answered(answer, call, (said,), sure=False) if several else self._unrivalled(answer, call)
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
         """The question, where it was found, and what is uncertain about it."""
@@ -162,6 +165,7 @@ class _Turn:
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""
         nodes = [*(one.node for one in self.calls.retrievals), *self.calls.tool_texts]
+        nodes += [node for node in self.calls.nodes if node.kind == "retriever" and node.error]
         asked = {node.query for node in nodes if node.query and parsed(node.query) is None}
         found = self.tree.standalone or (asked.pop() if len(asked) == 1 else None)
         if found is not None and len(found) > _QUERY:  # a passage that may stand in an answer, no question
@@ -254,28 +258,28 @@ class _Making:
         """What the prompt shows, in its order; what it does not tell of stays between its neighbours."""
         turn, order = self.turn, list(shown.found)
         self.evidence_from, self.provenance["contexts"] = "prompt", f"what occurs in the prompt of {call.name}"
-        if {one.document.text for one in shown.found.values()} <= {node.text for node in turn.calls.tool_texts}:
+        if {document.text for document, _ in shown.found.values()} <= {node.text for node in turn.calls.tool_texts}:
             self.evidence_from = "undivided"
         for some in turn.calls.lists(call.began):
             keys = [one.key for one in some]
             if any(key in shown.found for key in keys):
-                for place, key in enumerate(keys):
+                for at, key in enumerate(keys):
                     if key in shown.unknown and key not in order:
-                        before = next((one for one in reversed(keys[:place]) if one in order), None)
+                        before = next((one for one in reversed(keys[:at]) if one in order), None)
                         order.insert(0 if before is None else order.index(before) + 1, key)
                 break
         contexts = []
         for rank, key in enumerate(order, start=1):
-            showing = shown.found.get(key)
-            if showing is None:
+            if key not in shown.found:
                 self.grades.add("inferred")
                 self.warnings.append(f"context {rank}: the prompt does not tell whether it was shown")
                 contexts.append(shown.unknown[key].context())
                 continue
-            if not showing.whole:
+            document, place = shown.found[key]
+            if place.extent != "whole":
                 self.grades.add("located")
-                self.warnings.append(f"context {rank} was cut to {showing.coverage:.0%}")
-            contexts.append(showing.document.context(showing.text))
+                self.warnings.append(f"context {rank} was cut to {place.coverage:.0%}")
+            contexts.append(document.context(place.text))
         return tuple(contexts), order
 
     def _flow(self) -> tuple[tuple[Document, ...], str]:
@@ -325,4 +329,4 @@ def _values(call: Node) -> list[Any]:
 
 def _fields(call: Node) -> set[str]:
     """Texts inside a structured reply."""
-    return {one_line(text) for value in _values(call) for text in (*texts_in(value), structured(value) or "")} - {""}
+    return {one_line(text) for value in _values(call) for text in (*texts_in(value), answer_text(value) or "")} - {""}

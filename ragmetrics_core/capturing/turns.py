@@ -20,6 +20,7 @@ from ragmetrics_core.data.sample import Sample
 
 Run = TypeVar("Run")
 _MOST_WAITING = 1000
+_MOST_NEAR = 32
 _MOST_LOOSE = 8
 _SECONDS = 60.0
 THREAD = "runs of one thread"
@@ -166,10 +167,10 @@ class Turns(Generic[Run]):
         query = one_line(next((node.query for node in tree.root.walk() if node.query), None))
         found = self._settled(tree.strand, query)
         wrote = [one for one in self._loose.get(tree.strand, ()) if _wrote(one, query)]
-        group = next((one for one in reversed(self._groups) if any(_wrote(part, query) for part in one.trees)), None)
-        if group is None and wrote:
-            group = next((one for one in reversed(self._groups) if one.trees[0].strand == tree.strand), None)
-        group = group or next((one for one in reversed(self._groups) if _gave(one, tree)), None)
+        same, others = self._near(tree.strand)
+        group = next((one for one in (*same, *others) if any(_wrote(part, query) for part in one.trees)), None)
+        group = group or (same[0] if same and wrote else None)
+        group = group or next((one for one in (*same, *others) if _gave(one, tree)), None)
         if group is None:
             self._groups.append(group := _Group([*wrote]))
         elif wrote:
@@ -182,17 +183,23 @@ class Turns(Generic[Run]):
     def _joins(self, tree: Tree, calls: Calls) -> bool:
         """Add a run to the groups whose documents it shows to a model; several groups become one."""
         prompts = [message.text for call in calls.models for message in call.prompt]
-        same = [group for group in self._groups if any(part.strand == tree.strand for part in group.trees)]
-        found = _shown(same, prompts) or _shown([group for group in self._groups if group not in same], prompts)
+        same, others = self._near(tree.strand)
+        found = _shown(same, prompts) or _shown(others, prompts)
         if not found:
             return False
-        first, *others = found
-        for group in others:
+        first, *rest = found
+        for group in rest:
             first.trees += group.trees
             self._groups.remove(group)
         first.trees.sort(key=lambda part: part.root.began)
         first.add(tree, answers=any(calls.weight(call) == 3 for call in calls.models))
         return True
+
+    def _near(self, strand: str) -> tuple[list[_Group], list[_Group]]:
+        """Groups of a strand, and the latest of others; the latest first."""
+        latest = self._groups[::-1]
+        same = [group for group in latest if any(part.strand == strand for part in group.trees)]
+        return same, [group for group in latest[:_MOST_NEAR] if group not in same]
 
     def _settled(self, strand: str | None = None, query: str = "") -> list[Sample]:
         """Groups that are over: nothing joined them for long, or another question begins in their strand."""

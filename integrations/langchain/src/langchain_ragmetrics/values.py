@@ -129,9 +129,13 @@ def text_of(content: object) -> str:
         return content
     if isinstance(content, (list, tuple)):
         return "".join(text_of(block) for block in content)
-    if isinstance(content, Mapping) and content.get("type", "text") in ("text", "output_text"):
-        return text_of(content.get("text"))
-    return ""
+    if not isinstance(content, Mapping):
+        return ""
+    if content.get("type") in ("document", "search_result", "tool_result"):  # evidence as providers take it
+        source = content.get("source")
+        data = source.get("data") if isinstance(source, Mapping) and source.get("type") == "text" else None
+        return text_of(data or content.get("content")) + "\n"
+    return text_of(content.get("text")) if content.get("type", "text") in ("text", "text-plain", "output_text") else ""
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:

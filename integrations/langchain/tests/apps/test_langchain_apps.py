@@ -256,6 +256,15 @@ def left_while_streaming() -> None:
 
 
 @app(Expected(["plan", "memory"]))
+def documents_as_content_blocks() -> None:
+    """langchain-ai/langchain/docs/docs/how_to/qa_citations.ipynb: documents and answer are blocks of messages."""
+    found = Shelf(books=everything()[:2]).invoke(QUESTION)
+    blocks = [{"type": "document", "source": {"type": "text", "data": one.page_content}} for one in found]
+    said = AIMessage([{"type": "text", "text": ANSWER, "citations": []}])
+    Speaker(lines=said).invoke([HumanMessage([*blocks, {"type": "text", "text": QUESTION}])])
+
+
+@app(Expected(["plan", "memory"]))
 def answer_printed_not_returned() -> None:
     """thaiphanthanhIT/RAG-langchain/cgraph/generate.py, as a function that prints and returns nothing."""
     written: list[str] = []
