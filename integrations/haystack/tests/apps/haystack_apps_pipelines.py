@@ -453,6 +453,27 @@ def earlier_turns_as_a_variable() -> None:
     made.run({"rewrite_prompt": {"question": AND_WHY}, "prompt": {"question": AND_WHY}, "memory": memory})
 
 
+# Several runs for one question
+
+
+@app(f"{COOKBOOK}/feedback-analysis-agent-with-AzureAISearch.ipynb", Expected(FIRST, retrieved=FIRST))
+def retrieval_and_answer_in_two_runs() -> None:
+    retrieved = connected(*SEARCH, **search()).run({"embedder": {"text": Q}})["retriever"]["documents"]
+    answering = connected(("prompt.prompt", "llm.messages"), prompt=ChatPromptBuilder(user(LIST)), llm=says(A))
+    answering.run({"prompt": {"documents": retrieved, "question": Q}})
+
+
+@app(
+    f"{COOKBOOK}/improve-retrieval-by-embedding-metadata.ipynb",
+    Expected(FIRST, None, Q, FIRST, grade="incomplete"),
+    Expected(FIRST, None, "Who was the mason?", FIRST, grade="incomplete"),
+)
+def retrieval_alone() -> None:
+    made = connected(*SEARCH, **search())
+    for question in (Q, "Who was the mason?"):
+        made.run({"embedder": {"text": question}})
+
+
 # Runs that pause, other tracers, bare threads
 
 
@@ -469,10 +490,7 @@ def a_run_that_pauses() -> None:
     made.run({}, pipeline_snapshot=snapshots[-1])
 
 
-@app(
-    f"{COOKBOOK}/hybrid_rag_pipeline_with_breakpoints.ipynb",
-    Expected(FIRST, None, retrieved=FIRST, grade="incomplete"),
-)
+@app(f"{COOKBOOK}/hybrid_rag_pipeline_with_breakpoints.ipynb", problem="waits")
 def a_run_that_stays_paused() -> None:
     with contextlib.suppress(BreakpointException):
         rag().run(asked(), break_point=Breakpoint("llm"), snapshot_callback=lambda snapshot: None)

@@ -25,6 +25,12 @@ AGENT_TOOL = "haystack.agent.step.tool"
 KEPT = frozenset({PIPELINE, COMPONENT, AGENT, AGENT_LLM, AGENT_TOOL})
 
 _DEPTH = 6
+_clock = itertools.count(1)
+
+
+def tick() -> int:
+    """The next position in time, over all runs."""
+    return next(_clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ class Node:
         name: Name of the component or tool; "" for others.
         type: Class of the component.
         parent: The span around it.
-        opened: When it began, as a position in the run.
+        opened: When it began, by ``tick``.
         tags: Class and sockets of the component, as Haystack describes them.
         closed: When it ended; 0 while it goes on.
         input: Values of its input sockets.
@@ -138,23 +144,20 @@ class Run:
         nodes: Its spans, in the order in which they began; the first is the run itself.
         error: What the application's run ended with; None if it ended well.
         complete: False if it was cancelled, abandoned or paused.
-        paused: The component before which a breakpoint stopped it; "" if none did.
+        paused: True if a breakpoint stopped it.
+        strand: The thread and task that it began in.
     """
 
     def __init__(self, problems: Problems) -> None:
         self.nodes: list[Node] = []
         self.error: str | None = None
         self.complete = True
-        self.paused = ""
+        self.paused = False
+        self.strand = ""
         self.problems = problems
-        self._clock = itertools.count(1)
 
     def __repr__(self) -> str:
         return f"Run({len(self.nodes)} spans{', failed' if self.error else ''})"
-
-    def tick(self) -> int:
-        """The next position in the run."""
-        return next(self._clock)
 
     @property
     def root(self) -> Node:
@@ -174,18 +177,3 @@ class Run:
     def components(self) -> Iterator[Node]:
         """Its component spans, in the order in which they began."""
         return (node for node in self.nodes if node.operation == COMPONENT)
-
-    def goes_on_from(self, paused: Run) -> bool:
-        """True for a run that was started from the snapshot of a paused one."""
-        first = next((node.name for node in self.components()), "")
-        return first == paused.paused and self.input == paused.input
-
-    def put_before(self, paused: Run) -> None:
-        """Make it one run with the paused one that it goes on from."""
-        behind = max(max(node.opened, node.closed) for node in paused.nodes)
-        for node in self.nodes:
-            node.opened, node.closed = node.opened + behind, node.closed and node.closed + behind
-        for node in paused.nodes[1:]:
-            node.parent = self.root if node.parent is paused.root else node.parent
-        self.nodes[1:1] = paused.nodes[1:]
-        self.root.opened = paused.root.opened

@@ -7,6 +7,7 @@ pipeline's own span is never the current one: its components name it as their pa
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 from haystack.core.errors import BreakpointException
 from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, Run, copied
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, Run, copied, tick
 
 from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work, texts_in
 
@@ -30,11 +31,9 @@ _TYPE = "haystack.component.fully_qualified_type"
 _TAGS = (_TYPE, "haystack.component.input_spec", "haystack.component.output_spec")
 _DISPLACED = "another tracer was enabled meanwhile and took our place; enable tracers before capture() or watch()"
 _FRAMES = 40
-_MOST_PAUSED = 16
 
 _current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
 _open_runs: dict[_Recording, None] = {}  # in the order in which they began; each operation on it is atomic
-_paused: list[_Recording] = []  # stopped by a breakpoint; each waits for the run that goes on from it
 
 
 class TeeSpan(Span):
@@ -83,12 +82,11 @@ class TeeSpan(Span):
     def closed(self, error: BaseException | None) -> None:
         """The block of code under the span was left, with an error or without."""
         if error is not None and self.node is self.run.root:
-            if isinstance(error, BreakpointException):
-                self.run.paused = error.component or ""
-            elif isinstance(error, Exception):
+            self.run.paused = isinstance(error, BreakpointException)
+            if isinstance(error, Exception) and not self.run.paused:
                 self.run.error = f"{type(error).__name__}: {error}"
             self.run.complete = self.run.error is not None  # else cancelled, abandoned, interrupted or paused
-        self.node.closed = self.run.tick()
+        self.node.closed = tick()
         if error is None and self.node.output is None and self.result is not None:
             self.node.output = copied(self.result)
         self.result = None
@@ -142,7 +140,7 @@ class Tee(Tracer):
         if run is None:
             return None
         name = tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
-        node = Node(operation, name, tags.get("haystack.component.type", ""), parent, run.tick(), {})
+        node = Node(operation, name, tags.get("haystack.component.type", ""), parent, tick(), {})
         node.tags = {key: tags[key] for key in _TAGS if key in tags}
         if operation == PIPELINE:
             node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
@@ -179,33 +177,25 @@ class _Recording(Run):
 
     def __init__(self, listeners: tuple[Listener, ...]) -> None:
         super().__init__(listeners[0].problems)
-        self.listeners = listeners
+        self.listeners, self.strand = listeners, _strand()
         for one in listeners:
             one.begun = True
 
     def ended(self) -> None:
-        """Hand it over, with the paused run that it goes on from; or let it wait, if it is paused itself."""
+        """Give it to those who listen."""
         _open_runs.pop(self, None)
-        before = next((one for one in list(_paused) if self.goes_on_from(one)), None)
-        if before is not None:
-            _paused.remove(before)
-            self.put_before(before)
-            self.listeners = (*self.listeners, *(one for one in before.listeners if one not in self.listeners))
-        if self.paused:
-            _paused.append(self)
-        done = [] if self.paused else [self]
-        done += [_paused.pop(0)] if len(_paused) > _MOST_PAUSED else []
-        for run in done:
-            for listener in run.listeners:
-                listener.record(run)
-            run.listeners = ()
+        listeners, self.listeners = self.listeners, ()
+        for listener in listeners:
+            listener.record(self)
 
 
-def settle(listener: Listener) -> None:
-    """Somebody listens no more: what is paused gets to them as it is."""
-    for run in [one for one in list(_paused) if listener in one.listeners]:
-        run.listeners = tuple(other for other in run.listeners if other is not listener)
-        listener.record(run)
+def _strand() -> str:
+    """The thread and task of here: runs of one may belong to one question."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs here
+        task = None
+    return f"{threading.get_ident()}/{id(task)}"
 
 
 def _open_span() -> TeeSpan | None:
@@ -252,7 +242,6 @@ class _Place:
 
     def leave(self, listener: Listener) -> None:
         """The last one out removes the tee, if it is still in place."""
-        settle(listener)
         if tracer.actual_tracer is not self.tee:
             listener.problems.note(_DISPLACED)
         if not LISTENERS.open:

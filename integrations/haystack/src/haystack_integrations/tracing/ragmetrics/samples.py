@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.answers import answers, documents_left, replies_of
@@ -12,7 +13,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import AGENT, PIPELINE, Node
 from haystack_integrations.tracing.ragmetrics.tree import Calls
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capturing import Answer, Overrides, Problems, SettingError, Source, Tree, documents_in, samples_of
+from ragmetrics_core.capturing import Answer, Overrides, Problems, SettingError, Source, Tree, Turns, documents_in
 
 
 def samples_from(
@@ -50,19 +51,9 @@ def samples_from(
         >>> samples_from([answer])[0].contexts[0].text
         'Paris.'
     """
-    return made(run, Overrides(question_from, contexts_from, answer_from, context_tools, build))
-
-
-def made(run: object, where: Overrides) -> list[Sample]:
-    """Samples of a run or a result; see ``samples_from``."""
-    recorded = run if isinstance(run, Run) else _as_run(run)
-    if where.build is not None:
-        return list(where.build(recorded))
-    calls = Calls(recorded)
-    named = replies_of(calls, where.answer_from) if isinstance(where.answer_from, str) else []
-    if named:
-        where = replace(where, answer_from=None)
-    return [sample for one in _trees(calls, named, where) for sample in samples_of(one, where)]
+    where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
+    turns: Turns[Run] = Turns(partial(trees, where=where), where)
+    return [*turns.add(run if isinstance(run, Run) else _as_run(run)), *turns.finish()]
 
 
 def _as_run(result: object) -> Run:
@@ -79,14 +70,19 @@ def _as_run(result: object) -> Run:
     return run
 
 
-def _trees(calls: Calls, named: list[Answer], where: Overrides) -> list[Tree]:
+def trees(run: Run, where: Overrides) -> list[Tree]:
     """A tree for each answer, because each may have its own question; one for a run without any."""
-    run = calls.run
+    calls = Calls(run)
+    named = replies_of(calls, where.answer_from) if isinstance(where.answer_from, str) else []
     found = named or ([] if run.error else answers(calls))
-    writes = any("documents_written" in node.sockets for node in run.components())
-    if writes and not calls.models:
+    if where.build is None and not calls.models and any("documents_written" in one.sockets for one in run.components()):
         return []
-    return [_tree(calls, one, where) for one in found] or [_tree(calls, None, where)]
+    made = [_tree(calls, one, where) for one in found[: 1 if where.build else None]] or [_tree(calls, None, where)]
+    for one in made if named else ():
+        one.places = tuple(
+            {name: at for name, at in place.items() if name != where.answer_from} for place in one.places
+        )
+    return made
 
 
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
@@ -117,6 +113,10 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         gives_documents=gives_documents,
         error=run.error,
         complete=run.complete,
+        strand=run.strand,
+        thread=repr(run.input) if run.paused or _resumed(run) else None,
+        paused=run.paused,
+        continues=_resumed(run),
         other=blank,
         warnings=(*_warnings(run, where), *([f"{len(blank)} documents without text are no contexts"] if blank else [])),
         run=run,
@@ -128,6 +128,15 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
 def _ends_with_retrieval(calls: Calls, last: Node | None) -> bool:
     """Whether models, if any were called, only wrote queries for a later retriever."""
     return last is None or any(node.opened > last.closed and calls.retrieves(node) for node in calls.run.nodes)
+
+
+def _resumed(run: Run) -> bool:
+    """True for a run from a snapshot: its first component was given what no component of the run returned."""
+    first = next(run.components(), None)
+    spec = first.tags.get("haystack.component.input_spec") or {} if first is not None else {}
+    given = run.input.get(first.name) or {} if first is not None else {}
+    fed = [name for name, socket in spec.items() if socket.get("senders") and name not in given]
+    return first is not None and any(first.input.get(name) for name in fed)
 
 
 def _warnings(run: Run, where: Overrides) -> list[str]:

@@ -12,11 +12,11 @@ from haystack.core.errors import PipelineMaxComponentRuns, PipelineRuntimeError
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 from haystack_integrations.tracing.ragmetrics.nodes import Run
 from haystack_integrations.tracing.ragmetrics.recorder import LISTENERS
-from haystack_integrations.tracing.ragmetrics.samples import made
+from haystack_integrations.tracing.ragmetrics.samples import trees
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capturing import CaptureNotes, EachRun, FrontDoor, JudgeLike, Metrics, SettingError
+from ragmetrics_core.capturing import CaptureNotes, FrontDoor, JudgeLike, Metrics, SettingError, Turns
 
 
 def as_judge(judge: Any) -> JudgeLike:
@@ -28,7 +28,7 @@ def as_judge(judge: Any) -> JudgeLike:
 
 _DOOR: FrontDoor[Run] = FrontDoor(
     LISTENERS,
-    lambda where, _: EachRun(partial(made, where=where)),
+    lambda where, listener: Turns(partial(trees, where=where), where, listener.problems),
     as_judge,
     unseen="no pipeline or agent of Haystack ran in it; make the calls inside the block",
     sampleless="Haystack's runs were seen, but none of them retrieved or answered; say where things are by "
