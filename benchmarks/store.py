@@ -22,7 +22,6 @@ from endpoint import endpoint
 from throughput import LATENCY, ours
 
 from ragmetrics_core import OpenAICompatibleModel
-from ragmetrics_core.data.questions import Usage
 from ragmetrics_core.endpoints import own_file
 from ragmetrics_core.endpoints.chat import Capabilities, Choice, Origin
 from ragmetrics_core.endpoints.store import REPLIES, SqliteStore
@@ -31,7 +30,6 @@ _CAN = Capabilities(n=True, logprobs=False, json_schema=True, temperature=True, 
 _REPLY = Choice(
     '{"useful": 1, "reason": "' + "The chunk names the part that is asked for. " * 4 + '"}', origin=Origin("test")
 )
-_USAGE = Usage(calls=1, prompt_tokens=300, completion_tokens=50)
 
 
 def bare(path: Path, replies: int) -> float:
@@ -40,8 +38,8 @@ def bare(path: Path, replies: int) -> float:
     started = time.perf_counter()
     for number in range(replies):
         connection.execute("BEGIN IMMEDIATE")
-        row = (number.to_bytes(32), _REPLY.text, 0.0)
-        connection.execute("INSERT OR REPLACE INTO replies (key, choice, created) VALUES (?, ?, ?)", row)
+        row = (number.to_bytes(32), _REPLY.text, 0.0, "test")
+        connection.execute("INSERT OR REPLACE INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?)", row)
         connection.execute("COMMIT")
     seconds = time.perf_counter() - started
     connection.close()
@@ -51,12 +49,12 @@ def bare(path: Path, replies: int) -> float:
 def kept(path: Path, replies: int, in_flight: int) -> float:
     """Seconds per reply of workers that put one reply after the other, each on disk before the next."""
     store, numbers = SqliteStore(path), itertools.count()
-    store.put({f"{replies:064x}": _REPLY}, _USAGE)  # opens the file
+    store.put({f"{replies:064x}": _REPLY})  # opens the file
     store.flush()
 
     async def worker() -> None:
         while (number := next(numbers)) < replies:
-            store.put({f"{number:064x}": _REPLY}, _USAGE)
+            store.put({f"{number:064x}": _REPLY})
             await store.settled()
 
     async def run() -> float:

@@ -16,18 +16,24 @@ import pytest
 from said import covered, facts, poll, polls
 
 from ragmetrics_core import Answer, RetrievalAccuracy, Sample, ScriptedJudge, SettingError, Usage
+from ragmetrics_core.capturing import Answer as FoundAnswer
 from ragmetrics_core.capturing import (
     BackgroundEvaluator,
     Captured,
+    Document,
     EachRun,
     FrontDoor,
     Given,
     Listeners,
+    Message,
+    Node,
     Overrides,
     Problems,
+    Tree,
     as_judge_work,
     guarded,
     judge_context,
+    samples_of,
 )
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.endpoints.limits import Limits
@@ -89,6 +95,17 @@ def samples_from(run, *, question_from=None, contexts_from=None, answer_from=Non
     ]
 
 
+def shown_by(prompt, run):
+    """The same by the rules: a tree of two calls."""
+    found = tuple(Document(one.text, one.id, one.score, one.metadata) for one in run["documents"])
+    calls = [
+        Node("retriever", began=1, ended=2, query=run["inputs"]["query"], documents=found),
+        Node("model", began=3, ended=4, prompt=(Message("user", prompt),), reply=Message("assistant", run["output"])),
+    ]
+    answers = (FoundAnswer(run["output"], "output"),)
+    return samples_of(Tree(Node("step", "app", 0, 5, calls), question=run["inputs"]["query"], answers=answers))
+
+
 DOOR = FrontDoor(
     LISTENERS,
     lambda where, listener: EachRun(partial(samples_from, **vars(where))),
@@ -125,6 +142,11 @@ class TestToyContract(AdapterContract):
     def play_unanswered(self, turn):
         with capture() as captured, pytest.raises(RuntimeError):
             ToyApp(turn, fail=True).run()
+        return list(captured.samples)
+
+    def play_prompt(self, turn, prompt):
+        with capture(build=partial(shown_by, prompt)) as captured:
+            ToyApp(turn).run()
         return list(captured.samples)
 
     def to_native_and_back(self, result):

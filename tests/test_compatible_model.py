@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import aiohttp
@@ -21,7 +22,8 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, ContextWindowExceeded, JudgeServerError, MissingDependency
 from ragmetrics_core.endpoints.compatible_model import EXCEPTIONS
-from ragmetrics_core.endpoints.overflow import token_counts, too_long
+from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
+from ragmetrics_core.endpoints.endpoint_errors import judge_error
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
@@ -138,7 +140,8 @@ def test_it_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_other_name_goes_through_litellm(
     name: str, api_base: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("litellm")
+    if find_spec("litellm") is None:
+        pytest.skip("LiteLLM is not installed")
     monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
     judge = resolve_judge(name, api_base=api_base)
     assert isinstance(judge, LLMJudge)
@@ -226,20 +229,9 @@ SAID = [
 
 @pytest.mark.parametrize(("text", "tokens", "window"), SAID)
 def test_what_endpoints_say_of_too_long_requests(text: str, tokens: int | None, window: int | None) -> None:
-    assert too_long(text)
-    assert token_counts(text) == (tokens, window)
-
-
-def test_a_length_that_the_endpoint_does_not_say_is_estimated() -> None:
-    from ragmetrics_core.endpoints.attempts import _counted
-    from ragmetrics_core.endpoints.chat import ChatRequest, Message
-
-    error = ContextWindowExceeded.counted("m", None, 4096)
-    said = str(_counted(error, ChatRequest((Message("user", "x" * 40_000),))))
-    assert said == (
-        "the request has about 10000 tokens and is longer than the context window of 4096 tokens of m: "
-        "use shorter contexts"
-    )
+    error = judge_error(JudgeServerError, EndpointFault(400, text=text), "m")
+    assert isinstance(error, ContextWindowExceeded)
+    assert (error.tokens, error.window) == (tokens, window)
 
 
 QUIET = """

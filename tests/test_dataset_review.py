@@ -157,7 +157,9 @@ def _check_blind(made: DiscreteSet, shown: list[str]) -> None:
     items = "".join(text.partition("===")[2] for text in shown)
     for point in made.points:
         assert point.id not in items
-        assert all(str(context.score) not in items and str(context.id) not in items for context in point.contexts)
+        assert all(
+            str(context.score) not in items and str(context.id) not in items for context in point.sample.contexts
+        )
     assert not re.search(r"rank|score|positive|negative|judge", items.replace("p/n/a/s/b/q", ""))
     order = [item.id for item in items_to_review(made, Reviews("nowhere", made), second=False, share=1)]
     assert order != [point.id for point in made.points]

@@ -95,7 +95,7 @@ def failures(answers: Answers[str]) -> list[JudgeError]:
 
 
 def learned(session: Session) -> set[str]:
-    return session._shares._learned
+    return session._learned
 
 
 def endpoint(

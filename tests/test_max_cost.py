@@ -76,7 +76,8 @@ def bought(shop: Shop, limits: Limits, concurrency: int, calls: int, *, opened: 
 
     async def run() -> Budget:
         session, budget = Session(shop, attempts=1), Budget(limits)
-        session._shares.here().availability.open = opened
+        await session.prepare()
+        session._by_loop[asyncio.get_running_loop()].availability.open = opened
         this = session.during(store=None, concurrency=concurrency, budget=budget)
         asked = (this.ask(ChatRequest((Message("user", str(number)),)), str) for number in range(calls))
         answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
@@ -148,7 +149,7 @@ def test_free_calls_are_not_held_up() -> None:
     concurrency=st.integers(1, 8),
     opened=st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_bill_keeps_to_the_cap(
     prices: list[float | None], turns: list[int], cap: float, concurrency: int, opened: bool
 ) -> None:

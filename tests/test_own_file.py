@@ -14,7 +14,6 @@ import pytest
 from ragmetrics_core import evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import ForeignFile
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Choice
 from ragmetrics_core.endpoints.store import REPLIES, SqliteStore, resolve_store
 
@@ -29,10 +28,9 @@ def made_of(path: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
-def steps(version: int) -> list[str]:
-    """What made a store of an early version, which had no number of its own."""
-    made = [statement for step in REPLIES.steps[:version] for statement in step]
-    return ["PRAGMA journal_mode=WAL", *made, f"PRAGMA user_version={version}"]
+def of_version(path: Path, version: int) -> None:
+    """A store as another version of ours made it."""
+    made_of(path, REPLIES.table, f"PRAGMA application_id={REPLIES.application_id}", f"PRAGMA user_version={version}")
 
 
 FOREIGN: dict[str, Callable[[Path], object]] = {
@@ -43,15 +41,13 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
     "another program's file with tables of our names": lambda path: made_of(
         path, "CREATE TABLE replies (key, choice)", "CREATE TABLE saved (model)", "PRAGMA user_version=2"
     ),
-    "our early tables and one more": lambda path: made_of(path, *steps(2), "CREATE TABLE notes (text)"),
-    "our early tables with another version": lambda path: made_of(path, *steps(2), "PRAGMA user_version=1"),
-    "a file with another program's number": lambda path: made_of(path, *steps(2), "PRAGMA application_id=7"),
+    "our table without our number": lambda path: made_of(path, REPLIES.table, f"PRAGMA user_version={REPLIES.version}"),
+    "our table with another program's number": lambda path: made_of(path, REPLIES.table, "PRAGMA application_id=7"),
     "no more than another program's number": lambda path: made_of(path, "PRAGMA application_id=7"),
     "the first bytes of a SQLite file": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 4),
     "what remains of a SQLite file": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 84),
-    "a store of a newer version": lambda path: made_of(
-        path, "CREATE TABLE r (a)", f"PRAGMA application_id={REPLIES.application_id}", "PRAGMA user_version=999"
-    ),
+    "a store of a newer version": lambda path: of_version(path, REPLIES.version + 1),
+    "a store of an older version": lambda path: of_version(path, REPLIES.version - 1),
     "a journal without its file": lambda path: Path(f"{path}-wal").write_bytes(b"the last notes"),
     "a folder": lambda path: path.mkdir(),
 }
@@ -145,28 +141,13 @@ def test_the_environment_names_no_foreign_file(samples: Path, monkeypatch: pytes
 def test_a_foreign_file_that_comes_later_is_left_alone(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = SqliteStore(path)
     path.write_bytes(ROW)
-    store.put({KEY: Choice("kept")}, Usage())
+    store.put({KEY: Choice("kept")})
     store.flush()
     assert store.get(KEY) == Choice("kept")
     assert path.read_bytes() == ROW
     (warning,) = (record.getMessage() for record in caplog.records)
     assert "kept in memory only" in warning
     assert [place.name for place in path.parent.iterdir()] == [path.name]
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_store_of_before_is_brought_up_to_date(version: int, path: Path) -> None:
-    old = f"INSERT INTO replies (key, choice, created) VALUES (x'{KEY}', '[\"kept\",\"stop\",1,[]]', 1)"
-    made_of(path, *steps(version), old)
-    if version == 2:
-        made_of(path, f"INSERT INTO rejected VALUES (x'{OTHER}', '[\"what?\",\"stop\",1,[]]', 1, 'gpt')")
-    for _ in range(2):
-        store = SqliteStore(path)
-        assert (store.get(KEY), store.get(OTHER)) == (Choice("kept"), None)
-        store.put({"ef" * 32: Choice("new")}, Usage())
-        store.close()
-    assert path.read_bytes()[68:72] == REPLIES.application_id.to_bytes(4, "big")
-    assert main(["store", "--store", str(path)]) == 0
 
 
 def test_a_new_store_says_whose_it_is_before_anything_is_in_it(path: Path) -> None:
@@ -183,7 +164,7 @@ def test_a_new_file_is_for_the_owner_alone(there: str, path: Path) -> None:
     else:
         path.symlink_to(path.with_name("place.sqlite"))
     store = SqliteStore(path)
-    store.put({KEY: Choice("a quoted text")}, Usage())
+    store.put({KEY: Choice("a quoted text")})
     store.flush()
     modes = {place.name: stat.S_IMODE(place.stat().st_mode) for place in path.parent.iterdir()}
     store.close()

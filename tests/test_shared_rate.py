@@ -17,10 +17,9 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import ForeignFile, LimitReached, SettingError
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
-from ragmetrics_core.endpoints.shared_rate import SharedRate
+from ragmetrics_core.endpoints.limits import Budget, RateLimiter
 from ragmetrics_core.endpoints.store import SqliteStore
 
-MODEL = ("toy", "")
 ROW = {"question": "q", "contexts": ["c"], "answer": "a"}
 
 
@@ -44,11 +43,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "rates.sqlite"
 
 
-def rate(path: Path | str, clock: Clock, **per_minute: float) -> SharedRate:
-    return SharedRate(path, MODEL, per_minute, sleep=clock.sleep, clock=clock)
+def rate(path: Path | str, clock: Clock, model: str = "toy", **per_minute: float) -> RateLimiter:
+    limits = Limits(**{f"{unit}_per_minute": limit for unit, limit in per_minute.items()}, rate_file=path)  # type: ignore[arg-type]
+    return RateLimiter(Budget(limits, sleep=clock.sleep), (model, ""), clock)
 
 
-async def times(limiter: SharedRate, clock: Clock, calls: int) -> list[float]:
+async def times(limiter: RateLimiter, clock: Clock, calls: int) -> list[float]:
     """When calls left, in seconds since the start."""
     left = []
     for _ in range(calls):
@@ -73,7 +73,7 @@ def test_calls_are_spread_over_the_minute(per_minute: float, expected: list[floa
 def test_two_that_name_one_file_keep_one_rate_for_each_model(path: Path) -> None:
     clock = Clock()
     one, two = rate(path, clock, requests=60), rate(path, clock, requests=60)
-    other = SharedRate(path, ("another model", ""), {"requests": 60}, sleep=clock.sleep, clock=clock)
+    other = rate(path, clock, "another model", requests=60)
 
     async def run() -> list[float]:
         return [*await times(one, clock, 2), *await times(two, clock, 2), *await times(other, clock, 1)]
@@ -106,12 +106,9 @@ def test_a_clock_that_is_set_back_holds_nobody_up(path: Path) -> None:
 
 
 def test_a_run_that_may_not_call_any_more_waits_no_longer(path: Path) -> None:
-    def check() -> None:
-        if clock.waited > 10:
-            raise LimitReached("enough")
-
     clock = Clock()
-    limiter = SharedRate(path, MODEL, {"requests": 1.0}, check=check, sleep=clock.sleep, clock=clock)
+    budget = Budget(Limits(requests_per_minute=1, deadline=10, rate_file=path), clock, clock.sleep)
+    limiter = RateLimiter(budget, ("toy", ""), clock)
 
     async def run() -> list[object]:
         return await asyncio.gather(*(limiter.acquire(0.0) for _ in range(3)), return_exceptions=True)
@@ -151,7 +148,7 @@ def test_a_file_that_cannot_be_written_costs_a_warning(caplog: pytest.LogCapture
 
 CALLS = """
 import asyncio, os, sys, time
-from ragmetrics_core.endpoints.shared_rate import SharedRate
+from ragmetrics_core.endpoints.limits import Budget, Limits, RateLimiter
 
 counted = []
 
@@ -159,7 +156,8 @@ def clock():
     counted.append(time.time())
     return counted[-1]
 
-limiter = SharedRate(sys.argv[1], ("toy", ""), {"requests": float(sys.argv[2])}, clock=clock)
+budget = Budget(Limits(requests_per_minute=float(sys.argv[2]), rate_file=sys.argv[1]))
+limiter = RateLimiter(budget, ("toy", ""), clock)
 
 async def call():
     await limiter.acquire(0.0)
@@ -197,7 +195,7 @@ except TimeoutError:
     "while it counts a call": """
 def clock():
     os.kill(os.getpid(), 9)
-limiter = SharedRate(sys.argv[1], ("toy", ""), {"requests": 1.0}, clock=clock)
+limiter = RateLimiter(budget, ("toy", ""), clock)
 asyncio.run(calls(1))
 """,
 }
@@ -266,7 +264,7 @@ def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(kind: str, tmp_pa
     if kind == "a store of replies":
         path = tmp_path / "replies.sqlite"
         store = SqliteStore(path)
-        store.put({"ab" * 32: Choice("x")}, Usage())
+        store.put({"ab" * 32: Choice("x")})
         store.close()
     before = path.read_bytes()
     with pytest.raises(ForeignFile, match="is no file of ragmetrics' rates"):

@@ -13,7 +13,6 @@ import pytest
 BEGIN = """
 import os, sqlite3, sys, threading, time, warnings
 warnings.simplefilter("ignore")  # newer Pythons warn of every fork of a process with threads
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints import own_file
 from ragmetrics_core.endpoints.chat import Choice
 from ragmetrics_core.endpoints.store import SqliteStore
@@ -31,8 +30,8 @@ store = SqliteStore(sys.argv[1])
 """
 SEVERAL = """
 for number in range(300):
-    store.put({f"{number + 300 * int(sys.argv[2]):064x}": Choice("x")}, Usage(calls=1))
-    store.put({KEY: Choice(str(number))}, Usage(calls=1))
+    store.put({f"{number + 300 * int(sys.argv[2]):064x}": Choice("x")})
+    store.put({KEY: Choice(str(number))})
 """
 
 
@@ -77,7 +76,7 @@ def test_to_look_whose_a_file_is_gives_up_no_lock_on_it(path: Path) -> None:
     """POSIX takes a process's locks on a file back when it closes any descriptor of it."""
     code = """
 import subprocess
-store.put({KEY: Choice("x")}, Usage())
+store.put({KEY: Choice("x")})
 store.flush()
 SqliteStore(sys.argv[1])  # looks whose it is
 other = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM replies').fetchone())"
@@ -90,11 +89,11 @@ print(os.path.exists(sys.argv[1] + "-wal"))  # the last to close a file removes 
 def test_a_process_ends_although_a_thread_never_stops_writing(path: Path) -> None:
     code = """
 import atexit
-atexit.register(lambda: (store.put({KEY: Choice("late")}, Usage()), store.flush(), print(store.get(KEY).text)))
+atexit.register(lambda: (store.put({KEY: Choice("late")}), store.flush(), print(store.get(KEY).text)))
 
 def forever():
     for number in range(sys.maxsize):
-        store.put({f"{number:064x}": Choice("x")}, Usage())
+        store.put({f"{number:064x}": Choice("x")})
         started.set()
 
 started = threading.Event()
@@ -118,14 +117,14 @@ class TestFork:
 
     def test_a_forked_process_opens_the_file_anew(self, path: Path) -> None:
         code = """
-store.put({KEY: Choice("parent")}, Usage())
+store.put({KEY: Choice("parent")})
 def child():
     assert store.get(KEY)
-    store.put({OTHER: Choice("child")}, Usage())
+    store.put({OTHER: Choice("child")})
     store.flush()
 fork(child)
 print(store.get(OTHER).text)
-store.put({KEY: Choice("later")}, Usage())
+store.put({KEY: Choice("later")})
 store.flush()
 print(store.get(KEY).text)
 """
@@ -135,13 +134,13 @@ print(store.get(KEY).text)
         """The usual end runs what was registered for it, the parent's cleaning up included."""
         code = """
 for number in range(100):
-    store.put({f"{number:064x}": Choice("x" * 1000)}, Usage())
+    store.put({f"{number:064x}": Choice("x" * 1000)})
 if not (child := os.fork()):
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
 for number in range(100):
     assert store.get(f"{number:064x}")
-store.put({KEY: Choice("after")}, Usage())
+store.put({KEY: Choice("after")})
 store.flush()
 print(sqlite3.connect(sys.argv[1]).execute("SELECT count(*) FROM replies").fetchone()[0])
 """
@@ -163,13 +162,13 @@ def slow(path, kind):
     return connection
 
 own_file.connect = slow
-store.put({KEY: Choice("parent")}, Usage())
+store.put({KEY: Choice("parent")})
 assert committing.wait(20)
 own_file.connect = connect
 started = time.monotonic()
 def child():
     assert store.get(KEY).text == "parent"
-    store.put({OTHER: Choice("child")}, Usage())
+    store.put({OTHER: Choice("child")})
     store.flush()
     print(len(sqlite3.connect(sys.argv[1]).execute("SELECT key FROM replies").fetchall()))
 fork(child)
@@ -184,25 +183,13 @@ forked.set()
 def held():
     return [place for place in map("/proc/self/fd/".__add__, os.listdir("/proc/self/fd"))
             if os.path.exists(place) and sys.argv[1] in os.readlink(place)]
-store.put({KEY: Choice("parent")}, Usage())
+store.put({KEY: Choice("parent")})
 store.flush()
 assert held()
 fork(lambda: print(len(held())))
 print(store.get(KEY).text)
 """
         assert run(code, path) == "0\nparent\n"
-
-    def test_money_saved_is_counted_once(self, path: Path) -> None:
-        code = """
-store.put({KEY: Choice("x")}, Usage(cost=1.0))
-store.get(KEY)  # not committed: nothing is saved by that
-store.flush()
-assert store.get(KEY)
-fork(store.flush)
-store.flush()
-print(sqlite3.connect(sys.argv[1]).execute("SELECT replies FROM saved").fetchone()[0])
-"""
-        assert run(code, path) == "1\n"
 
     def test_a_process_that_is_killed_while_it_makes_the_file_leaves_one_that_can_be_used(self, path: Path) -> None:
         """Killed before each of the statements that make a file, in turn."""
@@ -222,7 +209,7 @@ def make():
 
 def use():
     store = SqliteStore(place)
-    store.put({KEY: Choice("x")}, Usage())
+    store.put({KEY: Choice("x")})
     store.close()
     assert store.get(KEY)
     assert len(os.listdir(os.path.dirname(place))) == 1 or os.path.exists(place + "-wal")

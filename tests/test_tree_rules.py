@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -86,6 +86,14 @@ class Row:
     warnings: list[str] = field(default_factory=list)
     intermediate: list[str] = field(default_factory=list)
     where: Overrides = field(default_factory=Overrides)
+
+
+def _with_author(clock: Clock, said: str) -> Tree:
+    """A nested engine whose short answer is handed on as a document."""
+    inner = clock.node("agent", retriever(clock, DOCS[0]), model(clock, asked(PORTO), said), text=said)
+    handed = (Document(f"Question: Porto?\nAnswer: {said}", "x", author=inner),)
+    outer = [lambda: inner, lambda: clock.node("step", model(clock, f"{handed[0].text}\n{QUESTION}"), taken=handed)]
+    return tree(clock, *outer, answers=SAYS)
 
 
 HALF = PORTO[:50]
@@ -331,6 +339,50 @@ ROWS: dict[str, Row] = {
         retrieved=["p"],
         intermediate=[NOTE],
     ),
+    "what a nested engine wrote, by the framework's word": Row(
+        lambda c: _with_author(c, "Yes."),
+        [PORTO],
+        retrieved=["p"],
+        intermediate=["Yes."],
+    ),
+    "refine with short drafts": Row(
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS),
+            lambda: c.node(
+                "step",
+                model(c, asked(PORTO), "Porto."),
+                model(c, f"Existing answer: Porto. New context: {FARO}", "Porto!"),
+                model(c, f"Existing answer: Porto! New context: {EVORA}"),
+                taken=DOCS,
+            ),
+            answers=SAYS,
+        ),
+        [PORTO, FARO, EVORA],
+        intermediate=["Porto.", "Porto!"],
+    ),
+    "texts handed on without their ids": Row(
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS[:2]),
+            lambda: c.node("step", model(c, asked(f"{FARO}\n{PORTO}")), taken=(Document(FARO), Document(PORTO))),
+            answers=SAYS,
+        ),
+        [FARO, PORTO],
+        retrieved=["p", "f"],
+    ),
+    "inside of a shown one": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0], DOCS[1]),
+            retriever(c, Document(f"{PORTO}\nThe web knows nothing else about it.", "w"), query="web"),
+            model(c, asked(f"{PORTO}\nThe web knows nothing else about it.")),
+            answers=SAYS,
+        ),
+        [f"{PORTO}\nThe web knows nothing else about it."],
+        retrieved=["p", "f", "w"],
+        warnings=["1 of 3 retrieved documents were not shown to the model"],
+    ),
     "what is ignored gives no candidates": Row(
         lambda c: tree(
             c,
@@ -451,6 +503,47 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
         lambda c: [alone(retriever(c, DOCS[0])), alone(model(c, "What time is it?", "Five, as far as I know."))],
         [(QUESTION, [PORTO], None)],
     ),
+    "retrieved in one loop, answered in another": (
+        lambda c: [
+            alone(retriever(c, *DOCS[:2])),
+            alone(retriever(c, *DOCS[:2], query="And Faro?")),
+            alone(model(c, asked(PORTO + FARO))),
+            alone(model(c, f"{PORTO} {FARO} And Faro?", "In the south, by the sea.")),
+        ],
+        [(QUESTION, [PORTO, FARO], ANSWER), ("And Faro?", [PORTO, FARO], "In the south, by the sea.")],
+    ),
+    "a title that reads the answer": (  # said to be inferred, see below
+        lambda c: [
+            alone(retriever(c, DOCS[0])),
+            alone(model(c, asked(PORTO))),
+            alone(model(c, f"Title for: {ANSWER} {PORTO}", "The city on the Douro, in short")),
+        ],
+        [(QUESTION, [PORTO], "The city on the Douro, in short")],
+    ),
+    "two requests, each in tasks of its own": (
+        lambda c: [
+            alone(retriever(c, DOCS[0]), strand="a"),
+            alone(retriever(c, DOCS[0], query="And the Douro?"), strand="b"),
+            alone(model(c, f"{PORTO} And the Douro?", "A river of the north."), strand="d"),
+            alone(model(c, asked(PORTO)), strand="c"),
+        ],
+        [(QUESTION, [PORTO], ANSWER), ("And the Douro?", [PORTO], "A river of the north.")],
+    ),
+    "documents of two tasks in one prompt": (
+        lambda c: [
+            alone(retriever(c, DOCS[0]), strand="a"),
+            alone(retriever(c, DOCS[2]), strand="b"),
+            alone(model(c, asked(EVORA + PORTO)), strand="c"),
+        ],
+        [(QUESTION, [EVORA, PORTO], ANSWER)],
+    ),
+    "retriever, reranker": (
+        lambda c: [
+            alone(retriever(c, *DOCS)),
+            replace(alone(lambda: c.node("reranker", taken=DOCS, documents=DOCS[2:])), gives_documents=True),
+        ],
+        [(QUESTION, [EVORA], None)],
+    ),
     "paused and resumed": (
         lambda c: [
             tree(c, retriever(c, DOCS[0]), thread="t", paused=True),
@@ -469,6 +562,15 @@ def test_several_runs(name: str) -> None:
     samples += turns.finish()
     assert [(one.question, [context.text for context in one.contexts], one.answer) for one in samples] == expected
     assert turns.finish() == []
+
+
+@pytest.mark.parametrize("name", ["a title that reads the answer"])
+def test_two_that_could_answer_are_said(name: str) -> None:
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    (sample,) = [*(s for one in FLOWS[name][0](Clock()) for s in turns.add(one)), *turns.finish()]
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert sample.capture.warnings == ("several calls may have answered; the last one is taken",)
 
 
 # What queries and arguments of tools do not mean
@@ -491,6 +593,13 @@ def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
     assert [context.text for context in sample.contexts] == [PORTO, FARO]
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
+
+
+def test_two_queries_are_no_rewrite_where_one_failed() -> None:
+    c = Clock()
+    failed = retriever(c, query="Which drink?", error="Down: the store")
+    (sample,) = samples_of(tree(c, retriever(c, *DOCS, query="Which city?"), failed, model(c, PORTO), answers=SAYS))
+    assert sample.standalone_question is None
 
 
 @pytest.mark.parametrize(("query", "kept"), [("city on the Douro", True), (NOTE * 4, False)])

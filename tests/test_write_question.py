@@ -11,7 +11,7 @@ from dataset_toys import Model
 
 from ragmetrics_core import Asked, LexicalJudge, LLMJudge, NotAnswered
 from ragmetrics_core.data.errors import MalformedReply, QuestionNotSupported
-from ragmetrics_core.datasets.writing import TaggedSentence, WriteQuestion, Written
+from ragmetrics_core.datasets.making import TaggedSentence, WriteQuestion, Written
 from ragmetrics_core.endpoints.chat import Choice
 from ragmetrics_core.engine.dry_run import counting_judges
 from ragmetrics_core.judging.forms import read

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ragmetrics_core.capturing.forks import renew_after_fork
-from ragmetrics_core.capturing.guarded import Problems, guarded
-from ragmetrics_core.capturing.judge_work import as_judge_work
-from ragmetrics_core.capturing.redaction import Redact, Redaction
+from ragmetrics_core.capturing.captured import Redact, Redaction
+from ragmetrics_core.capturing.guarded import Problems, guarded, renew_after_fork
+from ragmetrics_core.capturing.listening import as_judge_work
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample

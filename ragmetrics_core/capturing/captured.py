@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
-from ragmetrics_core.capturing.forks import renew_after_fork
-from ragmetrics_core.capturing.guarded import Problems, guarded
-from ragmetrics_core.capturing.judge_work import as_judge_work
-from ragmetrics_core.capturing.redaction import Redact, Redaction
+from ragmetrics_core.capturing.guarded import Problems, guarded, renew_after_fork
+from ragmetrics_core.capturing.listening import as_judge_work
 from ragmetrics_core.data.sample import CaptureNotes, Sample
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.reporting.report import Report
 
 Run = TypeVar("Run")
+Redact = Callable[[Sample], Sample]
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,30 @@ def changed(sample: Sample, update: Mapping[str, Any]) -> Sample:
 
 def _as_it_is(judge: object) -> JudgeLike:
     return cast("JudgeLike", judge)  # resolve_judge says what it cannot take
+
+
+class Redaction:
+    """Applies the user's function to each sample as it is made.
+
+    Args:
+        redact: Gives the sample to keep; None keeps samples as they are.
+        problems: Where samples are counted that were dropped because the function failed.
+    """
+
+    def __init__(self, redact: Redact | None, problems: Problems) -> None:
+        self._redact = redact
+        self.problems = problems
+
+    @guarded
+    def redact(self, sample: Sample) -> Sample | None:
+        """The sample to keep; None, counted, where the function raises or gives no sample."""
+        if self._redact is None:
+            return sample
+        found: object = self._redact(sample)
+        if isinstance(found, Sample):
+            return found
+        self.problems.note(f"redact= must return a Sample and returned {type(found).__name__}: the sample is dropped")
+        return None
 
 
 class Captured(Generic[Run]):

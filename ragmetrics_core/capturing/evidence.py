@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ragmetrics_core.capturing.locating import locate
+from ragmetrics_core.capturing.locating import Place, locate
 from ragmetrics_core.capturing.reading import ANSWER_KEYS, one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import Document, Node, Tree
 
@@ -45,27 +45,11 @@ def _end(node: Node) -> float:
     return node.began if node.ended is None else node.ended
 
 
-@dataclass(frozen=True)
-class Showing:
-    """A document as model calls were shown it: its shown text, how much of it that is, and whether it is all."""
-
-    document: Document
-    text: str
-    coverage: float
-    whole: bool
-
-
 @dataclass
 class Shown:
-    """What of some documents model calls were shown.
+    """What calls were shown: documents in the order of first showing, those of which prompts do not tell, the calls."""
 
-    Args:
-        found: The documents shown, by key, in the order of first showing.
-        unknown: Those of which the prompts do not tell, by key.
-        calls: The calls looked at: those that feed the answering one, and itself, in the order in which they began.
-    """
-
-    found: dict[Key, Showing] = field(default_factory=dict)
+    found: dict[Key, tuple[Document, Place]] = field(default_factory=dict)
     unknown: dict[Key, Document] = field(default_factory=dict)
     calls: list[Node] = field(default_factory=list)
 
@@ -80,52 +64,44 @@ class Calls:
     @cached_property
     def models(self) -> list[Node]:
         """Calls of models that replied, in the order in which they began; of nested ones the innermost."""
-        within = {id(node) for host in self._working for node in host.walk()}
-        found = [node for node in self.nodes if _replied(node) and id(node) not in within]
-        return [node for node in found if not any(map(_replied, itertools.islice(node.walk(), 1, None)))]
+        return [node for node in self._prompted if _replied(node) and not any(map(_replied, [*node.walk()][1:]))]
 
     @property
     def last(self) -> Node | None:
         """The last call of a model, whether it replied or not: what a broken run had shown until then."""
-        within = {id(node) for host in self._working for node in host.walk()}
-        return next(
-            (one for one in self.nodes[::-1] if one.kind == "model" and one.prompt and id(one) not in within), None
-        )
+        return next((node for node in self._prompted[::-1] if node.prompt), None)
 
-    @property
-    def _working(self) -> Iterator[Node]:
-        """Calls whose model calls only make documents or queries."""
-        return (node for node in self.nodes if node.kind in ("retriever", "reranker"))
+    @cached_property
+    def _prompted(self) -> list[Node]:
+        """Calls of models, without those that only make documents or queries for a retriever or reranker."""
+        hosts = (node for node in self.nodes if node.kind in ("retriever", "reranker"))
+        within = {id(node) for host in hosts for node in host.walk()}
+        return [node for node in self.nodes if node.kind == "model" and id(node) not in within]
 
     def weight(self, call: Node) -> int:
         """How much a reply looks like an answer: 3 a free text, 2 a structured answer, 1 a label, 0 none."""
-        reply = call.reply
-        if reply is None:
-            return 0
-        value = parsed(reply.text) if reply.text.strip() else self._structure(call)
-        if isinstance(value, Mapping):
-            return 2 if any(key in value for key in ANSWER_KEYS) else 0 if _STEERING & set(value) else 1
-        if value is not None or not reply.text.strip() or self._steers(call):
-            return int(value is not None)
-        return 1 if len(reply.text) <= 24 and _LABEL.fullmatch(reply.text) else 3
-
-    def _structure(self, call: Node) -> object:
-        """Arguments of a tool call that is a structured answer: no tool ran for it."""
-        made = call.reply.calls[-1:] if call.reply is not None else ()
         ran = {node.name for node in self.nodes if node.kind == "tool"}
-        return next((one.arguments for one in made if one.name not in ran), None)
+        if call.reply is None or any(one.name in ran for one in call.reply.calls):
+            return 0
+        text = call.reply.text
+        value = parsed(text) if text.strip() else next((one.arguments for one in call.reply.calls[::-1]), None)
+        if isinstance(value, Mapping):
+            return 2 if any(key in value for key in ANSWER_KEYS) else int(not _STEERING & set(value))
+        if value is not None or not text.strip() or self._steers(call):
+            return int(value is not None)
+        return 1 if len(text) <= 24 and _LABEL.fullmatch(text) else 3
 
     def _steers(self, call: Node) -> bool:
         """Whether a later call was asked what this one wrote."""
-        lines = {one_line(line) for line in (call.reply.text.splitlines() if call.reply else ())}
-        asked = (one_line(node.query) for node in self.nodes if node.query and node.began >= call.began)
-        return any(query in lines for query in asked)
+        lines = {one_line(line) for line in text_of(call).splitlines()}
+        return any(one_line(node.query) in lines for node in self.nodes if node.query and node.began >= call.began)
 
     @cached_property
     def retrievals(self) -> list[Retrieval]:
         """Outermost retrievals that succeeded and what tools returned beside them, else what steps introduced."""
         found = list(self._retrievals(self.tree.root, ()))
-        return found or [Retrieval(docs, (node,)) for node in self.reworking if (docs := node.documents or ())]
+        steps = [(node, self._found(node.documents or (), _end(node))) for node in self.reworking]
+        return found or [Retrieval(tuple(docs), (node,)) for node, docs in steps if docs]
 
     def _retrievals(self, node: Node, above: tuple[Node, ...]) -> Iterator[Retrieval]:
         path = (*above, node)
@@ -190,35 +166,36 @@ class Calls:
 
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
         """Lists of documents that were there before a moment, the latest first."""
-        held: list[tuple[float, int, tuple[Document, ...]]] = []
+        held: list[tuple[float, int, Sequence[Document]]] = []
         for place, node in enumerate(self.nodes):
-            if node.taken and node.began <= before:
-                held.append((node.began, -place, node.taken))
-            if node.documents and node.ended is not None and node.ended <= before:
-                held.append((node.ended, -place, node.documents))
-            if node in self.tool_texts and _end(node) <= before:
-                held.append((_end(node), -place, (Document(node.text or ""),)))
+            if node.taken:
+                held.append((node.began, -place, self._found(node.taken, node.began)))
+            if node.documents and node.ended is not None:
+                held.append((node.ended, -place, self._found(node.documents, node.ended)))
+            if node in self.tool_texts:
+                held.append((_end(node), -place, [Document(node.text or "")]))
         held.sort(key=lambda one: one[:2], reverse=True)
-        kept = (tuple(one for one in some if not self.is_written(one)) for _, _, some in held)
-        return [some for some in kept if some]
+        return [tuple(some) for time, _, some in held if some and time <= before]
 
     @cached_property
-    def _original(self) -> frozenset[str]:
+    def _original(self) -> list[str]:
         """Texts of documents that retrievers and tools gave."""
         sources = (node for node in self.nodes if node.kind in ("retriever", "tool"))
-        return frozenset(text for node in sources for one in node.documents or () for text in (one.text, *one.forms))
+        return [text for node in sources for one in node.documents or () for text in (one.text, *one.forms)]
 
-    def is_written(self, document: Document) -> bool:
-        """Whether a model of this run wrote a document: its answer to a sub-question, a summary."""
-        if document.text in self._original:
+    def _found(self, documents: Sequence[Document], before: float) -> list[Document]:
+        """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
+        said = [text_of(node) for node in self.models if _end(node) <= before]
+        said += [node.text or "" for node in self.nodes[1:] if node.kind == "agent" and _end(node) <= before]
+        said = [text for text in dict.fromkeys(said) if len(text) >= _OWN]
+        known = set(self._original)
+        found = [one for one in documents if one.author is None]
+        return [one for one in found if not said or one.text in known or not self._is_written(one.text, said)]
+
+    def _is_written(self, text: str, said: Sequence[str]) -> bool:
+        if not any(place.extent == "whole" for place in locate(said, text).places):
             return False
-        said = [node.reply.text for node in self.models if node.reply is not None and node.reply.text.strip()]
-        said += [node.text for node in self.nodes if node.kind == "agent" and node is not self.tree.root and node.text]
-        places = locate(list(dict.fromkeys(said)), document.text).places if said else ()
-        if not any(place.extent == "whole" for place in places):
-            return False
-        inside = locate([document.text], list(self._original)).order
-        return not inside and not locate(list(self._original), document.text).order
+        return not locate([text], self._original).order and not locate(self._original, text).order
 
     # What a call was shown
 
@@ -230,47 +207,62 @@ class Calls:
             known: Texts that stand in prompts for another reason: question, history, instructions.
         """
         result = Shown(calls=[call])
-        each: list[tuple[Node, dict[Key, Showing], dict[Key, Document]]] = []
+        each = []
         for one in result.calls:  # grows
-            found, unknown, feeding = self._shown(one, known)
-            each.append((one, found, unknown))
-            result.calls += [node for node in feeding if node not in result.calls]
+            each.append(self._shown(one, known))
+            result.calls += [node for node in each[-1].calls if node not in result.calls]
+        order = sorted(range(len(each)), key=lambda place: result.calls[place].began)
+        for part in (each[place] for place in order):
+            result.unknown |= part.unknown
+            for key, (document, place) in part.found.items():
+                if key not in result.found or result.found[key][1].coverage < place.coverage:
+                    result.found[key] = document, place
         result.calls.sort(key=lambda node: node.began)
-        for _, found, unknown in sorted(each, key=lambda one: one[0].began):
-            result.unknown |= unknown
-            for key, showing in found.items():
-                earlier = result.found.get(key)
-                if earlier is None or earlier.coverage < showing.coverage:
-                    result.found[key] = showing
         _settle_versions(result)
         return result
 
-    def _shown(self, call: Node, known: Sequence[str]) -> tuple[dict[Key, Showing], dict[Key, Document], list[Node]]:
-        """Documents that one call was shown, those of which its prompt does not tell, and the calls that feed it."""
+    def _shown(self, call: Node, known: Sequence[str]) -> Shown:
+        """The same for one call alone, and the calls that feed it."""
         documents = _latest(self.lists(call.began) or self.lists())
         texts = [(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))]
         earlier = [one for one in self.models if one is not call and _end(one) <= call.began and self._feeds(one, call)]
         prompt = [message.text for message in call.prompt]
         often = [text for text in dict.fromkeys(known) for _ in range(_occurrences(text, prompt))]
-        replies = [_text(one) for one in earlier]
-        located = locate([*(text for _, text in texts), *replies], prompt, known=often)
-        found: dict[Key, Showing] = {}
+        located = locate([*(text for _, text in texts), *map(text_of, earlier)], prompt, known=often)
+        result = Shown()
         for index in located.order:
-            place = located.places[index]
             if index < len(texts):
-                document, _ = texts[index]
-                showing = Showing(document, place.text, place.coverage, place.extent == "whole")
-                if document.key not in found or len(found[document.key].text) < len(showing.text):
-                    found[document.key] = showing
-        outcomes = [place.outcome for place in located.places[: len(texts)]]
-        doubtful = (one for (one, _), outcome in zip(texts, outcomes, strict=True) if outcome == "unknown")
-        unknown = {one.key: one for one in doubtful if one.key not in found}
+                document, place = texts[index][0], located.places[index]
+                if document.key not in result.found or len(result.found[document.key][1].text) < len(place.text):
+                    result.found[document.key] = document, place
+        for (document, _), place in zip(texts, located.places, strict=False):
+            if place.outcome == "unknown" and document.key not in result.found:
+                result.unknown[document.key] = document
         read = zip(earlier, located.places[len(texts) :], strict=True)
-        return found, unknown, [one for one, place in read if place.extent == "whole"]
+        told = [*(one for one, place in read if place.extent == "whole"), *self._authors(call), *self._beside(call)]
+        result.calls = list({id(one): one for one in told}.values())
+        return result
+
+    def _beside(self, call: Node) -> list[Node]:
+        """Earlier calls of the step that was handed documents to answer from: refine, trees, one call per document."""
+        host = next((one for one in self.nodes[::-1] if one.kind == "step" and one.taken and call in one.walk()), None)
+        return [one for one in self.models if host is not None and one in host.walk() and one.began < call.began]
+
+    def _authors(self, call: Node) -> list[Node]:
+        """Calls that wrote documents which the framework handed to the engine of a call."""
+        engine = self._engine(call)
+        steps = (node for node in self.nodes if node.began < call.began and self._engine(node) is engine)
+        authors = {id(one.author): one.author for node in steps for one in node.taken if one.author is not None}
+        inside = [[one for one in author.walk() if one in self.models] for author in authors.values()]
+        return [calls[-1] for calls in inside if calls]
+
+    def _engine(self, node: Node) -> Node | None:
+        """The innermost sub-run around a call."""
+        return next((one for one in self.nodes[::-1] if one.kind == "agent" and node in one.walk()), None)
 
     def _feeds(self, one: Node, call: Node) -> bool:
         """Whether a reply may be part of what a later call reads: a free text, or what a tool or agent gave back."""
-        text = _text(one)
+        text = text_of(one)
         if not text or (one.reply is not None and one.reply.calls) or self._steers(one):
             return False
         results = [message.text for message in call.prompt if message.role == "tool"]
@@ -282,7 +274,8 @@ def _replied(node: Node) -> bool:
     return node.kind == "model" and node.reply is not None and node.error is None
 
 
-def _text(node: Node) -> str:
+def text_of(node: Node) -> str:
+    """What a model said; empty where it said nothing."""
     return node.reply.text if node.reply is not None else ""
 
 
@@ -297,18 +290,19 @@ def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
         known = kept.setdefault(document.key, document)
         if known.score is None and document.score is not None:
             kept[document.key] = replace(known, score=document.score)
-    return list(kept.values())
+    named = {text for one in kept.values() if one.id is not None for text in (one.text, *one.forms)}
+    return [one for one in kept.values() if one.id is not None or one.text not in named]  # handed on as bare texts
 
 
 def _settle_versions(shown: Shown) -> None:
     """Of several versions of one document, those that are whole count, else the one of which most is shown."""
     by_id: dict[str, list[Key]] = {}
-    for key, showing in shown.found.items():
-        if showing.document.id is not None:
-            by_id.setdefault(showing.document.id, []).append(key)
+    for key, (document, _) in shown.found.items():
+        if document.id is not None:
+            by_id.setdefault(document.id, []).append(key)
     for keys in by_id.values():
-        whole = [key for key in keys if shown.found[key].whole]
-        best = whole or [max(keys, key=lambda key: len(shown.found[key].text))]
+        whole = [key for key in keys if shown.found[key][1].extent == "whole"]
+        best = whole or [max(keys, key=lambda key: len(shown.found[key][1].text))]
         for key in keys:
             if key not in best:
                 del shown.found[key]

@@ -10,11 +10,10 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
-from ragmetrics_core.capturing.captured import Captured, Given
+from ragmetrics_core.capturing.captured import Captured, Given, Redact
 from ragmetrics_core.capturing.guarded import Problems
 from ragmetrics_core.capturing.listening import Listener, Listeners
 from ragmetrics_core.capturing.overrides import Overrides, Source
-from ragmetrics_core.capturing.redaction import Redact
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.limits import Limits
@@ -104,6 +103,7 @@ class FrontDoor(Generic[Run]):
         listeners: Who listens to the adapter's hooks.
         assembler: Makes the assembler of one listener.
         as_judge: Makes a judge of the framework's own model object.
+        places: Makes what the user says of places of the arguments; an adapter's own arguments go there, too.
         unseen: What to do where a block ended and no run was seen.
         sampleless: What to do where runs were seen and none gave a sample.
     """
@@ -114,11 +114,12 @@ class FrontDoor(Generic[Run]):
         assembler: Callable[[Overrides, Listener], Assembler[Run]],
         as_judge: Callable[[Any], JudgeLike],
         *,
+        places: Callable[..., Overrides] = Overrides,
         unseen: str,
         sampleless: str,
     ) -> None:
         self._listeners, self._assembler, self._as_judge = listeners, assembler, as_judge
-        self._unseen, self._sampleless = unseen, sampleless
+        self._places, self._unseen, self._sampleless = places, unseen, sampleless
 
     @contextmanager
     def capture(
@@ -137,6 +138,7 @@ class FrontDoor(Generic[Run]):
         redact: Redact | None = None,
         max_samples: int | None = None,
         all_threads: bool = False,
+        **own: Any,
     ) -> Iterator[Captured[Run]]:
         """Capture what the application does inside the block; nothing of it is changed.
 
@@ -158,6 +160,8 @@ class FrontDoor(Generic[Run]):
             all_threads: Runs belong to the block if they begin in its context: in its thread or task, in tasks
                 started from it and in ``asyncio.to_thread``, so that concurrent requests never mix. True adds those
                 that carry the context of no capture at all, such as those in threads that the application starts bare.
+            **own: Of LangChain alone: ``every_turn=True`` makes a run that called a model a sample even where nothing
+                was retrieved.
 
         Returns:
             A context manager that gives the ``Captured``. Its samples can be read at any time; runs that still go
@@ -166,15 +170,8 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a place is neither a text nor callable.
         """
-        where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
+        where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
         given = Given(question, reference, id, dict(metadata or {}), conversation)
-        with self._captured(where, given, redact, max_samples, all_threads) as captured:
-            yield captured
-
-    @contextmanager
-    def _captured(
-        self, where: Overrides, given: Given, redact: Redact | None, max_samples: int | None, all_threads: bool
-    ) -> Iterator[Captured[Run]]:
         listener = Listener(Problems(), all_threads=all_threads, data=where.needs_data)
         assembler = self._assembler(where, listener)
         captured: Captured[Run] = Captured(
@@ -215,6 +212,7 @@ class FrontDoor(Generic[Run]):
         answer_from: Source | None = None,
         context_tools: Collection[str] | None = None,
         build: Callable[[Any], Iterable[Sample]] | None = None,
+        **own: Any,
     ) -> Watcher[Run]:
         """Judge what the whole process does from now on, in the background; the application never waits.
 
@@ -234,6 +232,7 @@ class FrontDoor(Generic[Run]):
             answer_from: As for ``capture``.
             context_tools: As for ``capture``.
             build: As for ``capture``.
+            **own: As for ``capture``.
 
         Returns:
             The watcher: ``aggregates``, ``problems``, ``dropped``, ``flush(timeout)``, ``report()``, ``stop()``.
@@ -241,12 +240,22 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
-        where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
-        settings = {"sample_rate": sample_rate, "max_queue": max_queue, "keep": keep, "on_result": on_result}
-        return self._watcher(where, metrics, judge, **settings, concurrency=concurrency, limits=limits, redact=redact)
-
-    def _watcher(self, where: Overrides, metrics: Metrics, judge: object, **settings: Any) -> Watcher[Run]:
+        where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
         listener = Listener(Problems(), everywhere=True, data=where.needs_data)
         assembler = self._assembler(where, listener)
-        judged = (assembler.add, metrics, self._as_judge(judge))
-        return Watcher(self._listeners, listener, *judged, rest=assembler.finish, joined=assembler.joins, **settings)
+        return Watcher(
+            self._listeners,
+            listener,
+            assembler.add,
+            metrics,
+            self._as_judge(judge),
+            sample_rate=sample_rate,
+            max_queue=max_queue,
+            keep=keep,
+            on_result=on_result,
+            concurrency=concurrency,
+            limits=limits,
+            redact=redact,
+            rest=assembler.finish,
+            joined=assembler.joins,
+        )

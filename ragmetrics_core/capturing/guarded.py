@@ -1,17 +1,17 @@
-"""Hooks that never harm the application: whatever goes wrong inside is logged once and counted."""
+"""Hooks that never harm the application: errors are logged once and counted, and no lock outlives a fork."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import logging
+import os
 import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
-
-from ragmetrics_core.capturing.forks import renew_after_fork
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from weakref import WeakSet
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -92,3 +92,30 @@ def guarded(hook: Callable[P, T]) -> Callable[P, T]:
             self.problems.record(hook.__qualname__, error)
 
     return cast("Callable[P, T]", guarded_sync)
+
+
+# What a fork leaves behind: locks that no thread of the child will ever release. Their owners renew them.
+
+
+class Renewed(Protocol):
+    """An object with locks or threads."""
+
+    def after_fork(self) -> None:
+        """Called in a forked child, before any other code of it runs."""
+
+
+_living: WeakSet[Renewed] = WeakSet()
+
+
+def renew_after_fork(owner: Renewed) -> None:
+    """Have an object told when it wakes up in a forked child; it is not kept alive for that."""
+    _living.add(owner)
+
+
+def _in_child() -> None:
+    for owner in list(_living):
+        owner.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,15 +1,14 @@
-"""Who gets the runs that begin here: captures by context, watches by process. One for all adapters."""
+"""Who gets the runs that begin here: captures by context, watches by process; work of judges reaches nobody."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
 from typing import Any
 
-from ragmetrics_core.capturing.forks import renew_after_fork
-from ragmetrics_core.capturing.guarded import Problems
-from ragmetrics_core.capturing.judge_work import is_judge_work
+from ragmetrics_core.capturing.guarded import Problems, renew_after_fork
 
 
 class Listener:
@@ -132,3 +131,28 @@ class _Shared(Problems):
             super().note(message)
         for one in listening:
             one.problems.note(message)
+
+
+_active: ContextVar[bool] = ContextVar("ragmetrics_judge_work", default=False)
+
+
+@contextmanager
+def as_judge_work() -> Iterator[None]:
+    """Mark everything started inside as work of judges; tasks and copied contexts inherit the mark."""
+    token = _active.set(True)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def judge_context() -> Context:
+    """An empty context that is marked: for calls of a judge's model, where no tracer of the application is set."""
+    context = Context()
+    context.run(_active.set, True)
+    return context
+
+
+def is_judge_work() -> bool:
+    """True inside the work of a judge: a recorder looks away."""
+    return _active.get()

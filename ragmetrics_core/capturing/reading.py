@@ -14,6 +14,7 @@ ANSWER_KEYS = ("answer", "result", "output_text", "output", "response", "generat
 HISTORY_KEYS = ("chat_history", "history")
 _STATED = ("question", "query", "user_input", "user_question")
 _WRITTEN = ("generation", "answer", "response", "output_text", "result")
+_SIDES = ("user", "assistant")
 _DEPTH = 4
 
 
@@ -22,33 +23,22 @@ def one_line(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
-def is_list(value: object) -> bool:
-    """True for a list or tuple."""
-    return isinstance(value, (list, tuple))
-
-
-def documents_in(value: object, depth: int = _DEPTH) -> Iterator[Document]:
-    """Documents in a value and its mappings and sequences."""
-    if isinstance(value, Document):
+def _leaves(value: object, depth: int = _DEPTH) -> Iterator[str | Message | Document]:
+    if isinstance(value, (str, Message, Document)):
         yield value
-    elif depth and isinstance(value, Mapping):
-        for item in value.values():
-            yield from documents_in(item, depth - 1)
-    elif depth and isinstance(value, (list, tuple)):
-        for item in value:
-            yield from documents_in(item, depth - 1)
+    elif depth and isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(item, depth - 1)
 
 
-def texts_in(value: object, depth: int = _DEPTH) -> Iterator[str]:
+def documents_in(value: object) -> Iterator[Document]:
+    """Documents in a value and its mappings and sequences."""
+    return (one for one in _leaves(value) if isinstance(one, Document))
+
+
+def texts_in(value: object) -> Iterator[str]:
     """Texts in a value, those of messages included, of documents not."""
-    if isinstance(value, (str, Message)):
-        yield value if isinstance(value, str) else value.text
-    elif depth and isinstance(value, Mapping):
-        for item in value.values():
-            yield from texts_in(item, depth - 1)
-    elif depth and isinstance(value, (list, tuple)):
-        for item in value:
-            yield from texts_in(item, depth - 1)
+    return (one.text if isinstance(one, Message) else one for one in _leaves(value) if not isinstance(one, Document))
 
 
 def conversation(value: object) -> tuple[Message, ...] | None:
@@ -98,11 +88,11 @@ def history_in(value: object, question: str | None = None, *, depth: int = 3) ->
     if messages is not None:
         asked = [place for place, one in enumerate(messages) if one.role == "user"]
         same = [place for place in asked if one_line(messages[place].text) == one_line(question)]
-        return turns(messages[: max(same or asked, default=0)])
+        return spoken(messages[: max(same or asked, default=0)])
     if not depth or not isinstance(value, Mapping):
         return ()
     for key in HISTORY_KEYS:
-        earlier = turns(conversation(value.get(key)) or ()) or _pairs(value.get(key))
+        earlier = spoken(conversation(value.get(key)) or ()) or _pairs(value.get(key))
         if earlier:
             return earlier
     for key in ("input", "messages", *(value if len(value) == 1 else ())):
@@ -115,59 +105,42 @@ def history_in(value: object, question: str | None = None, *, depth: int = 3) ->
 def _pairs(value: object) -> tuple[Turn, ...]:
     """Turns of pairs of texts: what the user said, and what the assistant said."""
     pairs = value if isinstance(value, (list, tuple)) else ()
-    if not all(is_list(pair) and len(pair) == 2 and all(isinstance(one, str) for one in pair) for pair in pairs):
+    if not all(isinstance(pair, (list, tuple)) and list(map(type, pair)) == [str, str] for pair in pairs):
         return ()
-    return tuple(
-        Turn(role=role, content=text) for pair in pairs for role, text in zip(("user", "assistant"), pair, strict=True)
-    )
+    return tuple(Turn(role=role, content=text) for pair in pairs for role, text in zip(_SIDES, pair, strict=True))
 
 
-def turns(messages: Iterable[Message]) -> tuple[Turn, ...]:
+def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
     """What user and assistant said; no tool calls and no instructions."""
-    spoken = (one for one in messages if one.role in ("user", "assistant") and one.text.strip())
-    return tuple(Turn(role=one.role, content=one.text) for one in spoken)
+    said = (one for one in messages if one.role in _SIDES and one.text.strip())
+    return tuple(Turn(role=one.role, content=one.text) for one in said)
 
 
 def answer_in(output: object) -> tuple[str | None, str]:
     """The answer in what a run returned, and the key it was found at; None and an empty text if there is none."""
     if not isinstance(output, Mapping):
         return answer_text(output), ""
-    if output.get("structured_response") is not None:
-        return structured(output["structured_response"]), "structured_response"
-    for key in ANSWER_KEYS:
+    for key in ("structured_response", *ANSWER_KEYS, "messages"):
         found = answer_text(output.get(key))
         if found is not None:
             return found, key
-    return last_answer(conversation(output.get("messages")) or ()), "messages"
+    return None, ""
 
 
 def answer_text(value: object) -> str | None:
-    """The answer in one value: a text, a message, the last of several messages, or a structured answer."""
+    """The answer in one value: a text, a message, the last of several, a field of a structure, else its JSON."""
     if isinstance(value, str):
         return value if value.strip() else None
     if isinstance(value, Message):
         if value.role not in ("assistant", "other", "tool"):
             return None
-        return value.text if value.text.strip() else structured(value.calls[-1].arguments) if value.calls else None
+        return value.text if value.text.strip() else answer_text(value.calls[-1].arguments) if value.calls else None
     if isinstance(value, (list, tuple)):
         return last_answer(() if any(isinstance(item, str) for item in value) else conversation(value) or ())
-    return structured(value)
-
-
-def structured(value: object) -> str | None:
-    """The answer field of a structured answer; without one, all of it as compact JSON."""
-    if isinstance(value, str):
-        return value if value.strip() else None
     if not isinstance(value, Mapping):
         return None
-    for key in ANSWER_KEYS:
-        found = value.get(key)
-        text = found.text if isinstance(found, Message) else found
-        if isinstance(text, str) and text.strip():
-            return text
-    if "messages" in value:
-        return last_answer(conversation(value["messages"]) or ())
-    return compact(value) if value and not any(documents_in(value)) else None
+    found = answer_in(value)[0]
+    return compact(value) if found is None and value and not any(documents_in(value)) else found
 
 
 def last_answer(messages: tuple[Message, ...]) -> str | None:

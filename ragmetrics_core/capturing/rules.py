@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragmetrics_core.capturing.evidence import Calls, Key, Shown
+from ragmetrics_core.capturing.evidence import Calls, Key, Shown, text_of
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import (
     answer_text,
@@ -15,7 +15,6 @@ from ragmetrics_core.capturing.reading import (
     one_line,
     parsed,
     question_in,
-    structured,
     texts_in,
 )
 from ragmetrics_core.capturing.tree import DISTANCE_KEYS, Answer, Document, Node, Tree
@@ -92,19 +91,35 @@ class _Turn:
 
     def _written(self, answer: Answer) -> _Answered:
         """An answer of the framework, with the call whose reply equals it, else the last that may have written it."""
-        if answer.call is not None or answer.extracted or answer.text is None:
+        if answer.extracted or answer.text is None:
             return _Answered(answer, answer.call)
-        wanted = {one_line(text) for text in (answer.text, *answer.replies) if text.strip()}
-        value = parsed(answer.text)
-        for reads in (_said, _fields):
-            for call in reversed(self.calls.models):
-                if wanted & set(reads(call)) or (value is not None and value in _values(call)):
-                    return _Answered(answer, call)
+        if answer.call is not None:
+            return self._unrivalled(answer, answer.call)
+        wanted, value = {one_line(text) for text in (answer.text, *answer.replies)} - {""}, parsed(answer.text)
+        latest = self.calls.models[::-1]
+        wrote = [call for call in latest if one_line(text_of(call)) in wanted]
+        wrote += [call for call in latest if wanted & _fields(call) or (value is not None and value in _values(call))]
+        if wrote:
+            return self._unrivalled(answer, wrote[0])
         likely = self._likely()
         if not likely:
             return _Answered(answer)
         why = ("no reply equals the answer; it is taken to rest on the last call that wrote a text",)
         return _Answered(answer, likely[-1], why, len(likely) == 1)
+
+    def _unrivalled(self, answer: Answer, call: Node) -> _Answered:
+        """An answer of plain functions, where any call may be the last word: is there another that it does not use?
+
+        One that it uses may be the answer all the same, if that was asked the question and this one was not: a title.
+        """
+        if self.tree.root.name != FLOW:
+            return _Answered(answer, call)
+        question, likely = self.question()[0] or "", self._likely()
+        asked = [one for one in likely if any(question in message.text for message in one.prompt)]
+        used = self.calls.shown(call, ()).calls if call in asked or not asked else [call]
+        others = [one for one in likely if one not in used and one_line(text_of(one)) != one_line(text_of(call))]
+        why = ("several calls may have answered; the last one is taken",) if others else ()
+        return _Answered(answer, call, why, not others)
 
     def _likely(self) -> list[Node]:
         """Calls that look most like answering, in their order."""
@@ -116,17 +131,18 @@ class _Turn:
         """The answering call where the framework names no answer: one whose text is in the output, else the last."""
         models = [call for call in self.calls.models if self.calls.weight(call)]
         output = {one_line(text) for text in texts_in(self.tree.output)}
-        held = [call for call in models if one_line(_text(call)) in output - {""} or self.tree.output in _values(call)]
-        several = len({_text(call) for call in held}) > 1
+        held = [
+            call for call in models if one_line(text_of(call)) in output - {""} or self.tree.output in _values(call)
+        ]
+        several = len({text_of(call) for call in held}) > 1
         call = held[-1] if held else next(iter(self._likely()[::-1]), None)
         if call is None:
             return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
         said = "the outputs hold the texts of several model calls; the last one is taken as the answer"
-        text = _text(call)
-        if not text.strip() or isinstance(parsed(text), dict):
-            text = next((structured(value) or compact(value) for value in _values(call)), text)
+        text = next((answer_text(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
-        return _Answered(Answer(text, place), call, (said,) if several else (), not several)
+        answer = Answer(text, place)
+        return _Answered(answer, call, (said,), sure=False) if several else self._unrivalled(answer, call)
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
         """The question, where it was found, and what is uncertain about it."""
@@ -141,19 +157,21 @@ class _Turn:
         if not queries:
             return None, "", ("no question was found",)
         said = "the question was not found in the inputs; the retriever's query stands for it"
-        plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == JOINED
+        plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
         return queries[0], "query of the first retriever", () if plain else (said,)
 
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""
-        asked = {one.node.query for one in self.calls.retrievals if one.node.kind == "retriever" and one.node.query}
+        nodes = [*(one.node for one in self.calls.retrievals), *self.calls.tool_texts]
+        nodes += [node for node in self.calls.nodes if node.kind == "retriever" and node.error]
+        asked = {node.query for node in nodes if node.query and parsed(node.query) is None}
         found = self.tree.standalone or (asked.pop() if len(asked) == 1 else None)
         if found is not None and len(found) > _QUERY:  # a passage that may stand in an answer, no question
             return None
         return None if one_line(found) == one_line(question) else found
 
 
-JOINED = "several runs"
+FLOW = "runs of plain functions"
 
 
 @dataclass
@@ -238,28 +256,28 @@ class _Making:
         """What the prompt shows, in its order; what it does not tell of stays between its neighbours."""
         turn, order = self.turn, list(shown.found)
         self.evidence_from, self.provenance["contexts"] = "prompt", f"what occurs in the prompt of {call.name}"
-        if {one.document.text for one in shown.found.values()} <= {node.text for node in turn.calls.tool_texts}:
+        if {document.text for document, _ in shown.found.values()} <= {node.text for node in turn.calls.tool_texts}:
             self.evidence_from = "undivided"
         for some in turn.calls.lists(call.began):
             keys = [one.key for one in some]
             if any(key in shown.found for key in keys):
-                for place, key in enumerate(keys):
+                for at, key in enumerate(keys):
                     if key in shown.unknown and key not in order:
-                        before = next((one for one in reversed(keys[:place]) if one in order), None)
+                        before = next((one for one in reversed(keys[:at]) if one in order), None)
                         order.insert(0 if before is None else order.index(before) + 1, key)
                 break
         contexts = []
         for rank, key in enumerate(order, start=1):
-            showing = shown.found.get(key)
-            if showing is None:
+            if key not in shown.found:
                 self.grades.add("inferred")
                 self.warnings.append(f"context {rank}: the prompt does not tell whether it was shown")
                 contexts.append(shown.unknown[key].context())
                 continue
-            if not showing.whole:
+            document, place = shown.found[key]
+            if place.extent != "whole":
                 self.grades.add("located")
-                self.warnings.append(f"context {rank} was cut to {showing.coverage:.0%}")
-            contexts.append(showing.document.context(showing.text))
+                self.warnings.append(f"context {rank} was cut to {place.coverage:.0%}")
+            contexts.append(document.context(place.text))
         return tuple(contexts), order
 
     def _flow(self) -> tuple[tuple[Document, ...], str]:
@@ -284,13 +302,14 @@ class _Making:
         if self.evidence_from != "prompt" or not retrieved:
             return
         ids, texts = {one.id for one in contexts if one.id}, {one.text for one in contexts}
-        hidden = [one for one in retrieved if one.id not in ids and not texts & {one.text, *one.forms}]
-        if hidden and len(contexts) <= len(retrieved) - len(hidden):
+        shown = "\n".join(texts)
+        hidden = [one for one in retrieved if one.id not in ids and not any(f in shown for f in (one.text, *one.forms))]
+        if 0 < len(hidden) < len(retrieved):
             self.warnings.append(f"{len(hidden)} of {len(retrieved)} retrieved documents were not shown to the model")
 
     def _intermediate(self) -> tuple[Context, ...]:
         """What models of the run wrote on the way, and what was read of an answer that broke off."""
-        texts = [_text(call) for call in self.feeding]
+        texts = [text_of(call) for call in self.feeding]
         texts += [self.turn.tree.partial] if self.turn.tree.partial else []
         return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
@@ -299,21 +318,13 @@ _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones 
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
 
 
-def _text(call: Node) -> str:
-    return call.reply.text if call.reply is not None else ""
-
-
 def _values(call: Node) -> list[Any]:
     """Structured values of a reply: its text where that is JSON, the arguments of its tool calls."""
-    value = parsed(_text(call))
+    value = parsed(text_of(call))
     arguments = [dict(one.arguments) for one in call.reply.calls] if call.reply is not None else []
     return [*([] if value is None else [value]), *reversed(arguments)]
 
 
-def _said(call: Node) -> Iterable[str]:
-    return [one_line(_text(call))]
-
-
-def _fields(call: Node) -> Iterable[str]:
+def _fields(call: Node) -> set[str]:
     """Texts inside a structured reply."""
-    return [one_line(text) for value in _values(call) for text in (*texts_in(value), structured(value) or "") if text]
+    return {one_line(text) for value in _values(call) for text in (*texts_in(value), answer_text(value) or "")} - {""}

@@ -28,6 +28,8 @@ class Document:
         score: The score that it had then.
         metadata: Its metadata.
         forms: Other texts that it may be shown as: with its metadata, its window, its original.
+        author: The call of the run that wrote it, where the framework tells: a nested engine whose answer it holds. It
+            is no evidence; what that call was shown is.
     """
 
     text: str = field(repr=False)
@@ -35,6 +37,7 @@ class Document:
     score: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
     forms: tuple[str, ...] = field(default=(), repr=False)
+    author: Node | None = field(default=None, repr=False, compare=False)
 
     @property
     def key(self) -> tuple[str, ...]:

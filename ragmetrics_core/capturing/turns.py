@@ -14,26 +14,31 @@ from ragmetrics_core.capturing.guarded import Problems
 from ragmetrics_core.capturing.locating import locate
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import one_line
-from ragmetrics_core.capturing.rules import JOINED, samples_of
+from ragmetrics_core.capturing.rules import FLOW, samples_of
 from ragmetrics_core.capturing.tree import Node, Tree
 from ragmetrics_core.data.sample import Sample
 
 Run = TypeVar("Run")
 _MOST_WAITING = 1000
+_MOST_NEAR = 32
 _MOST_LOOSE = 8
 _SECONDS = 60.0
+THREAD = "runs of one thread"
 
 
-def joined(trees: Sequence[Tree]) -> Tree:
+def joined(trees: Sequence[Tree], name: str) -> Tree:
     """Several runs of one turn as one: the first question that no model wrote, the last answer."""
     if len(trees) == 1:
         return trees[0]
-    last = trees[-1]
-    inside = [Calls(tree, ()) for tree in trees]
-    wrote = {one_line(call.reply.text) for calls in inside for call in calls.models if call.reply is not None}
+    root = Node("step", name, trees[0].root.began, trees[-1].root.ended, [tree.root for tree in trees])
+    calls = Calls(Tree(root), ())
+    weights = [max((calls.weight(node) for node in tree.root.walk()), default=0) for tree in trees]
+    last = (
+        trees[-1] if name != FLOW else [tree for tree, w in zip(trees, weights, strict=True) if w == max(weights)][-1]
+    )
+    wrote = {one_line(call.reply.text) for call in calls.models if call.reply is not None}
     asked = [tree for tree in trees if tree.question is not None and tree.root.kind != "retriever"]
     asking = next((tree for tree in asked if one_line(tree.question) not in wrote), None)
-    root = Node("step", JOINED, trees[0].root.began, last.root.ended, [tree.root for tree in trees])
     given = {name: value for tree in reversed(trees) for name, value in tree.given.items()}
     return replace(
         last,
@@ -95,8 +100,8 @@ class Turns(Generic[Run]):
     def rest(self) -> list[Sample]:
         """Samples that wait for a further run; nothing is forgotten, and what the user should know is said."""
         with self._lock:
-            waiting = [*(group.trees for group in self._groups), *self._unanswered.values()]
-            found = [sample for trees in waiting for sample in samples_of(joined(trees), self._where)]
+            found = [sample for group in self._groups for sample in self._made_of(group.trees)]
+            found += [sample for parts in self._unanswered.values() for sample in self._made_of(parts, THREAD)]
             if self._paused:
                 self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
             if self._model_calls and not self._made and not found and self._hint:
@@ -122,7 +127,7 @@ class Turns(Generic[Run]):
             if tree.continues:
                 earlier = self._paused.pop(thread, []) or before or []
             elif before:  # nobody went on with it
-                found = self._made_of(before)
+                found = self._made_of(before, THREAD)
             if tree.paused:
                 return found + self._kept(self._paused, thread, [*earlier, tree])
         return found + self._answered([*earlier, tree])
@@ -130,7 +135,7 @@ class Turns(Generic[Run]):
     def _answered(self, parts: list[Tree]) -> list[Sample]:
         """A run that may answer by itself; without a retrieval of its own it may go on with another."""
         tree = parts[-1]
-        whole = joined(parts)
+        whole = joined(parts, THREAD)
         calls = Calls(whole, self._where.context_tools or ())
         error = tree.error or tree.root.error
         if len(parts) == 1 and not error:
@@ -162,9 +167,10 @@ class Turns(Generic[Run]):
         query = one_line(next((node.query for node in tree.root.walk() if node.query), None))
         found = self._settled(tree.strand, query)
         wrote = [one for one in self._loose.get(tree.strand, ()) if _wrote(one, query)]
-        group = next((one for one in reversed(self._groups) if any(_wrote(part, query) for part in one.trees)), None)
-        if group is None and wrote:
-            group = next((one for one in reversed(self._groups) if one.trees[0].strand == tree.strand), None)
+        same, others = self._near(tree.strand)
+        group = next((one for one in (*same, *others) if any(_wrote(part, query) for part in one.trees)), None)
+        group = group or (same[0] if same and wrote else None)
+        group = group or next((one for one in (*same, *others) if _gave(one, tree)), None)
         if group is None:
             self._groups.append(group := _Group([*wrote]))
         elif wrote:
@@ -177,17 +183,23 @@ class Turns(Generic[Run]):
     def _joins(self, tree: Tree, calls: Calls) -> bool:
         """Add a run to the groups whose documents it shows to a model; several groups become one."""
         prompts = [message.text for call in calls.models for message in call.prompt]
-        found = [group for group in self._groups if _shows(group, prompts)]
-        same = [group for group in found if any(part.strand == tree.strand for part in group.trees)]
+        same, others = self._near(tree.strand)
+        found = _shown(same, prompts) or _shown(others, prompts)
         if not found:
             return False
-        first, *others = same or found
-        for group in others:
+        first, *rest = found
+        for group in rest:
             first.trees += group.trees
             self._groups.remove(group)
         first.trees.sort(key=lambda part: part.root.began)
         first.add(tree, answers=any(calls.weight(call) == 3 for call in calls.models))
         return True
+
+    def _near(self, strand: str) -> tuple[list[_Group], list[_Group]]:
+        """Groups of a strand, and the latest of others; the latest first."""
+        latest = self._groups[::-1]
+        same = [group for group in latest if any(part.strand == strand for part in group.trees)]
+        return same, [group for group in latest[:_MOST_NEAR] if group not in same]
 
     def _settled(self, strand: str | None = None, query: str = "") -> list[Sample]:
         """Groups that are over: nothing joined them for long, or another question begins in their strand."""
@@ -199,13 +211,13 @@ class Turns(Generic[Run]):
         self._groups = [group for group in self._groups if group not in over]
         return [sample for group in over for sample in self._made_of(group.trees)]
 
-    def _made_of(self, trees: Sequence[Tree]) -> list[Sample]:
-        return samples_of(joined(trees), self._where)
+    def _made_of(self, trees: Sequence[Tree], name: str = FLOW) -> list[Sample]:
+        return samples_of(joined(trees, name), self._where)
 
     def _kept(self, held: OrderedDict[str, list[Tree]], key: Any, trees: list[Tree]) -> list[Sample]:
         """Hold runs in bounded memory; what had to go for them gives its samples."""
         held[key] = trees
-        return self._made_of(held.popitem(last=False)[1]) if len(held) > _MOST_WAITING else []
+        return self._made_of(held.popitem(last=False)[1], THREAD) if len(held) > _MOST_WAITING else []
 
 
 def _wrote(tree: Tree, query: str) -> bool:
@@ -215,10 +227,26 @@ def _wrote(tree: Tree, query: str) -> bool:
     return bool(query) and any(one_line(line) == query for line in lines)
 
 
-def _shows(group: _Group, prompts: Sequence[str]) -> bool:
-    """Whether prompts show the documents of a group; of one that found nothing, its query."""
-    documents = [doc for part in group.trees for some in Calls(part, ()).lists() for doc in some]
-    if documents:
-        return bool(locate([text for doc in documents for text in (doc.text, *doc.forms)], prompts).order)
-    queries = {node.query for part in group.trees for node in part.root.walk() if node.query}
-    return any(query in prompt for query in queries for prompt in prompts)
+def _gave(group: _Group, tree: Tree) -> bool:
+    """Whether a group holds documents that a run was handed: a reranker called by hand."""
+    held = {one.id or one.text for part in group.trees for node in part.root.walk() for one in node.documents or ()}
+    return any((one.id or one.text) in held for one in tree.root.taken)
+
+
+def _shown(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Group]:
+    """The groups that prompts show: those whose question stands there first, then the latest; each adds a document."""
+    found: list[_Group] = []
+    texts: set[str] = set()
+    asked = {id(group): any(query in prompt for query in _queries(group) for prompt in prompts) for group in groups}
+    for group in sorted(groups, key=lambda group: (asked[id(group)], group.since), reverse=True):
+        documents = [doc for part in group.trees for some in Calls(part, ()).lists() for doc in some]
+        held = [text for doc in documents for text in (doc.text, *doc.forms)]
+        shown = {held[index] for index in locate(held, prompts).order} - texts
+        if shown or (asked[id(group)] and not held):
+            found.append(group)
+            texts |= shown
+    return found
+
+
+def _queries(group: _Group) -> set[str]:
+    return {node.query for part in group.trees for node in part.root.walk() if node.query}

@@ -7,13 +7,14 @@ import getpass
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document
+from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.datasets.chunking import Document
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
 from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, write_pairs
 from ragmetrics_core.datasets.loading import load_documents, load_pairs
@@ -35,23 +36,12 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     kinds = shared.group(commands, "dataset", "build annotated sets, review them, score judges on them")
     parser = command(kinds, "discrete", _discrete, "golden answers with the first and the last retrieved documents")
-    _add_building(parser)
+    _add_building(parser, DiscreteSettings)
     add(parser, "--pairs", "questions with golden answers; else a model writes", "FILE", nargs="+")
-    add(parser, "--questions", "how many it writes (default 15)", "N", positive, 15)
-    add(parser, "--top", "documents retrieved (default 5)", "K", positive, 5)
-    add(parser, "--take", "first and last of them (default 2)", "N", positive, 2)
-    add(parser, "--retriever", "your callable(question, k); by default BM25", "MODULE:NAME")
     text = "combinations of golden and noise contexts, labelled by their facts"
     parser = command(kinds, "continuous", _continuous, text)
-    _add_building(parser)
-    add(parser, "--documents", "repeat over N (default 20)", "N", positive, 20)
-    add(parser, "--golden", "consecutive chunks (default 4)", "N", positive, 4)
-    add(parser, "--noise", "chunks of other documents (default 3)", "N", int, 3)
-    add(parser, "--smallest", "contexts of a combination (2)", "N", positive, 2)
-    add(parser, "--largest", "the same at most (default all)", "N", positive)
+    _add_building(parser, ContinuousSettings)
     flag(parser, "--singles", "combinations of one context too")
-    flag(parser, "--stratify", "as many points for each number of golden chunks")
-    add(parser, "--extraction", "prompt that extracts facts", default="io", choices=("io", "cot"))
     parser = command(kinds, "review", _review, "decide about a set's labels: positive, negative, ambiguous")
     add(parser, "set", "a set; decisions are kept beside it, SET.reviews.jsonl", "SET", Path)
     add(parser, "--reviewer", "who decides; by default your login", "NAME")
@@ -70,21 +60,28 @@ def add_to(commands: Any) -> None:
     shared.add_calls(parser)
 
 
-def _add_building(parser: argparse.ArgumentParser) -> None:
+def _add_building(parser: argparse.ArgumentParser, settings: type[Frozen]) -> None:
+    """Add what both kinds of set are built from, and an option for each setting."""
     add(parser, "corpus", "text, Markdown, JSONL, JSON files, or folders", "PATH", nargs="+")
     add(parser, "--where", "only rows that have it; may be repeated", "FIELD=VALUE", default=[], action="append")
     add(parser, "--out", "the set, as JSONL; needed but for --dry-run", "FILE", Path)
     add(parser, "--model", "name of the model that writes and labels; by default RAGMETRICS_JUDGE", "NAME")
     add(parser, "--language", "language of what it writes", "NAME")
-    add(parser, "--chunk-size", "characters (2000)", "N", positive, CHUNK_SIZE)
-    add(parser, "--overlap", "characters that chunks share (0)", "N", int, 0)
-    add(parser, "--seed", "of every random choice (0)", "N", int, 0)
+    for name, field in settings.model_fields.items():
+        option, default, told = f"--{name.replace('_', '-')}", field.default, field.description or ""
+        if isinstance(default, bool):
+            flag(parser, option, told)
+        elif isinstance(default, str):
+            add(parser, option, f"{told} ({default})", default=default, choices=get_args(field.annotation) or None)
+        else:
+            kind = int if default == 0 else positive
+            add(parser, option, told if default is None else f"{told} ({default})", "N", kind, default)
     shared.add_calls(parser)
 
 
 def _discrete(options: argparse.Namespace) -> int:
     where, documents = _documents(options)
-    settings = DiscreteSettings(**_given(DiscreteSettings, options), retriever=options.retriever or "bm25")
+    settings = DiscreteSettings(**{name: getattr(options, name) for name in DiscreteSettings.model_fields})
     pairs = load_pairs(options.pairs, where=where) if options.pairs else None
     maker = None
     if pairs is None:
@@ -92,11 +89,11 @@ def _discrete(options: argparse.Namespace) -> int:
         if options.dry_run:
             work = options.questions, "questions"
             return shared.dry_run(judge, *work, lambda it: write_pairs(documents, settings, Maker(it)))
-        maker = _maker(judge, options, "questions")
+        maker = shared.maker(judge, options, "questions")
     elif options.dry_run:
         show("no calls: questions, answers and documents are there")
         return 0
-    retriever = named_retriever(options.retriever) if options.retriever else None
+    retriever = None if options.retriever == "bm25" else named_retriever(options.retriever)
     pairs = pairs if maker is None else write_pairs(documents, settings, maker)
     source = _source(options, documents)
     made = build_discrete(documents, pairs or (), settings, retriever=retriever, source=source, maker=maker)
@@ -105,13 +102,13 @@ def _discrete(options: argparse.Namespace) -> int:
 
 def _continuous(options: argparse.Namespace) -> int:
     _, documents = _documents(options)
-    given = _given(ContinuousSettings, options) | ({"smallest": 1} if options.singles else {})
-    settings = ContinuousSettings(**given).checked()
+    given = {name: getattr(options, name) for name in ContinuousSettings.model_fields}
+    settings = ContinuousSettings(**given | ({"smallest": 1} if options.singles else {})).checked()
     judge = _model(options, "there is no other way to label")
     if options.dry_run:
         work = options.documents, "documents"
         return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, Maker(it)))
-    maker = _maker(judge, options, "documents")
+    maker = shared.maker(judge, options, "documents")
     return _finish(build_continuous(documents, settings, maker, source=_source(options, documents)), maker, options)
 
 
@@ -124,11 +121,6 @@ def _documents(options: argparse.Namespace) -> tuple[Mapping[str, str], Sequence
     return where, load_documents(options.corpus, where=where)
 
 
-def _given(kind: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """The settings that options of the same name give."""
-    return {name: getattr(options, name) for name in kind.model_fields if name in options and name != "retriever"}
-
-
 def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
     named = options.model or os.environ.get("RAGMETRICS_JUDGE")
     judge = shared.judge_from(named, options.api_base) if named else None
@@ -137,11 +129,6 @@ def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
             f"questions and answers are written by a language model: --model gpt-4o-mini; or {otherwise}"
         )
     return judge
-
-
-def _maker(judge: Judge, options: argparse.Namespace, unit: str) -> Maker:
-    shown, kept = shared.progress(options, unit), shared.store(options)
-    return Maker(judge, concurrency=options.concurrency, language=options.language, store=kept, show=shown)
 
 
 def _source(options: argparse.Namespace, documents: Sequence[Document]) -> tuple[str, ...]:

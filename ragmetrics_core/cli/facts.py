@@ -40,8 +40,7 @@ def _extract(options: argparse.Namespace) -> int:
     judge = shared.judge_from(options.judge, options.api_base)
     if options.dry_run:
         return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, Maker(it), extraction=how))
-    shown, kept = shared.progress(options, "references"), shared.store(options)
-    maker = Maker(judge, concurrency=options.concurrency, store=kept, show=shown)
+    maker = shared.maker(judge, options, "references")
     file = extract_facts(rows, maker, extraction=how)
     write_facts(options.out, file)
     show(f"{options.out}: {file.count} facts of {len(file.rows)} references; {file.model}, {shared.spent(maker.usage)}")

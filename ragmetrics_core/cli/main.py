@@ -40,19 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-class _Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
-        print(f"ragmetrics {version('ragmetrics-core')}")
-        parser.exit()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ragmetrics", description="Evaluate retrieval and answers of RAG applications.", allow_abbrev=False
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--version", action="version", version=f"ragmetrics {version('ragmetrics-core')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (evaluate, compare, agreement, dataset, facts, store, demo, metrics):
         command.add_to(commands)

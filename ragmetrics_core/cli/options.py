@@ -13,7 +13,7 @@ from typing import Any
 from ragmetrics_core.cli.output import show
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.making import Show
+from ragmetrics_core.datasets.making import Maker, Show
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
@@ -162,8 +162,14 @@ def spent(usage: Usage) -> str:
     return ", ".join([f"{usage.calls} calls", *more, price])
 
 
-def progress(options: argparse.Namespace, unit: str) -> Show | None:
-    """One changing line on a terminal, a line every ten seconds elsewhere; nothing with ``--quiet``."""
+def maker(judge: Judge, options: argparse.Namespace, unit: str) -> Maker:
+    """Where a model works, with the options of the command."""
+    language, shown = getattr(options, "language", None), None if options.quiet else _progress(unit)
+    return Maker(judge, store=store(options), concurrency=options.concurrency, language=language, show=shown)
+
+
+def _progress(unit: str) -> Show:
+    """One changing line on a terminal, a line every ten seconds elsewhere."""
     last = time.monotonic()
 
     def shown(done: int, total: int, usage: Usage) -> None:
@@ -175,7 +181,7 @@ def progress(options: argparse.Namespace, unit: str) -> Show | None:
             last = time.monotonic()
             print(line, file=sys.stderr)
 
-    return None if options.quiet else shown
+    return shown
 
 
 def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Judge], object]) -> int:

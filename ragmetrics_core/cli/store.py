@@ -1,4 +1,4 @@
-"""``ragmetrics store``: what the stored replies are worth, and making them fewer."""
+"""``ragmetrics store``: what is stored, and making it less."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from ragmetrics_core.endpoints.store import REPLIES, default_path
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _AGE = re.compile(r"(\d+)\s*([hdw])")
-_HELD = """SELECT model, sum(NOT unusable), sum(unusable), sum(cost) FILTER (WHERE NOT unusable)
-FROM replies GROUP BY model"""
-_SAVED = "SELECT model, replies, tokens, cost, unpriced FROM saved"
+_HELD = """SELECT model, count(*), sum(unusable), min(created), max(created) FROM replies
+GROUP BY model ORDER BY model"""
 
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     text = "Replies of models are kept so that nothing is paid twice."
     parser = command(commands, "store", _run, "show, prune or clear the stored replies of models", description=text)
-    told = "show entries, size and money saved (the default); prune old replies; clear all"
+    told = "show entries, size and age (the default); prune old replies; clear all"
     add(parser, "action", told, default="show", nargs="?", choices=("show", "prune", "clear"))
     add_store(parser)
     add(parser, "--older-than", "for prune: hours, days or weeks, e.g. 12h, 30d or 8w", "AGE")
@@ -66,25 +65,16 @@ def _bytes(path: Path) -> int:
 
 
 def _lines(connection: sqlite3.Connection) -> Iterator[str]:
-    """What is held of each model, and what it saved."""
-    held = {model: rest for model, *rest in connection.execute(_HELD)}
-    saved = {model: rest for model, *rest in connection.execute(_SAVED)}
-    for model in sorted({*held, *saved}):
-        replies, unusable, cost = held.get(model, (0, 0, 0.0))
-        reused, tokens, money, unpriced = saved.get(model, (0, 0.0, 0.0, 0))
-        spent = f"${cost or 0.0:.4f}" if cost is not None or not replies else "price unknown"
-        yield f"{model or 'unnamed model'}: {replies} replies ({spent}), {unusable} unusable ones"
-        without = f" ({unpriced} of them without known price)" if unpriced else ""
-        known = f" and ${money:.4f}" if unpriced < reused or not reused else ""
-        yield f"  reused {reused} times{without}: {tokens:.0f} tokens{known} saved"
+    """What is held of each model."""
+    for model, replies, unusable, first, last in connection.execute(_HELD):
+        days = " to ".join(dict.fromkeys(time.strftime("%Y-%m-%d", time.localtime(made)) for made in (first, last)))
+        yield f"{model or 'unnamed model'}: {replies - unusable} replies, {unusable} unusable ones, of {days}"
 
 
 def _remove(connection: sqlite3.Connection, before: float) -> int:
-    """Remove the replies made before a time, and where that is all, what they saved; returns how many there were."""
+    """Remove the replies made before a time; returns how many there were."""
     connection.execute("BEGIN IMMEDIATE")
     removed = connection.execute("DELETE FROM replies WHERE created < ?", (before,)).rowcount
-    if before == float("inf"):
-        connection.execute("DELETE FROM saved")
     connection.execute("COMMIT")
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from pydantic import Field
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Frozen, Text
+from ragmetrics_core.data.sample import Context
 
 CHUNK_SIZE = 2000
+_GAP = re.compile(r"\s")
 
 # From the best border to the worst; each match ends where the next chunk may begin.
 _BORDERS = (re.compile(r"\n[ \t]*\n\s*"), re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]"), re.compile(r"\s+"))
@@ -28,23 +29,7 @@ class Document(Frozen):
     text: Text = Field(repr=False)
 
 
-class Chunk(Frozen):
-    """A part of a document.
-
-    Args:
-        id: ``document#number``.
-        document: Id of its document.
-        number: Its place in the document, from 0.
-        text: The text, without white space at its ends.
-    """
-
-    id: str
-    document: str
-    number: int
-    text: Text = Field(repr=False)
-
-
-def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Chunk, ...]:
+def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Context, ...]:
     """Cut a document into chunks.
 
     Args:
@@ -53,7 +38,8 @@ def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> 
         overlap: Characters at the end of a chunk that the next one repeats, at most; whole words only.
 
     Returns:
-        Chunks in order, none of them blank. Without overlap only white space is lost between them.
+        Chunks in order with ids ``document#number``, none of them blank, without white space at their ends. Without
+        overlap only white space is lost between them.
 
     Raises:
         SettingError: If the size is not positive, or the overlap is not below half of it.
@@ -64,24 +50,16 @@ def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> 
     """
     if size < 1 or not 0 <= overlap <= (size - 1) // 2:
         raise SettingError(f"a chunk has at least 1 character and overlaps by less than half; got {size} and {overlap}")
-    texts = [document.text[start:end].strip() for start, end in _spans(document.text, size, overlap)]
-    return tuple(
-        Chunk(id=f"{document.id}#{number}", document=document.id, number=number, text=text)
-        for number, text in enumerate(filter(None, texts))
-    )
-
-
-def all_chunks(documents: Iterable[Document], *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Chunk, ...]:
-    """Chunks of several documents, in order; see ``chunked``."""
-    return tuple(chunk for document in documents for chunk in chunked(document, size=size, overlap=overlap))
-
-
-def _spans(text: str, size: int, overlap: int) -> Iterable[tuple[int, int]]:
-    start = 0
+    text, texts, start = document.text, list[str](), 0
     while start < len(text):
         end = _end(text, start, size)
-        yield start, end
-        start = end if end == len(text) else _again(text, start, end, overlap)
+        texts.append(text[start:end].strip())
+        gap = None  # the next chunk begins after the first white space of the overlap
+        if overlap and end < len(text):
+            gap = _GAP.search(text, max(end - overlap - 1, start + 1), end - 1)
+        start = gap.end() if gap else end
+    named = enumerate(filter(None, texts))
+    return tuple(Context(id=f"{document.id}#{number}", text=text) for number, text in named)
 
 
 def _end(text: str, start: int, size: int) -> int:
@@ -94,11 +72,3 @@ def _end(text: str, start: int, size: int) -> int:
         if ends:
             return start + ends[-1]
     return start + size
-
-
-def _again(text: str, start: int, end: int, overlap: int) -> int:
-    """Where the next chunk begins: after the first white space of the overlap."""
-    if not overlap:
-        return end
-    gap = re.compile(r"\s").search(text, max(end - overlap - 1, start + 1), end - 1)
-    return gap.end() if gap else end

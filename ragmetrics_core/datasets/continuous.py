@@ -7,56 +7,40 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from itertools import chain, combinations, zip_longest
+from itertools import chain, combinations, islice, zip_longest
 from typing import Literal
+
+from pydantic import Field
 
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Part
 from ragmetrics_core.data.sample import Context
-from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, chunked
+from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document, chunked
 from ragmetrics_core.datasets.loading import plain
-from ragmetrics_core.datasets.making import LeftOut, Maker, header
-from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument, Sentence
-from ragmetrics_core.datasets.writing import template
+from ragmetrics_core.datasets.making import LeftOut, Maker, header, template
+from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 
 
 class ContinuousSettings(Frozen):
-    """What decides a continuous set.
+    """What decides a continuous set; the command line has an option for each, with the same words."""
 
-    Args:
-        chunk_size: Most characters of a chunk.
-        overlap: Characters that neighbouring chunks share, at most.
-        documents: Over how many documents it is repeated.
-        golden: Consecutive chunks of one document.
-        noise: Random chunks of other documents.
-        smallest: Fewest contexts of a combination; 1 includes the singles (127 points instead of 120).
-        largest: Most contexts of a combination; None for all.
-        stratify: Keep equally many points for each number of golden contexts.
-        extraction: Prompt that extracts facts.
-        seed: Seed of every choice.
-    """
-
-    chunk_size: int = CHUNK_SIZE
-    overlap: int = 0
-    documents: int = 20
-    golden: int = 4
-    noise: int = 3
-    smallest: int = 2
-    largest: int | None = None
-    stratify: bool = False
-    extraction: Literal["io", "cot"] = "io"
-    seed: int = 0
+    chunk_size: int = Field(CHUNK_SIZE, description="most characters of a chunk")
+    overlap: int = Field(0, description="characters that neighbouring chunks share, at most")
+    documents: int = Field(20, description="over how many documents it is repeated")
+    golden: int = Field(4, description="consecutive chunks of one document")
+    noise: int = Field(3, description="random chunks of other documents")
+    smallest: int = Field(2, description="fewest contexts of a combination; 1 includes the singles")
+    largest: int | None = Field(None, description="most contexts of a combination; all, if none is given")
+    stratify: bool = Field(False, description="keep equally many points for each number of golden chunks")
+    extraction: Literal["io", "cot"] = Field("io", description="prompt that extracts facts")
+    seed: int = Field(0, description="of every random choice")
 
     def checked(self) -> ContinuousSettings:
-        """Itself.
-
-        Raises:
-            SettingError: If the numbers do not fit together.
-        """
+        """Itself; ``SettingError`` if the numbers do not fit together."""
         total = self.golden + self.noise
         if min(self.documents, self.golden, self.smallest) < 1 or self.noise < 0:
             raise SettingError("documents, golden contexts and sizes are at least 1, noise contexts at least 0")
@@ -104,7 +88,7 @@ def _random(*parts: object) -> random.Random:
     return random.Random("|".join(map(str, parts)))  # noqa: S311 - a reproducible choice, no cryptography
 
 
-def _candidates(pool: dict[str, tuple[Chunk, ...]], settings: ContinuousSettings) -> list[str]:
+def _candidates(pool: dict[str, tuple[Context, ...]], settings: ContinuousSettings) -> list[str]:
     """Documents with enough chunks, in random order."""
     filled = [name for name, chunks in pool.items() if chunks]
     if settings.noise and len(filled) < 3:
@@ -122,42 +106,38 @@ def _candidates(pool: dict[str, tuple[Chunk, ...]], settings: ContinuousSettings
     return _random(settings.seed, "documents").sample(found, len(found))
 
 
-def _chosen(name: str, pool: dict[str, tuple[Chunk, ...]], settings: ContinuousSettings) -> tuple[Chunk, ...]:
+def _chosen(name: str, pool: dict[str, tuple[Context, ...]], settings: ContinuousSettings) -> tuple[Context, ...]:
     """Consecutive chunks of a document, then chunks of other documents, as many different ones as there are."""
     draw = _random(settings.seed, name)
     start = draw.randrange(len(pool[name]) - settings.golden + 1)
-    chosen = list(pool[name][start : start + settings.golden])
+    chosen = pool[name][start : start + settings.golden]
     others = [draw.sample(chunks, len(chunks)) for other, chunks in pool.items() if other != name and chunks]
     draw.shuffle(others)
-    seen, wanted = {chunk.text for chunk in pool[name]}, settings.golden + settings.noise
+    own, noise = {chunk.text for chunk in pool[name]}, dict[str, Context]()
     for chunk in chain.from_iterable(zip_longest(*others)):  # a chunk of each document, then the next of each
-        if chunk is not None and chunk.text not in seen and len(chosen) < wanted:
-            chosen.append(chunk)
-            seen.add(chunk.text)
-    if len(chosen) < wanted:
+        if chunk is not None and chunk.text not in own:
+            noise.setdefault(chunk.text, chunk)
+    if len(noise) < settings.noise:
         raise InputError(f"the other documents have too few chunks for {settings.noise} contexts of noise")
-    return tuple(chosen)
+    return (*chosen, *islice(noise.values(), settings.noise))
 
 
 async def _labelled(
-    name: str, chunks: Sequence[Chunk], settings: ContinuousSettings, metric: RetrievalAccuracy, maker: Maker
+    name: str, chunks: tuple[Context, ...], settings: ContinuousSettings, metric: RetrievalAccuracy, maker: Maker
 ) -> LabelledDocument:
     golden = tuple(chunk.text for chunk in chunks[: settings.golden])
     written, labels = await maker.write(golden), Part("Chunk", golden, "letters").labels
     document = LabelledDocument(
         id=name,
         question=written.question,
-        sentences=tuple(Sentence(text=one.text, context=labels.index(one.chunk)) for one in written.sentences),
-        contexts=tuple(Context(id=chunk.id, text=chunk.text) for chunk in chunks),
+        sentences=tuple(one.text for one in written.sentences),
+        tags=tuple(labels.index(one.chunk) for one in written.sentences),
+        contexts=chunks,
         golden=settings.golden,
-        facts=(),
-        cells=(),
-        calls=0,
     )
     outcome = await maker.measure(metric, document.sample())
-    if not isinstance(outcome.evidence, AccuracyEvidence):
+    if not isinstance(found := outcome.evidence, AccuracyEvidence):
         raise LeftOut("no matrix")
-    found = outcome.evidence
     calls = found.matrix_calls + found.extraction_calls
     return document.model_copy(update={"facts": found.facts, "cells": found.cells, "calls": calls})
 
@@ -179,7 +159,7 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
     """A combination of contexts, labelled without a call: the mean over facts of the logical OR over contexts."""
     chosen = tuple(sorted(subset))
     facts = [any(row[column].covered for column in chosen) for row in document.cells]
-    tagged = [sentence.context in chosen for sentence in document.sentences]
+    tagged = [tag in chosen for tag in document.tags]
     return CombinationPoint(
         document=document.id,
         contexts=chosen,

@@ -6,41 +6,34 @@ Source: the published retrieval accuracy evaluation for use without labelled dat
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
+
+from pydantic import Field
 
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.sample import Context
-from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, all_chunks
+from ragmetrics_core.data.sample import Context, Sample
+from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document, chunked
 from ragmetrics_core.datasets.loading import Pair, check_pairs, plain
-from ragmetrics_core.datasets.making import Maker, header
+from ragmetrics_core.datasets.making import Maker, header, template
 from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
 from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Label, digest_of
-from ragmetrics_core.datasets.writing import template
 from ragmetrics_core.engine.loop import run
+
+_LABELS: tuple[Label, ...] = ("positive", "negative")
 
 
 class DiscreteSettings(Frozen):
-    """What decides a discrete set.
+    """What decides a discrete set; the command line has an option for each, with the same words."""
 
-    Args:
-        chunk_size: Most characters of a chunk.
-        overlap: Characters that neighbouring chunks share, at most.
-        top: How many documents are retrieved per question.
-        take: How many of them a point holds: the first for a positive, the last for a negative.
-        questions: How many questions a model writes where no pairs are given.
-        retriever: Name of the retriever, for the header.
-        seed: Seed of the choice of chunks to write questions about.
-    """
-
-    chunk_size: int = CHUNK_SIZE
-    overlap: int = 0
-    top: int = 5
-    take: int = 2
-    questions: int = 15
-    retriever: str = "bm25"
-    seed: int = 0
+    chunk_size: int = Field(CHUNK_SIZE, description="most characters of a chunk")
+    overlap: int = Field(0, description="characters that neighbouring chunks share, at most")
+    top: int = Field(5, description="documents retrieved per question")
+    take: int = Field(2, description="of them a point holds the first, or the last")
+    questions: int = Field(15, description="how many a model writes where no pairs are given")
+    retriever: str = Field("bm25", description="or MODULE:NAME of your callable(question, k)")
+    seed: int = Field(0, description="of every random choice")
 
 
 def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, maker: Maker) -> tuple[Pair, ...]:
@@ -55,25 +48,18 @@ def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, maker
         InputError: If the model gave nothing usable.
         JudgeUnavailable: If it will answer nothing.
     """
-    chunks = all_chunks(documents, size=settings.chunk_size, overlap=settings.overlap)
+    draw = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
+    pools = [(it.id, chunked(it, size=settings.chunk_size, overlap=settings.overlap)) for it in documents]
+    shuffled = [[(name, chunk.text) for chunk in draw.sample(chunks, len(chunks))] for name, chunks in pools]
+    draw.shuffle(shuffled)
+    turns = [one for turn in zip_longest(*shuffled) for one in turn if one is not None]
 
-    async def make(chunk: Chunk) -> Pair:
-        written = await maker.write([chunk.text])
-        return Pair(question=written.question, answer=written.response, document=chunk.document)
+    async def make(candidate: tuple[str, str]) -> Pair:
+        name, text = candidate
+        written = await maker.write([text])
+        return Pair(question=written.question, answer=written.response, document=name)
 
-    made = maker.until(settings.questions, _turns(chunks, settings.seed), make, lambda pair: plain(pair.question))
-    return tuple(run(made))
-
-
-def _turns(chunks: Sequence[Chunk], seed: int) -> list[Chunk]:
-    """Chunks in random order, but none of a document before every other document had as many."""
-    shuffled = random.Random(f"{seed}|questions").sample(chunks, len(chunks))  # noqa: S311 - no cryptography
-    earlier: Counter[str] = Counter()
-    turns = []
-    for chunk in shuffled:
-        turns.append((earlier[chunk.document], chunk))
-        earlier[chunk.document] += 1
-    return [chunk for _, chunk in sorted(turns, key=lambda turn: turn[0])]
+    return tuple(run(maker.until(settings.questions, turns, make, lambda pair: plain(pair.question))))
 
 
 def build_discrete(
@@ -105,7 +91,14 @@ def build_discrete(
         raise SettingError(f"{settings.take} first and {settings.take} last documents do not fit into {settings.top}")
     check_pairs(pairs)
     if retriever is None:
-        retriever = _bm25(documents, settings)
+        size, overlap = settings.chunk_size, settings.overlap
+        chunks = [chunk for document in documents for chunk in chunked(document, size=size, overlap=overlap)]
+        if len(chunks) < settings.top:
+            raise InputError(
+                f"the corpus has {len(chunks)} chunks and {settings.top} are to be retrieved; "
+                "give more or longer documents, or a smaller chunk size"
+            )
+        retriever = BM25(chunks)
     elif settings.retriever == "bm25":
         settings = settings.model_copy(update={"retriever": "own"})
     points: list[DiscretePoint] = []
@@ -116,33 +109,18 @@ def build_discrete(
                 f"the retriever gave {len(contexts)} documents for question {number}; "
                 f"{2 * settings.take} are needed, better {settings.top}"
             )
-        points += _points(pair, contexts, settings.take)
+        points += [_point(pair, contexts, settings.take, label) for label in _LABELS]
     told = header("discrete", documents, settings, source, maker, template(), pairs="written" if maker else "given")
     return DiscreteSet(header=told, points=tuple(points))
 
 
-def _bm25(documents: Sequence[Document], settings: DiscreteSettings) -> BM25:
-    chunks = all_chunks(documents, size=settings.chunk_size, overlap=settings.overlap)
-    if len(chunks) < settings.top:
-        raise InputError(
-            f"the corpus has {len(chunks)} chunks and {settings.top} are to be retrieved; "
-            "give more or longer documents, or a smaller chunk size"
-        )
-    return BM25(chunks)
-
-
-def _points(pair: Pair, contexts: Sequence[Context], take: int) -> list[DiscretePoint]:
-    ranks = range(1, len(contexts) + 1)
-    ends: tuple[tuple[Label, slice], ...] = (("positive", slice(take)), ("negative", slice(-take, None)))
-    return [
-        DiscretePoint(
-            id=digest_of([pair.question, pair.answer, *(context.text for context in contexts[end])]),
-            document=pair.document or digest_of([pair.question]),
-            question=pair.question,
-            answer=pair.answer,
-            contexts=tuple(contexts[end]),
-            ranks=tuple(ranks[end]),
-            by_rank=label,
-        )
-        for label, end in ends
-    ]
+def _point(pair: Pair, contexts: Sequence[Context], take: int, label: Label) -> DiscretePoint:
+    end = slice(take) if label == "positive" else slice(-take, None)
+    shown, asked, answer = tuple(contexts[end]), pair.question, pair.answer
+    name = digest_of([asked, answer, *(context.text for context in shown)])
+    return DiscretePoint(
+        document=pair.document or digest_of([asked]),
+        sample=Sample(id=name, question=asked, contexts=shown, answer=answer, reference=answer),
+        ranks=tuple(range(1, len(contexts) + 1)[end]),
+        by_rank=label,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -88,7 +88,7 @@ def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report 
         InputError: If nothing matches, or an id stands for several samples or labels.
         SettingError: If a report has no such metric.
     """
-    own, others = (_scored(one, metric) if one else {} for one in (report, rival))
+    own, others = _scored(report, metric), _scored(rival, metric) if rival else {}
     found = [
         Labelled(own[name][1], label.votes, label.source, others[name][1] if rival else None)
         for name, label in _voted(labels).items()
@@ -102,37 +102,37 @@ def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report 
     return found
 
 
-def left_over(report: Report, metric: str, labels: Sequence[Label]) -> tuple[str, ...]:
+def left_over(report: Report, metric: str, labels: Sequence[Label]) -> list[str]:
     """Which labels enter no number, in words: their id is that of no sample, or the sample has no score."""
     samples, scored = {row.sample.id for row in report.results if row.sample}, _scored(report, metric)
     strangers = [label.id for label in labels if label.id not in samples]
     silent = [label.id for label in labels if label.votes and label.id in samples and label.id not in scored]
     found = (("labels that match no sample", strangers), ("labelled samples without a score", silent))
-    return tuple(f"{words} ({len(names)}): {_some(names)}" for words, names in found if names)
+    return [f"{words} ({len(names)}): {_some(names)}" for words, names in found if names]
 
 
 def _voted(labels: Sequence[Label]) -> dict[str, Label]:
     """The labels that hold votes, by id."""
-    if twice := _repeated(label.id for label in labels):
-        raise InputError(
-            f"one line per sample is needed, with a list for several votes; labelled more than once: {twice}"
-        )
+    if twice := _repeated([label.id for label in labels]):
+        what = "one line per sample is needed, with a list for several votes"
+        raise InputError(f"{what}; labelled more than once: {twice}")
     return {label.id: label for label in labels if label.votes}
 
 
 def _scored(report: Report, metric: str) -> dict[str, tuple[Sample, float]]:
     """The scored samples of a run with their scores, by id."""
-    scores = zip(report.results, report.scores(metric), strict=True)
-    found = [(row.sample, score) for row, score in scores if row.sample is not None and score is not None]
+    scores = zip((row.sample for row in report.results), report.scores(metric), strict=True)
+    found = [(sample, score) for sample, score in scores if sample is not None and score is not None]
+    wanted = "every sample needs an id of its own to be labelled"
     if nameless := sum(sample.id is None for sample, _ in found):
-        raise InputError(f"every sample needs an id of its own to be labelled; {nameless} have none")
-    if twice := _repeated(row.sample.id for row in report.results if row.sample and row.sample.id is not None):
-        raise InputError(f"every sample needs an id of its own to be labelled; more than one has: {twice}")
+        raise InputError(f"{wanted}; {nameless} have none")
+    if twice := _repeated([row.sample.id for row in report.results if row.sample and row.sample.id is not None]):
+        raise InputError(f"{wanted}; more than one has: {twice}")
     return {str(sample.id): (sample, score) for sample, score in found}
 
 
-def _repeated(names: Iterable[str | None]) -> str:
-    return _some([str(name) for name, count in Counter(names).items() if count > 1])
+def _repeated(names: Sequence[str]) -> str:
+    return _some([name for name, count in Counter(names).items() if count > 1])
 
 
 def _some(names: Sequence[str]) -> str:
@@ -171,17 +171,10 @@ def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool =
         order = [order[int((start + place) * step)] for place in range(count)]
         chance.shuffle(order)
     return [
-        {
-            "id": sample.id,
-            "label": None,
-            **known,
-            "question": sample.question,
-            "answer": sample.answer,
-            "contexts": [context.text for context in sample.contexts],
-            "reference": list(sample.reference),
-        }
+        {"id": sample.id, "label": None, **known, "question": sample.question, "answer": sample.answer,
+         "contexts": [context.text for context in sample.contexts], "reference": list(sample.reference)}
         for sample, _ in order[:count]
-    ]
+    ]  # fmt: skip
 
 
 def calibrate(
@@ -206,11 +199,11 @@ def calibrate(
     known, number_of = _drawn(labels, assume_random), numbering(cluster)
     scored = _scored(report, metric).items()
     rows = [(known.get(name), score, number_of(sample)) for name, (sample, score) in scored]
+    truth, labelled = [yes for yes, _, _ in rows if yes is not None], [row for row in rows if row[0] is not None]
     own, others = (
         Scores([score for _, score, _ in side], [number for _, _, number in side])
-        for side in ([row for row in rows if row[0] is not None], [row for row in rows if row[0] is None])
+        for side in (labelled, [row for row in rows if row[0] is None])
     )
-    truth = [yes for yes, _, _ in rows if yes is not None]
     if method == "rogan-gladen":
         return rogan_gladen(truth, own, others, threshold=threshold)
     return ppi(truth, own, others)
@@ -228,8 +221,7 @@ def certify_precision(
 def _drawn(labels: Sequence[Label], assume_random: bool) -> dict[str, bool]:
     """The majority's votes by id; refused unless the labels are, by their own record, all that one draw drew."""
     voted = _voted(labels)
-    empty = len(labels) - len(voted)
-    if empty and not assume_random:
+    if (empty := len(labels) - len(voted)) and not assume_random:
         raise InputError(f"{empty} of {len(labels)} drawn samples have no label, and those may be the hard ones")
     chances = {label.probability for label in labels}
     if (len(chances) != 1 or None in chances) and not assume_random:

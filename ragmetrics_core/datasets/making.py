@@ -1,27 +1,28 @@
-"""Where a model works on a set: writes questions, labels facts, and is counted."""
+"""Where a model works on a set: writes questions with the responses expected, labels facts, and is counted."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from hashlib import sha256
+from importlib.resources import files
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from ragmetrics_core.data.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
-from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.questions import NotAnswered, Question
+from ragmetrics_core.data.frozen import Frozen, Silent
+from ragmetrics_core.data.questions import Instructions, NotAnswered, Part, Question
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.datasets.chunking import Document
 from ragmetrics_core.datasets.sets import Header, corpus_digest
-from ragmetrics_core.datasets.writing import WriteQuestion, Written
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
-from ragmetrics_core.engine.carrying import RunJudge, carry_out
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.engine.scoring import RunJudge, carry_out
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.templates import digest
 
@@ -30,6 +31,77 @@ R = TypeVar("R", bound=BaseModel)
 K = TypeVar("K", bound=Hashable)
 Show = Callable[[int, int, Usage], None]
 """Called with how many are done, how many are wanted, and what it cost so far."""
+
+
+_Stated = Annotated[str, Field(min_length=1)]
+
+
+class TaggedSentence(Silent, extra="ignore", str_strip_whitespace=True):
+    """One sentence of a golden response.
+
+    Args:
+        text: The sentence.
+        chunk: Label of the chunk that it was taken from: A, B and so on.
+    """
+
+    text: _Stated
+    chunk: _Stated
+
+
+class Written(Silent, extra="ignore", str_strip_whitespace=True):
+    """A question and its golden response.
+
+    Args:
+        question: The question.
+        sentences: The response, sentence by sentence; every chunk gave at least one.
+    """
+
+    question: _Stated
+    sentences: tuple[TaggedSentence, ...]
+
+    @field_validator("sentences")
+    @classmethod
+    def _from_each(cls, sentences: Any, info: ValidationInfo) -> Any:
+        if isinstance(info.context, Question):
+            known = info.context.parts["chunks"].labels
+            if {sentence.chunk for sentence in sentences} != set(known):
+                raise ValueError(f"it must have at least one sentence from each chunk ({', '.join(known)})")
+        return sentences
+
+    @property
+    def response(self) -> str:
+        """The golden response as one text."""
+        return " ".join(sentence.text for sentence in self.sentences)
+
+
+class WriteQuestion(Question[Written]):
+    """Which question is answered by something of each of these chunks, and what is the answer? Parts: chunks."""
+
+    @classmethod
+    def about(cls, chunks: Sequence[str], language: str | None = None) -> Self:
+        """The question for these chunks, in the order of the document."""
+        return cls(
+            parts={"chunks": Part("Chunk", tuple(chunks), "letters")},
+            instructions=Instructions(template(), language=language),
+            Reply=Written,
+            example=_examples,
+        )
+
+
+def template() -> str:
+    """The prompt that has a question and its response written."""
+    return files("ragmetrics_core.datasets").joinpath("prompts", "write_question.txt").read_text(encoding="utf-8")
+
+
+def _examples(question: WriteQuestion) -> tuple[Written, Written]:
+    """One sentence from each chunk, and three; different for different chunks."""
+    own = sha256("\0".join(question["chunks"]).encode(errors="replace")).hexdigest()
+    short, long = (
+        [TaggedSentence(text=f"{own} {own} {n}.", chunk=label) for label in question.parts["chunks"].labels
+         for n in range(each)]
+        for each in (1, 3)
+    )  # fmt: skip
+    return Written(question=f"{own}?", sentences=tuple(short)), Written(question=f"{own}?", sentences=tuple(long))
 
 
 class LeftOut(Exception):
@@ -61,14 +133,9 @@ class Maker:
         language: str | None = None,
         show: Show | None = None,
     ) -> None:
-        judge = resolve_judge(judge)
-        session = judge.session(concurrency=concurrency, store=MemoryStore() if store is None else store)
-        self.name = judge.name
-        self.usage = Usage()
-        self.left_out: Counter[str] = Counter()
-        self.language = language
-        self._judge = RunJudge(session)
-        self._show = show
+        judge, store = resolve_judge(judge), MemoryStore() if store is None else store
+        self.name, self.language, self.usage, self.left_out = judge.name, language, Usage(), Counter[str]()
+        self._judge, self._show = RunJudge(judge.session(concurrency=concurrency, store=store)), show
 
     async def ask(self, question: Question[R]) -> R:
         """The reply to a question, counted; raises the ``JudgeError`` if there is none."""
@@ -100,10 +167,8 @@ class Maker:
         self.usage += outcome.usage
         if self._judge.unavailable is not None:
             raise self._judge.unavailable
-        if outcome.status == "failed":
-            raise LeftOut(outcome.error.type)
-        if outcome.status == "undefined":
-            raise LeftOut(outcome.code)
+        if outcome.status != "scored":
+            raise LeftOut(outcome.error.type if outcome.status == "failed" else outcome.code)
         return outcome
 
     def shown(self, done: int, wanted: int) -> None:
@@ -154,10 +219,9 @@ def header(
     maker: Maker | None, *prompts: str, **more: str,
 ) -> Header:  # fmt: skip
     """How a set was made; ``maker`` is None where no model was asked, ``more`` are further parameters."""
-    parameters = settings.model_dump()
-    made = Header(kind=kind, source=tuple(source), corpus=corpus_digest(documents), seed=parameters.pop("seed"))
-    asked: dict[str, object] = {"parameters": parameters | more}
+    parameters, asked = settings.model_dump() | more, dict[str, Any]()
     if maker is not None:
         left_out = dict(sorted(maker.left_out.items()))
-        asked |= {"model": maker.name, "prompts": digest(*prompts, maker.language or ""), "left_out": left_out}
-    return made.model_copy(update=asked)
+        asked = {"model": maker.name, "prompts": digest(*prompts, maker.language or ""), "left_out": left_out}
+    seed, corpus = parameters.pop("seed"), corpus_digest(documents)
+    return Header(kind=kind, source=tuple(source), corpus=corpus, seed=seed, parameters=parameters, **asked)

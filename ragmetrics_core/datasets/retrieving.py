@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import is_dataclass
+from typing import Any
+
+from pydantic import BaseModel
 
 from ragmetrics_core.data.cells import context
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.extras import extra, own
 from ragmetrics_core.data.sample import Context
-from ragmetrics_core.datasets.chunking import Chunk
 from ragmetrics_core.lexical.text import content
 
 Retriever = Callable[[str, int], Iterable[Any]]
 """From a question and the number wanted to documents in the order of their rank: texts, ``Context``, mappings, or
 document objects of LangChain, LlamaIndex and Haystack."""
-
-
-@runtime_checkable
-class _Dumps(Protocol):
-    """A pydantic model, as the documents of LangChain and LlamaIndex are."""
-
-    def model_dump(self) -> dict[str, Any]: ...
-
-
-@runtime_checkable
-class _Converts(Protocol):
-    """A document of Haystack."""
-
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 class BM25:
@@ -45,7 +33,7 @@ class BM25:
         bm25s (Lù 2024, arXiv 2407.03618), method "lucene", k1 = 1.5, b = 0.75. Equal scores keep the corpus' order.
     """
 
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, chunks: Sequence[Context]) -> None:
         bm25s = extra("bm25s", "datasets", "BM25")
         logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports each index otherwise
         self._chunks = chunks
@@ -60,8 +48,7 @@ class BM25:
         asked = [token for token in content(question) if token in self._known]
         scores = self._index.get_scores(asked).tolist() if asked else [0.0] * len(self._chunks)
         order = sorted(range(len(scores)), key=lambda index: -scores[index])[:count]
-        ranked = [(self._chunks[index], round(scores[index], 6)) for index in order]
-        return [Context(text=chunk.text, id=chunk.id, score=score) for chunk, score in ranked]
+        return [self._chunks[index].model_copy(update={"score": round(scores[index], 6)}) for index in order]
 
 
 def retrieved(retriever: Retriever, question: str, count: int, number: int) -> list[Context]:
@@ -69,10 +56,10 @@ def retrieved(retriever: Retriever, question: str, count: int, number: int) -> l
     found = []
     for rank, item in enumerate(retriever(question, count), start=1):
         data = item
-        if isinstance(item, _Dumps) and not isinstance(item, Context):
+        if isinstance(item, BaseModel) and not isinstance(item, Context):  # of LangChain or LlamaIndex
             data = item.model_dump()
-        elif isinstance(item, _Converts) and not isinstance(item, Mapping):
-            data = item.to_dict()
+        elif is_dataclass(item):  # of Haystack
+            data = vars(item)
         try:
             made = context(data, f"what the retriever returned for question {number}", rank)
         except RowError as error:

@@ -8,6 +8,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -140,8 +141,8 @@ def review_items(given: AnySet) -> list[Item]:
         return [item for document in given.documents for row in _cells(document) for item in row]
     # Equal points, e.g. where fewer documents differ than are retrieved, are decided once.
     return [
-        Item(id=one.id, was=one.by_rank, question=one.question, claim=one.answer,
-             texts=tuple(sorted(context.text for context in one.contexts)))
+        Item(id=one.id, was=one.by_rank, question=one.sample.question or "", claim=one.sample.answer or "",
+             texts=tuple(sorted(context.text for context in one.sample.contexts)))
         for one in {point.id: point for point in given.points}.values()
     ]  # fmt: skip
 
@@ -207,14 +208,9 @@ def items_to_review(given: AnySet, reviews: Reviews, *, second: bool, share: flo
 
 
 def review(
-    items: Sequence[Item],
-    reviews: Reviews,
-    *,
-    reviewer: str,
-    second: bool,
-    ask: Callable[[str], str],
+    items: Sequence[Item], reviews: Reviews, *, reviewer: str, second: bool, ask: Callable[[str], str],
     show: Callable[[str], None],
-) -> bool:
+) -> bool:  # fmt: skip
     """Ask a person about every item that has no decision yet; each decision is kept at once.
 
     Args:
@@ -228,38 +224,30 @@ def review(
     Returns:
         True if nothing is left to decide.
     """
-    decided, skipped = reviews.second if second else reviews.first, set[str]()
+    decided, passed = reviews.second if second else reviews.first, set[str]()
     show(_HELP)
-    at, back = 0, False
-    while at < len(items):
-        item = items[at]
-        if not back and (item.id in decided or item.id in skipped):
-            at += 1
-            continue
-        show(_shown(item, len(decided.keys() & {it.id for it in items}), len(items)))
-        try:
-            key = _key(ask, show)
-            if label := _KEYS.get(key):
-                why, date = ask("why (Enter for no reason)> ").strip(), datetime.now(UTC).isoformat(timespec="seconds")
-                made = Review(item=item.id, was=item.was, label=label, reviewer=reviewer, reason=why, date=date)
-                reviews.add(made.model_copy(update={"second": second}))
-        except EOFError:
-            break
-        if key == "q":
-            break
-        if key == "s":
-            skipped.add(item.id)
-        back = key == "b"
-        at = max(at - 1, 0) if back else at + 1
+    at, key = 0, ""
+    with suppress(EOFError):
+        while at < len(items) and key != "q":
+            item = items[at]
+            if key == "b" or item.id not in decided.keys() | passed:
+                show(_shown(item, len(decided.keys() & {it.id for it in items}), len(items)))
+                key = _key(ask, show)
+                if label := _KEYS.get(key):
+                    why = ask("why (Enter for no reason)> ").strip()
+                    date = datetime.now(UTC).isoformat(timespec="seconds")
+                    made = Review(item=item.id, was=item.was, label=label, reviewer=reviewer, reason=why, date=date)
+                    reviews.add(made.model_copy(update={"second": second}))
+                if key == "s":
+                    passed.add(item.id)
+            at = max(at - 1, 0) if key == "b" else at + 1
     return all(item.id in decided for item in items)
 
 
 def _key(ask: Callable[[str], str], show: Callable[[str], None]) -> str:
-    while True:
-        key = ask("p/n/a/s/b/q> ").strip().casefold()[:1]
-        if key in _KEYS or key in ("s", "b", "q"):
-            return key
+    while (key := ask("p/n/a/s/b/q> ").strip().casefold()[:1]) not in {*_KEYS, "s", "b", "q"}:
         show(_HELP)
+    return key
 
 
 def _shown(item: Item, done: int, total: int) -> str:

@@ -79,7 +79,7 @@ def variants(given: AnySet, metrics: Sequence[Metric], judge: Judge, prompts: Se
     names += ["frozen"] if "frozen" in prompts and isinstance(given, ContinuousSet) else []
     found: list[Variant] = []
     for metric in metrics:
-        for name in names or [""] if isinstance(metric, RetrievalAccuracy) else [""]:
+        for name in (names or [""]) if isinstance(metric, RetrievalAccuracy) else [""]:
             update = {"extraction": name} if name in ("io", "cot") else {}
             found.append((metric.model_copy(update=update), name))
     return found
@@ -96,18 +96,10 @@ def samples_of(given: AnySet, metric: Metric, prompt: str) -> list[Sample]:
 
 
 def score_set(
-    given: AnySet,
-    reviews: Reviews | None,
-    metric: Metric,
-    judge: JudgeLike,
-    *,
-    prompt: str = "",
-    threshold: float = 0.5,
-    concurrency: int = 32,
-    store: ReplyStore | None = None,
-    progress: Any = False,
+    given: AnySet, reviews: Reviews | None, metric: Metric, judge: JudgeLike, *, prompt: str = "",
+    threshold: float = 0.5, concurrency: int = 32, store: ReplyStore | None = None, progress: Any = False,
     draws: int = DRAWS,
-) -> Score:
+) -> Score:  # fmt: skip
     """Score a judge's metric against a set.
 
     Args:

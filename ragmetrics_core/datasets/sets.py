@@ -56,41 +56,22 @@ class DiscretePoint(Frozen):
     """A golden answer with retrieved documents, labelled by their ranks.
 
     Args:
-        id: Digest of the point, which tells nothing about its label.
         document: What intervals resample: the document that the question is about, else the question.
-        question: The question.
-        answer: The golden answer.
-        contexts: The documents, with the retriever's scores.
-        ranks: Their ranks, from 1.
+        sample: Question and documents with the retriever's scores; the golden answer is both answer and reference.
+            Its id is a digest, which tells nothing about the label.
+        ranks: The documents' ranks, from 1.
         by_rank: The label that the ranks suggest.
     """
 
-    id: str
     document: str
-    question: Text = Field(repr=False)
-    answer: Text = Field(repr=False)
-    contexts: tuple[Context, ...]
+    sample: Sample
     ranks: tuple[int, ...]
     by_rank: Label
 
     @property
-    def sample(self) -> Sample:
-        """The point as a sample: the golden answer is both answer and reference."""
-        return Sample(
-            id=self.id, question=self.question, contexts=self.contexts, answer=self.answer, reference=self.answer
-        )
-
-
-class Sentence(Frozen):
-    """A sentence of a golden response.
-
-    Args:
-        text: The sentence.
-        context: Index of the golden context that it was taken from.
-    """
-
-    text: Text = Field(repr=False)
-    context: int
+    def id(self) -> str:
+        """The id of the sample."""
+        return self.sample.id or ""
 
 
 class LabelledDocument(Frozen):
@@ -99,7 +80,8 @@ class LabelledDocument(Frozen):
     Args:
         id: The document.
         question: The question that a model wrote.
-        sentences: The golden response, each sentence with its chunk.
+        sentences: The golden response, sentence by sentence.
+        tags: For each of them, the index of the golden context that it was taken from.
         contexts: Golden contexts in the order of the document, then the noise.
         golden: How many of them are golden.
         facts: Facts of the golden response.
@@ -109,27 +91,18 @@ class LabelledDocument(Frozen):
 
     id: str
     question: Text = Field(repr=False)
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[Text, ...] = Field(repr=False)
+    tags: tuple[int, ...]
     contexts: tuple[Context, ...]
     golden: int
-    facts: tuple[Fact, ...]
-    cells: tuple[tuple[Cell, ...], ...]
-    calls: int
-
-    @property
-    def response(self) -> str:
-        """The golden response."""
-        return " ".join(sentence.text for sentence in self.sentences)
+    facts: tuple[Fact, ...] = ()
+    cells: tuple[tuple[Cell, ...], ...] = ()
+    calls: int = 0
 
     def sample(self, subset: Iterable[int] | None = None, *, frozen: bool = False) -> Sample:
-        """The document as a sample.
-
-        Args:
-            subset: Indices of the contexts to keep; None for all.
-            frozen: With the set's facts, so that none are extracted.
-        """
+        """The document as a sample, with all contexts or those of these indices; ``frozen``: with the set's facts."""
         kept = self.contexts if subset is None else tuple(self.contexts[index] for index in subset)
-        said, facts = self.response, self.facts if frozen else None
+        said, facts = " ".join(self.sentences), self.facts if frozen else None
         return Sample(id=self.id, question=self.question, contexts=kept, answer=said, reference=said, facts=facts)
 
 

@@ -23,7 +23,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.frozen import safe
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, too_large
 from ragmetrics_core.endpoints.limits import Budget, Limiter
 from ragmetrics_core.endpoints.store import ReplyStore
@@ -58,18 +58,14 @@ class Availability:
             raise self._outage[1].with_traceback(None)
 
     def observe(self, outcome: ChatReply | JudgeError) -> None:
-        """Learn whether the endpoint answers at all.
-
-        Of one that has answered, a refused call tells little, e.g. a firewall may have taken offence at its text.
-        """
+        """Learn from a call; of an endpoint that has answered, one that it refuses tells little."""
         if isinstance(outcome, ChatReply):
             self.answers += 1
             self._refusals = 0
             self.open, self._outage = True, None
         elif isinstance(outcome, JudgeUnavailable):
             self._refusals += 1
-            outcome.single = bool(self.answers) and self._refusals < _REFUSALS
-            self.open = outcome.single
+            outcome.single = self.open = bool(self.answers) and self._refusals < _REFUSALS
             if not outcome.single:
                 self.refuse(outcome)
         elif self._outage is None or time.monotonic() >= self._outage[0] + _OUTAGE:
@@ -81,19 +77,7 @@ class Availability:
         return error
 
 
-@dataclass(slots=True)
-class _Tries:
-    """The calls for one request.
-
-    Attributes:
-        calls: How many left.
-        since: When the first one did.
-    """
-
-    calls: int = 0
-    since: float = 0.0
-
-
+@dataclass(slots=True, repr=False)
 class Attempts:
     """The calls of one run.
 
@@ -107,20 +91,13 @@ class Attempts:
         timeout: Seconds for one call; None for no limit.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        endpoint: Availability,
-        limiters: Sequence[Limiter],
-        budget: Budget,
-        store: ReplyStore,
-        *,
-        most: int,
-        timeout: float | None,
-    ) -> None:
-        self._model, self._endpoint, self._limiters = model, endpoint, limiters
-        self._budget, self._store = budget, store
-        self._attempts, self._timeout = most, timeout
+    model: ChatModel
+    endpoint: Availability
+    limiters: Sequence[Limiter]
+    budget: Budget
+    store: ReplyStore
+    most: int
+    timeout: float | None
 
     async def send(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply, an error that will not pass, or no attempt left.
@@ -131,76 +108,78 @@ class Attempts:
         Raises:
             JudgeUnavailable: If no call will succeed.
         """
-        tries = _Tries()
+        sent: list[float] = []  # when each call left
         try:
-            async with asyncio.timeout(self._budget.remaining) as deadline:
-                return await self._attempted(request, tries)
+            async with asyncio.timeout(self.budget.remaining) as deadline:
+                return await self._attempted(request, sent)
         except LimitReached as error:
             reached = error
         except TimeoutError:
             if not deadline.expired():
                 raise
-            reached = self._budget.expire()
-        return ChatReply((), Usage(calls=tries.calls), (reached,) * request.n)
+            reached = self.budget.expire()
+        return ChatReply((), Usage(calls=len(sent)), (reached,) * request.n)
 
-    async def _attempted(self, request: ChatRequest, tries: _Tries) -> ChatReply:
+    async def _attempted(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         counted = 0
         while True:
-            answers = self._endpoint.answers
+            answers = self.endpoint.answers
             try:
-                reply = await self._in_turn(request, tries)
+                reply = await self._in_turn(request, sent)
             except JudgeUnavailable:
                 raise
             except JudgeError as error:
                 # told to slow down while others are answered: it takes its turn again, as often as it needs
-                counted += not (isinstance(error, RateLimited) and self._endpoint.answers > answers)
-                wait = self._wait(error, counted, tries, new=not self._endpoint.answers)
+                counted += not (isinstance(error, RateLimited) and self.endpoint.answers > answers)
+                wait = self._wait(error, counted, sent)
                 if wait is not None:
-                    await self._budget.pause(wait)
+                    await self.budget.pause(wait)
                     continue
-                if isinstance(error, Unreachable) and not self._endpoint.answers:
-                    raise self._endpoint.refuse(JudgeUnavailable(str(error))) from None
-                return ChatReply((), Usage(calls=tries.calls, faults=tries.calls - 1), (error,) * request.n)
-            if not reply.choices:
+                if isinstance(error, Unreachable) and not self.endpoint.answers:
+                    raise self.endpoint.refuse(JudgeUnavailable(str(error))) from None
+                reply = ChatReply((), failures=(error,) * request.n)
+            if not reply.choices and not reply.failures:
                 reply = replace(reply, failures=(EmptyReply("the endpoint returned no reply"),) * request.n)
-            if tries.calls == reply.usage.calls == 1:
+            if len(sent) == reply.usage.calls == 1:
                 return reply  # nothing to correct
-            return replace(reply, usage=replace(reply.usage, calls=tries.calls, faults=tries.calls - 1))
+            return replace(reply, usage=replace(reply.usage, calls=len(sent), faults=len(sent) - 1))
 
-    def _wait(self, error: JudgeError, counted: int, tries: _Tries, *, new: bool) -> float | None:
+    def _wait(self, error: JudgeError, counted: int, sent: Sequence[float]) -> float | None:
         """Seconds until the next attempt, by exponential backoff with full jitter; None if there shall be none."""
-        if not isinstance(error, TransientJudgeError) or counted >= self._attempts:
+        if not isinstance(error, TransientJudgeError) or counted >= self.most:
             return None
-        longest = min(_SHORTEST_WAIT * 2 ** min(tries.calls - 1, 10), _LONGEST_WAIT)
+        longest = min(_SHORTEST_WAIT * 2 ** min(len(sent) - 1, 10), _LONGEST_WAIT)
         wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
         if error.retry_after is not None:
             wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
-        connecting = isinstance(error, Unreachable) or (new and isinstance(error, ConnectionFailed))
-        left = tries.since + (_CONNECTING if connecting else _GIVEN_UP) - time.monotonic()
+        connecting = isinstance(error, Unreachable) or (
+            not self.endpoint.answers and isinstance(error, ConnectionFailed)
+        )
+        left = sent[0] + (_CONNECTING if connecting else _GIVEN_UP) - time.monotonic()
         return wait if wait <= left else None
 
     # Slots, rate, budget, and the call.
 
-    async def _in_turn(self, request: ChatRequest, tries: _Tries) -> ChatReply:
+    async def _in_turn(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         """Call as soon as the limits allow it; alone, as long as no call got through."""
-        if not self._endpoint.open:
-            async with self._endpoint.alone:
-                if not self._endpoint.open:
-                    return await self._limited(request, tries)
-        return await self._limited(request, tries)
+        if not self.endpoint.open:
+            async with self.endpoint.alone:
+                if not self.endpoint.open:
+                    return await self._limited(request, sent)
+        return await self._limited(request, sent)
 
-    async def _limited(self, request: ChatRequest, tries: _Tries) -> ChatReply:
+    async def _limited(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         tokens = sum(len(message.content) for message in request.messages) / 4
         held: list[tuple[Limiter, Any]] = []
         outcome: ChatReply | JudgeError | None = None
         try:
-            for limiter in self._limiters:
+            for limiter in self.limiters:
                 held.append((limiter, await limiter.acquire(tokens)))
-            self._endpoint.check()
-            await self._store.settled()
-            await self._budget.acquire(tokens)
-            held.append((self._budget, None))
-            outcome = await self._call(request, tries)
+            self.endpoint.check()
+            await self.store.settled()
+            await self.budget.acquire(tokens)
+            held.append((self.budget, None))
+            outcome = await self._call(request, sent)
         except JudgeError as error:
             outcome = error
             raise
@@ -209,33 +188,24 @@ class Attempts:
                 limiter.observe(ticket, outcome)
         return outcome
 
-    async def _call(self, request: ChatRequest, tries: _Tries) -> ChatReply:
-        tries.calls += 1
-        tries.since = tries.since or time.monotonic()
-        error: JudgeError
+    async def _call(self, request: ChatRequest, sent: list[float]) -> ChatReply:
+        sent.append(time.monotonic())
         try:
-            async with asyncio.timeout(self._timeout) as timer:
-                reply = _cleaned(self._model.name, await self._model.complete(request))
+            async with asyncio.timeout(self.timeout) as timer:
+                reply = _cleaned(self.model.name, await self.model.complete(request))
         except TimeoutError:
-            within = f"within {self._timeout:g} s" if timer.expired() else "in time"
-            error = JudgeTimeout(f"{self._model.name} sent no reply {within}")
-        except ContextWindowExceeded as raised:
-            error = _counted(raised, request)
+            within = f"within {self.timeout:g} s" if timer.expired() else "in time"
+            error: JudgeError = JudgeTimeout(f"{self.model.name} sent no reply {within}")
         except JudgeError as raised:
             error = raised
         else:
-            self._endpoint.observe(reply)
+            self.endpoint.observe(reply)
             return reply
-        self._endpoint.observe(error)
+        if isinstance(error, ContextWindowExceeded) and error.where and error.tokens is None:
+            tokens = sum(len(message.content) for message in request.messages) // 4
+            error = error.counted(error.where, tokens, error.window, about="about ")
+        self.endpoint.observe(error)
         raise error
-
-
-def _counted(error: ContextWindowExceeded, request: ChatRequest) -> ContextWindowExceeded:
-    """The same error with the length of the request, estimated where the endpoint did not say it."""
-    if error.tokens is not None or not error.where:
-        return error
-    tokens = sum(len(message.content) for message in request.messages) // 4
-    return ContextWindowExceeded.counted(error.where, tokens, error.window, about="about ")
 
 
 def _cleaned(name: str, reply: ChatReply) -> ChatReply:
@@ -247,13 +217,14 @@ def _cleaned(name: str, reply: ChatReply) -> ChatReply:
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise too_large(name)
     models = tuple(map(safe, reply.usage.models))
-    if models != reply.usage.models:
-        reply = replace(reply, usage=replace(reply.usage, models=models))
-    if any(safe(choice.text) != choice.text for choice in reply.choices):
-        return replace(reply, choices=tuple(map(_cleaned_choice, reply.choices)))
-    return reply
-
-
-def _cleaned_choice(choice: Choice) -> Choice:
-    tokens = tuple(replace(token, token=safe(token.token)) for token in choice.tokens)
-    return replace(choice, text=safe(choice.text), tokens=tokens)
+    if models == reply.usage.models and all(safe(choice.text) == choice.text for choice in reply.choices):
+        return reply
+    choices = tuple(
+        replace(
+            choice,
+            text=safe(choice.text),
+            tokens=tuple(replace(token, token=safe(token.token)) for token in choice.tokens),
+        )
+        for choice in reply.choices
+    )
+    return replace(reply, choices=choices, usage=replace(reply.usage, models=models))

@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.usage import Usage
 
+Finish = Literal["stop", "length", "refused", "other"]
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -50,13 +52,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class TokenAlternatives:
-    """One token of a reply, and the probabilities listed at its position.
-
-    Args:
-        token: Its text.
-        logprob: Its natural log-probability.
-        alternatives: Text and log-probability of the listed alternatives, usually the token among them.
-    """
+    """A token of a reply, its natural log-probability, and those listed at its place, usually its own among them."""
 
     token: str = field(repr=False)
     logprob: float
@@ -65,12 +61,9 @@ class TokenAlternatives:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is known of the call that gave a reply; it is kept with the reply.
+    """The call that gave a reply: the model as the endpoint named it, and the number of replies that it gave.
 
-    Args:
-        model: Name of the model as the endpoint returned it.
-        together: Number of replies that the call gave.
-        unusable: True if two runs could not use what they got, of which this reply is the last; see ``ReplyStore``.
+    ``unusable`` is True if two runs could not use what they got, of which this reply is the last; see ``ReplyStore``.
     """
 
     model: str = ""
@@ -90,20 +83,16 @@ class Choice:
     """
 
     text: str = field(repr=False)
-    finish: Literal["stop", "length", "refused", "other"] = "stop"
+    finish: Finish = "stop"
     tokens: tuple[TokenAlternatives, ...] = field(default=(), repr=False)
     origin: Origin = Origin()
 
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What a chat model returned.
+    """What a chat model returned: a choice per reply asked for, and what it cost.
 
-    Args:
-        choices: One per reply asked for.
-        usage: What it cost.
-        failures: Why replies are missing, one per missing reply; models raise instead, only the session hands
-            failures on, so that what did succeed is kept and paid for once.
+    ``failures`` is the session's, one per missing reply, so that what did succeed is kept; models raise instead.
     """
 
     choices: tuple[Choice, ...]

@@ -12,10 +12,9 @@ import importlib
 import json
 import os
 import sys
-import weakref
 from base64 import b64encode
 from collections.abc import Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -23,8 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, seconds, too_large
-from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, request_body
-from ragmetrics_core.endpoints.prices import listed
+from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, listed, request_body
 
 if TYPE_CHECKING:
     import aiohttp
@@ -94,9 +92,6 @@ class OpenAICompatibleModel(ChatModel):
         self._extra = dict(extra or {})
         self._name = name or f"openai-compatible/{model}"
         self._key_variable = key_variable
-        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
-        weakref.finalize(self, _close, self._sessions)
-        _models.add(self)
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
@@ -161,20 +156,20 @@ class OpenAICompatibleModel(ChatModel):
         if status >= 300:
             wait = seconds(headers.get("Retry-After"))
             raise self._error(errors.JudgeServerError, Fault.from_reply(status, content.decode(errors="replace"), wait))
-        return self._reply(content)
+        try:
+            reply = json.loads(content)
+        except (ValueError, RecursionError):
+            raise errors.JudgeServerError(f"{self.name} sent a body that is no JSON; check the endpoint") from None
+        return chat_reply(self.name, reply, self._prices)
 
     async def _sent(self, body: bytes) -> tuple[int, Mapping[str, str], bytes] | errors.JudgeError:
         """Status, headers and content of the reply, or why there is none."""
         import aiohttp  # not every run needs it
 
-        headers = self._headers()
+        headers, limit = self._headers(), aiohttp.ClientTimeout(total=self._timeout, connect=_CONNECTING)
+        settings: Any = {"proxy": self._proxy, "allow_redirects": False, "timeout": limit}
         try:
-            async with (
-                asyncio.timeout(self._timeout),
-                self._session().post(
-                    self._url, data=body, headers=headers, proxy=self._proxy, allow_redirects=False
-                ) as got,
-            ):
+            async with _session().post(self._url, data=body, headers=headers, **settings) as got:
                 parts, size = [], 0
                 async for part in got.content.iter_any():
                     parts.append(part)
@@ -193,7 +188,7 @@ class OpenAICompatibleModel(ChatModel):
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next call opens new ones."""
-        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        session = _sessions.pop(asyncio.get_running_loop(), None)
         if session is not None:
             await session.close()
 
@@ -207,37 +202,14 @@ class OpenAICompatibleModel(ChatModel):
         shown = f"Bearer {key}" if key else f"Basic {b64encode(self._user.encode()).decode()}" if self._user else ""
         return {"Content-Type": "application/json", **({"Authorization": shown} if shown else {})}
 
-    def _session(self) -> aiohttp.ClientSession:
-        """The connections of the running loop, which are kept open between calls; the limits are the wrappers'."""
-        import aiohttp
-
-        loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
-        if session is None or session.closed:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300)
-            session = aiohttp.ClientSession(
-                connector=connector,
-                timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECTING),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-            self._sessions[loop] = session
-        return session
-
-    def _reply(self, content: bytes) -> ChatReply:
-        try:
-            body = json.loads(content)
-        except (ValueError, RecursionError):
-            raise errors.JudgeServerError(f"{self.name} sent a body that is no JSON; check the endpoint") from None
-        return chat_reply(self.name, body, self._prices)
-
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
         has_key = self._api_key is not None or bool(os.environ.get(self._key_variable))
-        return judge_error(kind, fault, self.name, self.base_url, () if has_key else (self._key_variable,))
+        return judge_error(kind, fault, self.name, self.base_url, "" if has_key else self._key_variable)
 
 
 def _named(error: Exception) -> Fault:
     """A fault of which no more is told than the exception's class: its message may hold an address with a key."""
-    return Fault(None, (type(error).__name__,), None, "", frozenset())
+    return Fault(symbols=(type(error).__name__,))
 
 
 def _proxy(address: str) -> str | None:
@@ -246,22 +218,25 @@ def _proxy(address: str) -> str | None:
     return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
-_models: weakref.WeakSet[OpenAICompatibleModel] = weakref.WeakSet()
-_closing: set[Future[None]] = set()
+_sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
 
-def _close(sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession]) -> None:
-    """Close the connections of a model that is gone, each on its loop; called from any thread."""
-    for loop, session in sessions.items():
-        if loop.is_running() and not session.closed:
-            future = asyncio.run_coroutine_threadsafe(session.close(), loop)
-            _closing.add(future)
-            future.add_done_callback(_closing.discard)
+def _session() -> aiohttp.ClientSession:
+    """The connections of the running loop, which are kept open between calls; slots limit how many there are."""
+    import aiohttp
+
+    loop = asyncio.get_running_loop()
+    session = _sessions.get(loop)
+    if session is None or session.closed:
+        for other in [other for other in _sessions if other.is_closed()]:
+            del _sessions[other]
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300)
+        session = _sessions[loop] = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    return session
 
 
 @atexit.register
-def _await_closing() -> None:
+def _close() -> None:
     """Let connections end quietly before the process does."""
-    for model in tuple(_models):
-        _close(model._sessions)  # noqa: SLF001 - a model of this file
-    wait(tuple(_closing), timeout=1.0)
+    running = [(loop, session) for loop, session in _sessions.items() if loop.is_running()]
+    wait([asyncio.run_coroutine_threadsafe(session.close(), loop) for loop, session in running], timeout=1.0)

@@ -1,4 +1,4 @@
-"""What is read off a client's exception, and the sentence that a judge error says about it.
+"""From what a client raised, or an endpoint replied, to the judge error that says it.
 
 The sentences hold status codes, symbols and names of parameters, never what the endpoint wrote: it may echo
 keys or texts of samples.
@@ -18,20 +18,50 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.overflow import filtered, token_counts, too_long
 
+MOST_BYTES = 16 * 2**20
+"""The largest reply that is read."""
 _SYMBOL = re.compile(r"[A-Za-z][\w.\-\[\]]{0,60}")
 _PARAMETERS = re.compile(r"\b(top_logprobs|logprobs|response_format|json_schema|temperature|max_tokens)\b")
 _ABOUT_N = re.compile(r"['\"`]n['\"`]|\bparam(?:eter)? n\b")
 _ABOUT_KEY = re.compile(
     r"missing (?:credentials|\w+ api key)|no key is set|api[_ ]key client option must be set", re.IGNORECASE
 )
-_ABOUT_PROVIDER = re.compile(r"LLM Provider NOT provided", re.IGNORECASE)
-_QUOTA = ("insufficient_quota", "exceeded your current quota", "billing_hard_limit", "credit balance is too low")
-_UNSUPPORTED = ("unsupported_parameter", "unsupported_value", "not support", "unsupported", "unrecognized request")
+_UNSUPPORTED = re.compile(r"unsupported|not support|unrecognized request", re.IGNORECASE)
 # How servers built on pydantic say that a parameter is not one of theirs, whatever status they send.
-_INVALID = ("literal_error", "extra_forbidden", "Input should be", "Extra inputs are not permitted")
-_NOT_JSON = ("Unable to get json response", "JSONDecodeError", "Expecting value")
+_INVALID = re.compile(r"literal_error|extra_forbidden|Input should be|Extra inputs are not permitted")
+_NOT_JSON = re.compile(r"Unable to get json response|JSONDecodeError|Expecting value")
+_FILTERED = re.compile(r"content_filter|content_policy|content management policy|ResponsibleAI", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|context[ _-]?(?:length|window|size)|prompt is too long|input token count|too many tokens"
+    r"|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",
+    re.IGNORECASE,
+)
+# What a kind of error is rather, if these words were said; the first that fits.
+_RATHER: tuple[tuple[type[errors.JudgeError], re.Pattern[str], type[errors.JudgeError]], ...] = (
+    (errors.JudgeError, re.compile("LLM Provider NOT provided", re.IGNORECASE), errors.ModelNotFound),
+    (
+        errors.RateLimited,
+        re.compile(r"insufficient_quota|exceeded your current quota|billing_hard_limit|credit balance is too low"),
+        errors.QuotaExhausted,
+    ),
+    (errors.AuthenticationFailed, _FILTERED, errors.ContentRefused),
+    (errors.RequestRejected, _FILTERED, errors.ContentRefused),
+    (errors.RequestRejected, _TOO_LONG, errors.ContextWindowExceeded),
+    (errors.RequestRejected, _UNSUPPORTED, errors.UnsupportedParameter),
+)
+_NUMBER = r"\(?(\d[\d,]*)\)?"
+# Tokens of the request, and the window, in the words of OpenAI, vLLM, llama.cpp, Anthropic, Gemini and TGI.
+_TOKENS = re.compile(
+    r"(?:resulted in|you requested(?: about)?|you passed|request has|requested tokens|prompt is too long:|given:"
+    rf"|input token count|request(?= {_NUMBER} tokens)|prompt contains(?: at least)?) {_NUMBER}",
+    re.IGNORECASE,
+)
+_WINDOW = re.compile(
+    rf"(?:maximum context length is|context window of|context size|>(?= {_NUMBER} maximum)"
+    rf"|maximum number of tokens allowed|must be <=|context length of only) {_NUMBER}",
+    re.IGNORECASE,
+)
 _STATUSES: dict[int | None, type[errors.JudgeError]] = {
     **dict.fromkeys(range(400, 500), errors.RequestRejected),
     401: errors.AuthenticationFailed,
@@ -41,15 +71,31 @@ _STATUSES: dict[int | None, type[errors.JudgeError]] = {
     408: errors.JudgeTimeout,
     429: errors.RateLimited,
 }
-_STUMBLES = ("AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError")
+_STUMBLES = frozenset({"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError"})
 _CONNECTION = frozenset(
     {"APIConnectionError", "ClientConnectionError", "ConnectionError", "NetworkError", "RemoteProtocolError"}
 )
+_SENTENCES: dict[type[errors.JudgeError], str] = {
+    errors.AuthenticationFailed: "{where} refused the key{details}: check the key and what it may use",
+    errors.ModelNotFound: (
+        "nothing provides the model {where}{details}: give provider/model as your endpoint knows it, "
+        "e.g. openai/gpt-4o-mini or ollama/llama3.1"
+    ),
+    errors.QuotaExhausted: "the quota or budget for {where} is used up{details}: raise it or use another model",
+    errors.RateLimited: "{where} asked to slow down{details}: lower the concurrency or run again later",
+    errors.JudgeTimeout: "{where} sent no reply in time: raise the timeout or check the endpoint",
+    errors.Unreachable: "{where} could not be reached{details}: check the address and that the server runs",
+    errors.ConnectionFailed: "{where} could not be reached{details}: check the address and that the server runs",
+    errors.JudgeServerError: "{where} failed or sent no valid reply{details}: run again later or check the endpoint",
+    errors.UnsupportedParameter: "{where} does not support a parameter of the request{details}",
+    errors.RequestRejected: "{where} rejected the request{details}",
+    errors.ContentRefused: "{where} or a content filter refused the request{details}",
+}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fault:
-    """What an exception of a client says, in symbols.
+    """What an exception of a client, or a reply that is an error, says.
 
     Args:
         status: HTTP status; None if there was none.
@@ -59,26 +105,28 @@ class Fault:
         classes: Names of the exceptions' classes and of their bases, causes included.
     """
 
-    status: int | None
-    symbols: tuple[str, ...]
-    retry_after: float | None
-    text: str
-    classes: frozenset[str]
-
-    def __repr__(self) -> str:
-        return f"Fault({self.status}, {self.symbols})"
+    status: int | None = None
+    symbols: tuple[str, ...] = ()
+    retry_after: float | None = None
+    text: str = ""
+    classes: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, error: BaseException) -> Fault:
         """Probe an exception of an OpenAI-like client; the one place that looks for attributes by name."""
         chain = tuple(_chain(error))
-        bodies = (getattr(link, "body", None) for link in chain)
-        body = next((body for body in bodies if isinstance(body, dict)), {})
+        body = next((body for link in chain if isinstance(body := getattr(link, "body", None), dict)), {})
         text = "\n".join(map(str, (*chain, body)))  # newer clients of OpenAI keep the body out of their message
+        holders = [holder for link in chain for holder in (link, getattr(link, "response", None))]
+        statuses = (getattr(holder, "status_code", None) for holder in holders)
+        headers = (
+            getattr(holder, name, None) for holder in holders for name in ("headers", "litellm_response_headers")
+        )
+        waits = (seconds(some.get("retry-after")) for some in headers if isinstance(some, Mapping))
         return cls(
-            status=next(filter(lambda status: status is not None, map(_status, chain)), None),
+            status=next((status for status in statuses if isinstance(status, int)), None),
             symbols=_symbols(body, text),
-            retry_after=next(filter(lambda wait: wait is not None, map(_retry_after, chain)), None),
+            retry_after=next((wait for wait in waits if wait is not None), None),
             text=text,
             classes=frozenset(base.__name__ for link in chain for base in type(link).__mro__),
         )
@@ -90,29 +138,7 @@ class Fault:
             body = json.loads(text)
         except (ValueError, RecursionError):
             body = {}
-        return cls(status, _symbols(body if isinstance(body, dict) else {}, text), retry_after, text, frozenset())
-
-    @property
-    def kind(self) -> type[errors.JudgeError] | None:
-        """What ``judge_error`` is to narrow, whatever client raised it; None if the endpoint had no part in it."""
-        told = self.status is not None or self.about_key or self.timed_out or self.disconnected
-        return errors.JudgeServerError if told else None
-
-    @property
-    def timed_out(self) -> bool:
-        """True if there was no reply in time."""
-        return any("Timeout" in name for name in self.classes)
-
-    @property
-    def disconnected(self) -> bool:
-        """True if the endpoint could not be reached, or the connection broke."""
-        return not self.classes.isdisjoint(_CONNECTION)
-
-    @property
-    def unreadable(self) -> bool:
-        """True if there was a reply that the client could not read, whatever it calls that itself."""
-        stumbled = not self.classes.isdisjoint(_STUMBLES) and "OSError" not in self.classes
-        return stumbled or any(word in self.text for word in _NOT_JSON)
+        return cls(status, _symbols(body if isinstance(body, dict) else {}, text), retry_after, text)
 
     @property
     def about_key(self) -> bool:
@@ -122,16 +148,28 @@ class Fault:
 
     @property
     def about_parameter(self) -> bool:
-        """True if a client says that it does not know a parameter; other faults of its code say nothing of requests."""
-        said = self.text.lower()
-        known = _PARAMETERS.search(self.text) or _ABOUT_N.search(self.text)
-        return bool(known) or "unexpected keyword" in said or any(word in said for word in _UNSUPPORTED)
+        """True if a parameter is named."""
+        return bool(_PARAMETERS.search(self.text) or _ABOUT_N.search(self.text))
 
     @property
-    def details(self) -> str:
-        """Status and symbols in brackets, for messages."""
-        status = (f"HTTP {self.status}",) if self.status else ()
-        return f" ({', '.join((*status, *self.symbols))})" if status or self.symbols else ""
+    def unanswered(self) -> type[errors.JudgeError] | None:
+        """What it is by the classes of the exceptions, if there was no reply in time, or no connection."""
+        if any("Timeout" in name for name in self.classes):
+            return errors.JudgeTimeout
+        return None if self.classes.isdisjoint(_CONNECTION) else errors.ConnectionFailed
+
+    @property
+    def unreadable(self) -> bool:
+        """True if there was a reply that the client could not read, whatever it calls that itself."""
+        stumbled = not self.classes.isdisjoint(_STUMBLES) and "OSError" not in self.classes
+        return self.unanswered is not errors.JudgeTimeout and (stumbled or _NOT_JSON.search(self.text) is not None)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(8):
+        if error is not None:
+            yield error
+            error = error.__cause__ or error.__context__
 
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
@@ -139,33 +177,9 @@ def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
     nested = body.get("error")
     detail = nested if isinstance(nested, dict) else body
     symbols = [detail.get(name) for name in ("code", "type", "param")]
-    named = [*_PARAMETERS.findall(text), *(("param n",) if _ABOUT_N.search(text) else ())]
     valid = [symbol for symbol in symbols if isinstance(symbol, str) and _SYMBOL.fullmatch(symbol)]
+    named = [*_PARAMETERS.findall(text), *(("param n",) if _ABOUT_N.search(text) else ())]
     return tuple(dict.fromkeys((*valid, *named)))
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
-    for _ in range(8):
-        if link is None:
-            return
-        yield link
-        link = link.__cause__ or link.__context__
-
-
-def _status(error: BaseException) -> int | None:
-    """HTTP status, of the exception itself or of the response that it holds."""
-    statuses = (getattr(holder, "status_code", None) for holder in (error, getattr(error, "response", None)))
-    return next((status for status in statuses if isinstance(status, int)), None)
-
-
-def _retry_after(error: BaseException) -> float | None:
-    for holder in (getattr(error, "response", None), error):
-        for name in ("headers", "litellm_response_headers"):
-            headers = getattr(holder, name, None)
-            if isinstance(headers, Mapping) and (wait := seconds(headers.get("retry-after"))) is not None:
-                return wait
-    return None
 
 
 def seconds(header: Any, now: datetime | None = None) -> float | None:
@@ -187,63 +201,54 @@ def seconds(header: Any, now: datetime | None = None) -> float | None:
     return max(wait, 0.0) if math.isfinite(wait) else None
 
 
-def _narrowed(kind: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeError]:
-    """Correct the kind of error where clients put several faults under one class."""
+def _kind(stated: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeError]:
+    """What a fault is: what the client's class stands for, corrected where one class stands for several."""
     if fault.about_key:
         return errors.AuthenticationFailed
-    if any(word in fault.text for word in _INVALID) and (_PARAMETERS.search(fault.text) or _ABOUT_N.search(fault.text)):
+    if _INVALID.search(fault.text) and fault.about_parameter:
         return errors.UnsupportedParameter
-    if fault.status == 403 and filtered(fault.text):
-        return errors.ContentRefused
-    if kind is errors.JudgeServerError and fault.status in _STATUSES:
-        return _narrowed(_STATUSES[fault.status], fault)
-    if _ABOUT_PROVIDER.search(fault.text):
-        return errors.ModelNotFound
-    if kind is errors.RateLimited and any(word in fault.text for word in _QUOTA):
-        return errors.QuotaExhausted
+    kind = _STATUSES.get(fault.status, stated) if stated is errors.JudgeServerError else stated
+    fitting = (
+        rather for one, words, rather in _RATHER if one in (kind, errors.JudgeError) and words.search(fault.text)
+    )
+    if (rather := next(fitting, None)) is not None:
+        return rather
     if kind in (errors.JudgeServerError, errors.ConnectionFailed):
-        if fault.timed_out:
-            return errors.JudgeTimeout
-        if fault.unreadable:
-            return errors.JudgeServerError
-        return errors.ConnectionFailed if fault.disconnected else kind
-    if kind is errors.RequestRejected and filtered(fault.text):
-        return errors.ContentRefused
-    if kind is errors.RequestRejected and too_long(fault.text):
-        return errors.ContextWindowExceeded
-    if kind is errors.RequestRejected and any(word in fault.text.lower() for word in _UNSUPPORTED):
-        return errors.UnsupportedParameter
+        return errors.JudgeServerError if fault.unreadable else fault.unanswered or kind
     return kind
 
 
 def judge_error(
-    kind: type[errors.JudgeError], fault: Fault, model: str, endpoint: str | None, variables: tuple[str, ...]
+    stated: type[errors.JudgeError], fault: Fault, where: str, endpoint: str | None = None, variables: str = ""
 ) -> errors.JudgeError:
-    """Make the judge error for a fault.
+    """The judge error for a fault, its message without anything that the endpoint wrote.
 
     Args:
-        kind: What the client's class of exception stands for.
+        stated: What the client's class of exception stands for.
         fault: What the exception says.
-        model: Name of the model.
+        where: Name of the model.
         endpoint: Address of the endpoint, if it is one of the user's own.
-        variables: Environment variables that would hold the key, as far as they are not set.
-
-    Returns:
-        The error, its message without anything that the endpoint wrote.
+        variables: Environment variables that would hold the key, if it is missing.
     """
-    kind = _narrowed(kind, fault)
-    where = f"{model} at {public(endpoint)}" if endpoint else model
+    kind = _kind(stated, fault)
+    where = f"{where} at {public(endpoint)}" if endpoint else where
     if kind is errors.AuthenticationFailed and variables:
-        return kind(f"no key was given for {where}: set {', '.join(variables)} or pass api_key=")
-    sentence = _SENTENCES.get(kind, "{where} could not answer{details}")
-    message = sentence.format(where=where, details=fault.details)
+        return kind(f"no key was given for {where}: set {variables} or pass api_key=")
     if issubclass(kind, errors.ContextWindowExceeded):
-        return kind.counted(where, *token_counts(fault.text))
+        return kind.counted(where, _count(_TOKENS, fault.text), _count(_WINDOW, fault.text))
+    details = ", ".join((*((f"HTTP {fault.status}",) if fault.status else ()), *fault.symbols))
+    sentence = _SENTENCES.get(kind, "{where} could not answer{details}")
     if kind is errors.JudgeServerError and fault.unreadable:
-        message = f"{where} sent a reply that cannot be read: check that the endpoint is what its name says"
-    if issubclass(kind, errors.TransientJudgeError):
-        return kind(message, retry_after=fault.retry_after)
-    return kind(message)
+        sentence = "{where} sent a reply that cannot be read: check that the endpoint is what its name says"
+    message = sentence.format(where=where, details=f" ({details})" if details else "")
+    return (
+        kind(message, retry_after=fault.retry_after) if issubclass(kind, errors.TransientJudgeError) else kind(message)
+    )
+
+
+def _count(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return int(found[found.lastindex or 0].replace(",", "")) if found else None
 
 
 def foreign(error: Exception, where: str) -> errors.JudgeError:
@@ -254,11 +259,11 @@ def foreign(error: Exception, where: str) -> errors.JudgeError:
         where: Name of the model.
     """
     fault = Fault.of(error)
-    if fault.kind is not None:
-        return judge_error(fault.kind, fault, where, None, ())
-    unknown = isinstance(error, (TypeError, ValueError, KeyError)) and fault.about_parameter
-    if unknown or isinstance(error, NotImplementedError):  # a client that does not know a parameter
-        return judge_error(errors.UnsupportedParameter, fault, where, None, ())
+    if fault.status is not None or fault.about_key or fault.unanswered:
+        return judge_error(errors.JudgeServerError, fault, where)
+    unknown = fault.about_parameter or "unexpected keyword" in fault.text or _UNSUPPORTED.search(fault.text)
+    if isinstance(error, NotImplementedError) or (isinstance(error, (TypeError, ValueError, KeyError)) and unknown):
+        return judge_error(errors.UnsupportedParameter, fault, where)  # a client that does not know a parameter
     places = traceback.extract_tb(error.__traceback__)[-1:]
     place = "".join(f" in {frame.name} ({frame.filename}:{frame.lineno})" for frame in places)
     return errors.JudgeError(f"{where} could not answer: its client raised {type(error).__name__}{place}")
@@ -270,24 +275,18 @@ def public(address: str) -> str:
         parts = urlsplit(address)
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
-        return _NO_ADDRESS
+        return "an address that does not begin with http:// or https://"
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host:
-        return _NO_ADDRESS
+        return "an address that does not begin with http:// or https://"
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path.rpartition('@')[2]}"
 
 
 def moved(where: str, asked: str, location: str) -> errors.EndpointMoved:
-    """The error for a redirect.
-
-    Args:
-        where: Name of the model.
-        asked: The address that was called.
-        location: Where its reply points to.
-    """
+    """The error for a redirect of a call to an address; of where it points to, only what is no word of the endpoint."""
     target = public(urljoin(asked, location))
     base = target.removesuffix("/chat/completions")
-    if base == target:  # what else the path says is the endpoint's word, which may be anything
+    if base == target:  # what else the path says may be anything
         base = "".join(re.findall(r"^https?://[^/]*", target)) or target
     return errors.EndpointMoved(
         f"{where} answered with a redirect to {base}, which was not followed, because keys and texts would go there: "
@@ -298,24 +297,3 @@ def moved(where: str, asked: str, location: str) -> errors.EndpointMoved:
 def too_large(where: str) -> errors.MalformedReply:
     """The error for a reply that is longer than any reply to a question."""
     return errors.MalformedReply(f"{where} sent more than {MOST_BYTES // 2**20} MB; check the endpoint")
-
-
-MOST_BYTES = 16 * 2**20
-"""The largest reply that is read."""
-_NO_ADDRESS = "an address that does not begin with http:// or https://"
-_SENTENCES: dict[type[errors.JudgeError], str] = {
-    errors.AuthenticationFailed: "{where} refused the key{details}: check the key and what it may use",
-    errors.ModelNotFound: (
-        "nothing provides the model {where}{details}: give provider/model as your endpoint knows it, "
-        "e.g. openai/gpt-4o-mini or ollama/llama3.1"
-    ),
-    errors.QuotaExhausted: "the quota or budget for {where} is used up{details}: raise it or use another model",
-    errors.RateLimited: "{where} asked to slow down{details}: lower the concurrency or run again later",
-    errors.JudgeTimeout: "{where} sent no reply in time: raise the timeout or check the endpoint",
-    errors.Unreachable: "{where} could not be reached{details}: check the address and that the server runs",
-    errors.ConnectionFailed: "{where} could not be reached{details}: check the address and that the server runs",
-    errors.JudgeServerError: "{where} failed or sent no valid reply{details}: run again later or check the endpoint",
-    errors.UnsupportedParameter: "{where} does not support a parameter of the request{details}",
-    errors.RequestRejected: "{where} rejected the request{details}",
-    errors.ContentRefused: "{where} or a content filter refused the request{details}",
-}

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, RequestRejected
 from ragmetrics_core.data.usage import Usage
@@ -23,19 +22,32 @@ from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, C
 T = TypeVar("T")
 Send = Callable[[ChatRequest], Awaitable[ChatReply]]
 Arrived = Callable[[int, ChatReply], None]
-Feature = Literal["logprobs", "n", "schema_form", "json_schema", "temperature", "limit_form"]
+
+
+class _Feature(NamedTuple):
+    """A feature of requests: who uses it, what a request is without it, how a rejection spells it."""
+
+    used: Callable[[ChatRequest], bool]
+    without: Mapping[str, Any]
+    spelled: tuple[str, ...]
+
 
 # In the order in which they are given up.
-_FEATURES: tuple[Feature, ...] = ("logprobs", "n", "schema_form", "json_schema", "temperature", "limit_form")
-_FORMS: frozenset[Feature] = frozenset({"schema_form", "limit_form"})  # another form is no loss
-_SPELLINGS: dict[Feature, tuple[str, ...]] = {
-    "logprobs": ("logprobs",),
-    "n": ("param n", "parameter n", "'n'"),
-    "schema_form": ("response_format", "json_schema"),
-    "json_schema": ("response_format", "json_schema"),
-    "temperature": ("temperature",),
-    "limit_form": ("max_tokens",),
+_FEATURES: dict[str, _Feature] = {
+    "logprobs": _Feature(lambda request: request.top_logprobs > 0, {"top_logprobs": 0}, ("logprobs",)),
+    "n": _Feature(lambda request: request.n > 1, {}, ("param n", "parameter n", "'n'")),
+    "schema_form": _Feature(
+        lambda request: request.schema is not None and not request.schema_in_object,
+        {"schema_in_object": True},
+        ("response_format", "json_schema"),
+    ),
+    "json_schema": _Feature(
+        lambda request: request.schema is not None, {"schema": None}, ("response_format", "json_schema")
+    ),
+    "temperature": _Feature(lambda request: request.temperature is not None, {"temperature": None}, ("temperature",)),
+    "limit_form": _Feature(lambda request: request.max_tokens is not None, {"newer_limit": True}, ("max_tokens",)),
 }
+_FORMS = frozenset({"schema_form", "limit_form"})  # another form is no loss
 _REASONING_FACTOR = 16
 _GUESSES = 2  # requests from which everything may be removed in vain
 _REMEMBERED = 1_000
@@ -74,11 +86,11 @@ class Fitting:
         learned: Features that it lacks, as far as is known from trying; added to.
     """
 
-    def __init__(self, model: ChatModel, learned: set[Feature]) -> None:
+    def __init__(self, model: ChatModel, learned: set[str]) -> None:
         self.learned = learned
         self._model = model
         self._in_vain = 0
-        self._rejected: OrderedDict[str, tuple[float, JudgeError]] = OrderedDict()
+        self._rejected: dict[str, tuple[float, JudgeError]] = {}
         self._removing = asyncio.Lock()
 
     async def complete(self, key: str, request: ChatRequest, send: Send, arrived: Arrived) -> ChatReply:
@@ -100,8 +112,7 @@ class Fitting:
         if error is not None and time.monotonic() < since + _REMEMBERED_SECONDS:
             return ChatReply((), failures=(error,) * request.n)
         lacked = self._missing()
-        missing = set(lacked)
-        asking = _Asking(request, send, arrived)
+        missing, asking = set(lacked), _Asking(request, send, arrived)
         await self._ask(asking, missing)
         if asking.rejected:
             async with self._removing:  # one request finds out for all
@@ -110,54 +121,45 @@ class Fitting:
             self._in_vain += 1
             self._rejected[key] = time.monotonic(), asking.failures[0]
             if len(self._rejected) > _REMEMBERED:
-                self._rejected.popitem(last=False)
-            missing -= missing - lacked  # nothing was gained by what was removed
-        elif _without_logprobs(request, asking.choices) and "logprobs" not in missing:
+                self._rejected.pop(next(iter(self._rejected)))
+            missing &= lacked  # nothing was gained by what was removed
+        elif request.top_logprobs and "logprobs" not in missing and _without_tokens(asking.choices):
             self.learned.add("logprobs")
             missing.add("logprobs")
-        lost = tuple(sorted(feature for feature in _wanted(request) if feature in missing and feature not in _FORMS))
-        return ChatReply(
-            tuple(asking.choices), asking.usage + Usage(fallbacks=lost) if lost else asking.usage, asking.failures
-        )
+        lost = sorted(name for name in missing - _FORMS if _FEATURES[name].used(request))
+        usage = asking.usage + Usage(fallbacks=tuple(lost)) if lost else asking.usage
+        return ChatReply(tuple(asking.choices), usage, asking.failures)
 
-    def _missing(self) -> frozenset[Feature]:
+    def _missing(self) -> frozenset[str]:
         return _lacking(self._model.capabilities(), frozenset(self.learned))
 
-    async def _with_less(self, asking: _Asking, missing: set[Feature]) -> None:
+    async def _with_less(self, asking: _Asking, missing: set[str]) -> None:
         """Give up one feature after the other until the endpoint takes the request; adds them to ``missing``."""
         if self._missing() - missing:  # another request has found out meanwhile
             missing |= self._missing()
             await self._ask(asking, missing, careful=True)
-        untried = [feature for feature in _wanted(asking.request) if feature not in missing]
-        while asking.rejected and (feature := self._suspect(untried, asking.failures)):
-            untried.remove(feature)
-            missing.add(feature)
+        untried = [name for name, feature in _FEATURES.items() if name not in missing and feature.used(asking.request)]
+        while asking.rejected and (name := self._suspect(untried, str(asking.failures[0]))):
+            untried.remove(name)
+            missing.add(name)
             await self._ask(asking, missing, careful=True)
             if not asking.rejected:
-                self.learned.add(feature)
+                self.learned.add(name)
 
-    def _suspect(self, untried: Sequence[Feature], failures: Sequence[Exception]) -> Feature | None:
+    def _suspect(self, untried: Sequence[str], said: str) -> str | None:
         """The feature that the rejection names, else the next to give up; only models that say so want another limit.
 
         Where everything was removed in vain before, nothing is removed that the rejection does not name.
         """
-        said = str(failures[0])
-        named = (feature for feature in untried if any(spelling in said for spelling in _SPELLINGS[feature]))
-        if (feature := next(named, None)) is not None or self._in_vain >= _GUESSES:
-            return feature
-        return next((feature for feature in untried if feature != "limit_form"), None)
+        named = (name for name in untried if any(spelling in said for spelling in _FEATURES[name].spelled))
+        guesses = (name for name in untried if name != "limit_form" and self._in_vain < _GUESSES)
+        return next(named, None) or next(guesses, None)
 
-    async def _ask(self, asking: _Asking, missing: set[Feature], *, careful: bool = False) -> None:
-        """Ask for the replies that are still missing.
-
-        Args:
-            asking: The request.
-            missing: What it shall not use.
-            careful: Of several calls, send the first alone, as it may be rejected like the one before.
-        """
+    async def _ask(self, asking: _Asking, missing: set[str], *, careful: bool = False) -> None:
+        """Ask for the replies that are left, without what is missing; of several calls the first alone, if careful."""
         request, asking.failures = self._fitted(asking.request, missing), ()
         if len(asking.left) > 1 and "n" not in missing:
-            await asking.call(replace(request, n=len(asking.left)))
+            await asking.call(replace(request, n=len(asking.left)), asking.left[0])
             if not asking.left or asking.failures:
                 return
             self.learned.add("n")  # the endpoint gave fewer
@@ -166,28 +168,21 @@ class Fitting:
         if request.n > 1:
             request = replace(request, n=1)
         if careful or len(asking.left) == 1:
-            await asking.call(request)
+            await asking.call(request, asking.left[0])
             if asking.failures:
                 asking.failures *= len(asking.left)
                 return
         if asking.left:
-            await gathered([asking.call(request, position) for position in tuple(asking.left)])
+            await gathered([asking.call(request, position) for position in asking.left])
 
-    def _fitted(self, request: ChatRequest, missing: set[Feature]) -> ChatRequest:
-        if "json_schema" in missing:
-            request = replace(request, schema=None)
-        elif "schema_form" in missing:
-            request = replace(request, schema_in_object=True)
-        if "logprobs" in missing and request.top_logprobs:
-            request = replace(request, top_logprobs=0)
-        if "temperature" in missing:
-            request = replace(request, temperature=None)
-        if "limit_form" in missing:
-            request = replace(request, newer_limit=True)
-        reasons = self._model.capabilities().reasoning or "temperature" in missing
-        if reasons and request.max_tokens is not None:
-            request = replace(request, max_tokens=request.max_tokens * _REASONING_FACTOR)
-        return request
+    def _fitted(self, request: ChatRequest, missing: set[str]) -> ChatRequest:
+        changes: dict[str, Any] = {}
+        for name in missing:
+            if _FEATURES[name].used(request):
+                changes.update(_FEATURES[name].without)
+        if request.max_tokens is not None and ("temperature" in missing or self._model.capabilities().reasoning):
+            changes["max_tokens"] = request.max_tokens * _REASONING_FACTOR
+        return replace(request, **changes) if changes else request
 
 
 class _Asking:
@@ -210,19 +205,16 @@ class _Asking:
         self.usage = Usage()
         self._send, self._arrived = send, arrived
 
-    async def call(self, request: ChatRequest, position: int | None = None) -> None:
-        """Send a call for the reply at a position, or for the first ones that are left."""
-        position = self.left[0] if position is None else position
+    async def call(self, request: ChatRequest, position: int) -> None:
+        """Send a call for the reply at a position, or for several from there on."""
         reply = await self._send(request)
-        self.usage = reply.usage if not self.choices and not self.usage.calls else self.usage + reply.usage
-        if not reply.choices:
-            self.failures += reply.failures
-            return
+        self.usage = self.usage + reply.usage if self.usage.calls else reply.usage
+        self.failures += () if reply.choices else reply.failures
         given = reply.choices[: request.n]
-        self.choices += given
-        for place in range(position, position + len(given)):
-            self.left.remove(place)
-        self._arrived(position, reply)
+        if given:
+            self.choices += given
+            self.left = [place for place in self.left if not position <= place < position + len(given)]
+            self._arrived(position, reply)
 
     @property
     def rejected(self) -> bool:
@@ -233,37 +225,21 @@ class _Asking:
         )
 
 
-def corrected(stated: Capabilities, learned: set[Feature] | frozenset[Feature]) -> Capabilities:
+def corrected(stated: Capabilities, learned: set[str]) -> Capabilities:
     """What a model says it can do, corrected by what it turned out to lack."""
-    lacking = learned - _FORMS
-    return replace(stated, **dict.fromkeys(lacking, False)) if lacking else stated
+    return replace(stated, **dict.fromkeys(learned - _FORMS, False)) if learned else stated
 
 
 @lru_cache(maxsize=64)
-def _lacking(stated: Capabilities, learned: frozenset[Feature]) -> frozenset[Feature]:
-    known = corrected(stated, learned)
-    lacking = {feature for feature in _FEATURES if feature not in _FORMS and getattr(known, feature) is False} | learned
-    if known.temperature is False:
+def _lacking(stated: Capabilities, learned: frozenset[str]) -> frozenset[str]:
+    lacking = {*learned, *(name for name in _FEATURES if getattr(stated, name, None) is False)}
+    if "temperature" in lacking:
         lacking.add("n")
     if "json_schema" in lacking:
         lacking.add("schema_form")  # there is none to put into another form
     return frozenset(lacking)
 
 
-def _wanted(request: ChatRequest) -> list[Feature]:
-    wants: dict[Feature, bool] = {
-        "logprobs": request.top_logprobs > 0,
-        "n": request.n > 1,
-        "schema_form": request.schema is not None and not request.schema_in_object,
-        "json_schema": request.schema is not None,
-        "temperature": request.temperature is not None,
-        "limit_form": request.max_tokens is not None,
-    }
-    return [feature for feature in _FEATURES if wants[feature]]
-
-
-def _without_logprobs(request: ChatRequest, choices: Sequence[Choice]) -> bool:
-    """True if log-probabilities were asked for and a complete reply came without."""
-    if not request.top_logprobs:
-        return False
+def _without_tokens(choices: Sequence[Choice]) -> bool:
+    """True if there is a complete reply without log-probabilities."""
     return any(choice.finish == "stop" and choice.text.strip() and not choice.tokens for choice in choices)

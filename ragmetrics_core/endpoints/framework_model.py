@@ -32,11 +32,8 @@ class FrameworkModel(ChatModel):
     def __init__(
         self, held: object, *, name: str, capabilities: Capabilities, judge_async: bool, cache_key: str | None
     ) -> None:
-        self._held = held
-        self._name = name
-        self._capabilities = capabilities
-        self._async = judge_async
-        self._cache_key = cache_key
+        self._held, self._name, self._capabilities = held, name, capabilities
+        self._async, self._cache_key = judge_async, cache_key
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -65,8 +62,7 @@ class FrameworkModel(ChatModel):
         if self._async:
             task = asyncio.get_running_loop().create_task(self._acall(request), context=self._context())
         else:
-            work = self._work(request)
-            task = asyncio.wrap_future(in_thread(work, context=self._context(), name="ragmetrics-model"))
+            task = asyncio.wrap_future(in_thread(self._work(request), context=self._context(), name="ragmetrics-model"))
         try:
             await asyncio.wait([task])
         finally:

@@ -1,20 +1,23 @@
-"""What a run may spend, and how fast: caps on calls, money and time, and limits per minute."""
+"""What a run may spend, and how fast: caps on calls, money and time; slots for calls in flight; limits per minute."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import math
 import os
+import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ragmetrics_core.data.errors import JudgeError, LimitReached, SettingError
+from ragmetrics_core.data.errors import JudgeError, LimitReached, RateLimited, SettingError, TransientJudgeError
 from ragmetrics_core.endpoints.chat import ChatReply
-
-_REPLY_TOKENS = 100.0
+from ragmetrics_core.endpoints.own_file import Kind, OwnFile, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,10 @@ class Limits:
             if value is not None and not value > 0:
                 raise SettingError(f"{name} must be above 0, got {value}; leave it out for no limit")
         if self.rate_file is not None:
-            from ragmetrics_core.endpoints import own_file, shared_rate  # SQLite is not needed for other limits
-
             if not self.per_minute:
                 raise SettingError("rate_file needs requests_per_minute or tokens_per_minute, which it keeps")
             with contextlib.suppress(OSError):  # what cannot be read is told when it is used
-                own_file.check(Path(self.rate_file).expanduser(), shared_rate.RATES)
+                check(Path(self.rate_file).expanduser(), RATES)
 
     @property
     def per_minute(self) -> dict[str, float]:
@@ -187,65 +188,207 @@ class Budget:
         return self.reached
 
 
+_IN_A_ROW = 4  # refusals, from which on there are fewer slots
+_NARROWER = 0.7
+
+
+class SharedSlots:
+    """The slots of a session for calls in flight: as many as the run with the most wants, whoever shares it.
+
+    When several calls in a row are refused, there are fewer slots; each call that goes well makes more again. A single
+    refusal says nothing: the request that met it waits by itself, all others go on.
+
+    Attributes:
+        width: Most calls in flight that the endpoint takes, as a real number; infinite until it refuses.
+        taken: Slots taken now.
+    """
+
+    def __init__(self) -> None:
+        self.width = math.inf
+        self.taken = 0
+        self._wanted: Counter[int] = Counter()  # by the slots that their run wants: calls in flight and waiting here
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._refused = self._sent = self._narrowed = 0
+
+    @property
+    def most(self) -> int:
+        """Slots that there are now."""
+        wanted = max(self._wanted, default=0)
+        return wanted if self.width >= wanted else max(int(self.width), 1)
+
+    async def acquire(self, wanted: int) -> int:
+        """Wait for a slot, for a run that wants so many; returns the number of the call."""
+        self._wanted[wanted] += 1
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self._wake()
+        try:
+            if not future.done():
+                await future
+        except asyncio.CancelledError:
+            if not future.cancelled():  # it was just given one
+                self.taken -= 1
+            self._leave(wanted)
+            raise
+        self._sent += 1
+        return self._sent
+
+    def observe(self, number: int, outcome: ChatReply | JudgeError | None) -> None:
+        """Learn how a call ended; None if it was given up."""
+        if isinstance(outcome, ChatReply):
+            self._refused = 0
+            if self.width < math.inf:
+                self.width += 1 / self.width
+                if self.width >= max(self._wanted):
+                    self.width = math.inf
+        elif isinstance(outcome, RateLimited) or (isinstance(outcome, TransientJudgeError) and outcome.retry_after):
+            self._refused += 1
+            if self._refused >= _IN_A_ROW and number > self._narrowed:
+                self.width = max(min(self.width, self.taken) * _NARROWER, 1.0)
+                self._narrowed = self._sent  # calls on their way by now say nothing about fewer slots
+
+    def release(self, wanted: int) -> None:
+        """Give a slot back."""
+        self.taken -= 1
+        self._leave(wanted)
+
+    def _leave(self, wanted: int) -> None:
+        self._wanted[wanted] -= 1
+        if not self._wanted[wanted]:
+            del self._wanted[wanted]
+        self._wake()
+
+    def _wake(self) -> None:
+        """Give the slots that are free to those who wait."""
+        while self._waiting and self.taken < self.most:
+            future = self._waiting.popleft()
+            if not future.done():
+                self.taken += 1
+                future.set_result(None)
+
+
+class Slots:
+    """The slots of one run within those of its session; a ``Limiter``.
+
+    Args:
+        most: Most calls of the run in flight.
+        shared: The session's.
+    """
+
+    def __init__(self, most: int, shared: SharedSlots) -> None:
+        self._most, self._shared = most, shared
+        self._own = asyncio.Semaphore(most)
+
+    async def acquire(self, tokens: float) -> int:
+        """Wait for a slot of the run and one of the session; returns the call's number."""
+        del tokens
+        await self._own.acquire()
+        try:
+            return await self._shared.acquire(self._most)
+        except asyncio.CancelledError:
+            self._own.release()
+            raise
+
+    def observe(self, ticket: int, outcome: ChatReply | JudgeError | None) -> None:
+        """Give both back, and learn how the call ended."""
+        self._shared.observe(ticket, outcome)
+        self._shared.release(self._most)
+        self._own.release()
+
+
+RATES = Kind(
+    holds="rates",
+    application_id=0x52614D72,  # "RaMr"
+    version=1,
+    table="CREATE TABLE rates (model TEXT NOT NULL, unit TEXT NOT NULL, level REAL NOT NULL, seen REAL NOT NULL, "
+    "PRIMARY KEY (model, unit)) WITHOUT ROWID",
+    made="the rate of calls is kept in %s, for all processes that name this file",
+    without="the rate of calls is kept by this process alone",
+)
+_LEVELS = "SELECT unit, level, seen FROM rates WHERE model = ?"
+_SET_LEVEL = "INSERT OR REPLACE INTO rates (model, unit, level, seen) VALUES (?, ?, ?, ?)"
+_REPLY_TOKENS = 100.0  # until there are replies
+_BURST_FROM = 120.0  # calls or tokens per minute, from which on a second's worth may leave at once
+_AT_ONCE = 5e-7  # seconds that no clock tells apart
+_LONGEST_WAIT = 5.0  # seconds until a call that waits asks again, at most
+
+
 class RateLimiter:
     """At most so many calls and tokens to one model in any minute; a ``Limiter``.
 
-    Args:
-        budget: The run's, whose limits and clock it keeps.
-    """
-
-    def __init__(self, budget: Budget) -> None:
-        limits, clock = budget.limits, budget.clock
-        requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
-        self._requests = None if requests is None else Schedule(requests, clock)
-        self._tokens = None if tokens is None else Schedule(tokens, clock)
-        self._reply_tokens = _REPLY_TOKENS
-        self._budget = budget
-
-    async def acquire(self, tokens: float) -> float:
-        """Wait for a place in the schedule; returns the tokens reserved."""
-        self._budget.check()
-        wait = 0.0 if self._requests is None else self._requests.reserve()
-        reserved = tokens + self._reply_tokens
-        if self._tokens is not None:
-            wait = max(wait, self._tokens.reserve(reserved))
-        if wait > 0:
-            await self._budget.pause(wait)
-        return reserved
-
-    def observe(self, ticket: float, outcome: ChatReply | JudgeError | None) -> None:
-        """Learn from a reply how long replies are."""
-        if self._tokens is not None and isinstance(outcome, ChatReply):
-            usage = outcome.usage
-            self._tokens.correct(usage.prompt_tokens + usage.completion_tokens - ticket)
-            self._reply_tokens += 0.1 * (usage.completion_tokens - self._reply_tokens)
-
-
-class Schedule:
-    """At most so much in any minute, spread evenly, up to a second's worth at once.
+    With ``rate_file`` all processes that name it keep the rate together. Nothing is reserved ahead: a call that may
+    not leave yet asks again later, and a process that dies holds nothing back. One whose file cannot be written keeps
+    the rate by itself, and says so.
 
     Args:
-        per_minute: The limit.
-        clock: Seconds, monotonic.
+        budget: The run's, whose limits it keeps.
+        model: The model's name and endpoint; the file holds a digest of it.
+        clock: Seconds; by default the budget's, or those that all processes share.
 
     Source:
-        The generic cell rate algorithm (ITU-T I.371), as a virtual schedule.
+        The leaky bucket as a meter (ITU-T I.371). The time that went by is measured from the last entry, so that a
+        clock that is set back holds nobody up.
     """
 
-    def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic) -> None:
-        burst = per_minute / 60 if per_minute >= 120 else 0.0
-        self._rate = (per_minute - burst) / 60
-        self._tolerance = burst / self._rate
-        self._clock = clock
-        self._due = float("-inf")
+    def __init__(self, budget: Budget, model: Sequence[str], clock: Callable[[], float] | None = None) -> None:
+        file = budget.limits.rate_file
+        self._budget = budget
+        self._model = hashlib.sha256("\n".join(model).encode()).hexdigest()
+        self._file = None if file is None else OwnFile(file, RATES)
+        self._clock = clock or (budget.clock if file is None else time.time)
+        self._levels: dict[str, tuple[float, float]] = {}  # by unit: how full its bucket was, and when
+        self._turn = asyncio.Lock()
+        self._reply_tokens = _REPLY_TOKENS
+        self._correction = 0.0
 
-    def reserve(self, amount: float = 1.0) -> float:
-        """Take a place in the schedule; returns the seconds to wait for it."""
-        now = self._clock()
-        start = max(now, self._due - self._tolerance)
-        self._due = max(start, self._due) + amount / self._rate
-        return start - now
+    async def acquire(self, tokens: float) -> float:
+        """Wait until a call of about so many tokens may leave; returns the tokens that it was counted with."""
+        async with self._turn:  # the others of this process wait here: one asks at a time
+            while True:
+                self._budget.check()
+                counted = tokens + self._reply_tokens
+                wait = await self._asked(counted)
+                if not wait:
+                    return counted
+                await self._budget.pause(min(wait, _LONGEST_WAIT))
 
-    def correct(self, amount: float) -> None:
-        """Add to what was reserved, or take back if below 0."""
-        self._due += amount / self._rate
+    def observe(self, ticket: float, outcome: ChatReply | JudgeError | None) -> None:
+        """Learn from a reply how long replies are; what was counted wrongly is corrected with the next call."""
+        if isinstance(outcome, ChatReply):
+            usage = outcome.usage
+            self._correction += usage.prompt_tokens + usage.completion_tokens - ticket
+            self._reply_tokens += 0.1 * (usage.completion_tokens - self._reply_tokens)
+
+    async def _asked(self, tokens: float) -> float:
+        """Count a call, and return 0; or return the seconds after which to ask again."""
+        correction, self._correction = self._correction, 0.0
+        waits: list[float] = []
+
+        def ask(connection: sqlite3.Connection) -> None:
+            levels = {unit: (level, seen) for unit, level, seen in connection.execute(_LEVELS, (self._model,))}
+            waits.append(self._counted(levels, tokens, correction))
+            connection.executemany(_SET_LEVEL, [(self._model, unit, *entry) for unit, entry in levels.items()])
+
+        if self._file is not None:
+            self._file.write(ask)
+            await self._file.settled()
+            if self._file.trouble is None:
+                return waits[0]
+        return self._counted(self._levels, tokens, correction)
+
+    def _counted(self, levels: dict[str, tuple[float, float]], tokens: float, correction: float) -> float:
+        """Count a call in the levels, if they allow it; returns the seconds after which they will."""
+        now, wait = self._clock(), 0.0
+        limits = self._budget.limits.per_minute
+        for unit, per_minute in limits.items():
+            burst = per_minute / 60 if per_minute >= _BURST_FROM else 0.0
+            rate = (per_minute - burst) / 60
+            level, seen = levels.get(unit, (0.0, now))
+            level = max(level - max(now - seen, 0.0) * rate, 0.0) + (correction if unit == "tokens" else 0.0)
+            levels[unit] = (max(level, 0.0), now)
+            wait = max(wait, (level - burst) / rate)
+        if wait > _AT_ONCE:
+            return wait
+        for unit in limits:
+            levels[unit] = (levels[unit][0] + (tokens if unit == "tokens" else 1.0), now)
+        return 0.0

@@ -16,14 +16,12 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, too_large
-from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, request_body
-from ragmetrics_core.endpoints.prices import listed
+from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, listed, request_body
 
 # What LiteLLM's exceptions stand for where neither status nor text says it; of a class that is not listed, its base.
 EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
@@ -41,9 +39,11 @@ EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
     ),
 }
 _CANNOT_SAY = frozenset({"azure", "hosted_vllm", "litellm_proxy", "lm_studio", "ollama", "ollama_chat", "vllm"})
-_OPENAI = frozenset({"openai", "azure"})
+# Our call that is going on: name of the model, and why its reply was not followed or not read.
+_call: ContextVar[tuple[str, list[errors.JudgeError]] | None] = ContextVar("ragmetrics_litellm_call", default=None)
 
 
+@functools.cache
 def _litellm() -> Any:
     """LiteLLM, imported with the price list of the package and without console output."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -103,6 +103,7 @@ class LiteLLMModel(ChatModel):
         self._extra = dict(extra or {})
         self._capabilities = capabilities or Capabilities()
         self._litellm: Any = None
+        self._theirs: tuple[type[Exception], ...] = ()
 
     def __repr__(self) -> str:
         base = f", api_base={public(self.api_base)!r}" if self.api_base else ""
@@ -128,6 +129,9 @@ class LiteLLMModel(ChatModel):
             litellm = await asyncio.to_thread(_litellm)
             if self._stated is None:
                 self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
+            kinds = [kind for kind in vars(litellm.exceptions).values() if isinstance(kind, type)]
+            own = (kind for kind in kinds if kind.__module__ == "litellm.exceptions")
+            self._theirs = tuple(kind for kind in own if issubclass(kind, Exception))
             self._litellm = litellm
 
     def prices(self) -> tuple[float, float] | None:
@@ -147,11 +151,20 @@ class LiteLLMModel(ChatModel):
             JudgeError: As listed in ``EXCEPTIONS``.
         """
         await self.prepare()
-        with _Call(self.model) as call:
+        refused: list[errors.JudgeError] = []
+        token = _call.set((self.model, refused))
+        try:
             async with asyncio.timeout(self._timeout):
                 response = await self._litellm.acompletion(**self._arguments(request))
+        except TimeoutError:
+            refused.append(errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s"))
+        except self._theirs as error:
+            refused.append(self._translated(error))
+        else:
             return self._reply(response)
-        raise self._translated(call)
+        finally:
+            _call.reset(token)
+        raise refused[0]  # outside of any handler: what LiteLLM raises holds echoed keys and texts
 
     def _reply(self, response: Any) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
@@ -176,75 +189,50 @@ class LiteLLMModel(ChatModel):
             **self._extra,
         }
 
-    def _translated(self, call: _Call) -> errors.JudgeError:
-        if call.refused is not None:
-            return call.refused
-        error = call.error
-        if isinstance(error, TimeoutError):
-            return errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s")
+    def _translated(self, error: Exception) -> errors.JudgeError:
         bases = (EXCEPTIONS.get(base.__name__) for base in type(error).__mro__)
         kind, fault = next(filter(None, bases), errors.JudgeServerError), Fault.of(error)
-        variables: tuple[str, ...] = ()
+        variables = ""
         if self._api_key is None and (fault.about_key or fault.status in (401, 403)):
-            variables = tuple(self._litellm.validate_environment(self.model).get("missing_keys", ()))
+            variables = ", ".join(self._litellm.validate_environment(self.model).get("missing_keys", ()))
         return judge_error(kind, fault, self.model, self.api_base, variables)
-
-
-class _Call:
-    """One of our calls; keeps what LiteLLM raises, which holds echoed keys and texts, out of every traceback.
-
-    Args:
-        model: Name of the model.
-
-    Attributes:
-        error: What was raised.
-        refused: Why a reply was not followed or not read.
-    """
-
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self.error: BaseException = errors.JudgeError()
-        self.refused: errors.JudgeError | None = None
-
-    def __enter__(self) -> Self:
-        self._token = _calls.set(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        _calls.reset(self._token)
-        if error is None or not isinstance(error, Exception):
-            return False
-        self.error = error
-        return self.refused is not None or isinstance(error, TimeoutError) or _theirs(error)
-
-
-def _theirs(error: Exception) -> bool:
-    return any(base.__module__ == "litellm.exceptions" for base in type(error).__mro__)
-
-
-_calls: ContextVar[_Call | None] = ContextVar("ragmetrics_litellm_call", default=None)
 
 
 def _guard_clients() -> None:
     """Have every httpx client follow no redirect and read no endless reply, during our calls alone."""
     import httpx  # comes with LiteLLM
 
+    class Bounded(httpx.AsyncByteStream):
+        """A stream that ends with an error where it is too long."""
+
+        def __init__(self, stream: Any, name: str, refused: list[errors.JudgeError]) -> None:
+            self._stream, self._name, self._refused = stream, name, refused
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for part in self._stream:
+                size += len(part)
+                if size > MOST_BYTES:
+                    self._refused.append(too_large(self._name))
+                    raise self._refused[0]
+                yield part
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
     send = httpx.AsyncClient.send
-    if hasattr(send, "__wrapped__"):
-        return
 
     @functools.wraps(send)
     async def guarded(client: httpx.AsyncClient, request: httpx.Request, **options: Any) -> httpx.Response:
-        call = _calls.get()
+        call = _call.get()
         if call is None:
             return await send(client, request, **options)
+        name, refused = call
         streamed = options.pop("stream", False)
         response = await send(client, request, **{**options, "stream": True, "follow_redirects": False})
         if response.has_redirect_location:
-            call.refused = moved(call.model, str(request.url), response.headers["Location"])
-        response.stream = _bounded(call, response.stream)
+            refused.append(moved(name, str(request.url), response.headers["Location"]))
+        response.stream = Bounded(response.stream, name, refused)
         try:
             if not streamed:
                 await response.aread()
@@ -256,34 +244,14 @@ def _guard_clients() -> None:
     setattr(httpx.AsyncClient, "send", guarded)  # noqa: B010 - no assignment: it is of another type by its name alone
 
 
-def _bounded(call: _Call, stream: Any) -> Any:
-    """The same stream, which ends with an error where it is too long."""
-    import httpx
-
-    class Bounded(httpx.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for part in stream:
-                size += len(part)
-                if size > MOST_BYTES:
-                    call.refused = too_large(call.model)
-                    raise call.refused
-                yield part
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Bounded()
-
-
 def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:
     """What LiteLLM's tables say about a model; unknown for endpoints of one's own and models not listed."""
     try:
         bare, provider, _, _ = litellm.get_llm_provider(model, api_base=api_base)
     except litellm.exceptions.BadRequestError:
         return Capabilities()
-    listed = not {model, bare, f"{provider}/{bare}"}.isdisjoint(litellm.model_cost)
-    if api_base is not None or provider in _CANNOT_SAY or not listed:
+    known = not {model, bare, f"{provider}/{bare}"}.isdisjoint(litellm.model_cost)
+    if api_base is not None or provider in _CANNOT_SAY or not known:
         return Capabilities()
     parameters = litellm.get_supported_openai_params(model=bare, custom_llm_provider=provider) or ()
     reasoning = bool(litellm.supports_reasoning(model=bare, custom_llm_provider=provider))
@@ -291,7 +259,7 @@ def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capab
         n="n" in parameters,
         logprobs="top_logprobs" in parameters,
         json_schema=bool(litellm.supports_response_schema(model=bare, custom_llm_provider=provider)),
-        temperature="temperature" in parameters and not (reasoning and provider in _OPENAI),
+        temperature="temperature" in parameters and not (reasoning and provider == "openai"),
         reasoning=reasoning,
     )
 

@@ -1,17 +1,43 @@
-"""The form of requests and replies that OpenAI's chat endpoint and those compatible with it share."""
+"""The form of requests and replies that OpenAI's chat endpoint and those compatible with it share; what it costs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import ChatReply, ChatRequest, Choice, TokenAlternatives
+from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Choice, Finish, TokenAlternatives
 
-_FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
+_FINISH: dict[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "refused"}
+
+
+class Listed(NamedTuple):
+    """One of OpenAI's own models: US dollars per prompt token and per reply token, and what it can do."""
+
+    prices: tuple[float, float]
+    capabilities: Capabilities
+
+
+def listed(model: str) -> Listed | None:
+    """What our dated file says of a model, named without ``openai/``; None if it is not in it."""
+    if model not in _listed_models():
+        return None
+    sent, received, kind = _listed_models()[model]
+    able = Capabilities(n=True, logprobs=True, json_schema=kind == "chat", temperature=True, reasoning=False)
+    if kind == "reasoning":
+        able = Capabilities(n=None, logprobs=None, json_schema=True, temperature=False, reasoning=True)
+    return Listed((sent / 1e6, received / 1e6), able)
+
+
+@lru_cache(maxsize=1)
+def _listed_models() -> dict[str, Any]:
+    text = files("ragmetrics_core.endpoints").joinpath("openai_prices.json").read_text("utf-8")
+    return dict(json.loads(text)["models"])
 
 
 def endpoint_name(address: str, extra: Mapping[str, Any]) -> str:
@@ -24,13 +50,19 @@ def endpoint_name(address: str, extra: Mapping[str, Any]) -> str:
 
 def request_body(request: ChatRequest) -> dict[str, Any]:
     """Messages and parameters of a request; those that are not asked for are left out."""
+    form: dict[str, Any] | None = None
+    if request.schema is not None and request.schema_in_object:
+        form = {"type": "json_object", "schema": dict(request.schema)}
+    elif request.schema is not None:
+        schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
+        form = {"type": "json_schema", "json_schema": schema}
     optional = {
         "temperature": request.temperature,
         "max_completion_tokens" if request.newer_limit else "max_tokens": request.max_tokens,
         "n": request.n if request.n > 1 else None,
         "logprobs": True if request.top_logprobs else None,
         "top_logprobs": request.top_logprobs or None,
-        "response_format": _response_format(request.schema, in_object=request.schema_in_object),
+        "response_format": form,
     }
     return {
         "messages": [{"role": message.role, "content": message.content} for message in request.messages],
@@ -38,20 +70,12 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
     }
 
 
-def _response_format(schema: Mapping[str, Any] | None, *, in_object: bool) -> dict[str, Any] | None:
-    if schema is None:
-        return None
-    if in_object:
-        return {"type": "json_object", "schema": dict(schema)}
-    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema), "strict": True}}
-
-
 def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> ChatReply:
-    """Narrow the body of a reply to what we read of it.
+    """Narrow the body of a reply, as parsed from JSON, to what we read of it.
 
     Args:
         model: Name of the model, for messages.
-        body: The body, as parsed from JSON.
+        body: The body.
         prices: US dollars per prompt token and per reply token; None if unknown.
 
     Raises:
@@ -60,13 +84,11 @@ def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> Cha
     listed = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed, list) or not listed:
         raise errors.JudgeServerError(f"{model} sent a body without any reply; check the endpoint")
-    choices = tuple(_choice(model, choice) for choice in listed)
-    usage = body.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    returned = body.get("model")
-    sent, received = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    usage, returned = body.get("usage"), body.get("model")
+    counts = [usage.get(f"{side}_tokens") if isinstance(usage, dict) else 0 for side in ("prompt", "completion")]
+    sent, received = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
     return ChatReply(
-        choices,
+        tuple(_choice(model, choice) for choice in listed),
         Usage(
             calls=1,
             prompt_tokens=sent,
@@ -77,30 +99,16 @@ def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> Cha
     )
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
-
-
 def _choice(model: str, choice: Any) -> Choice:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise errors.JudgeServerError(f"{model} sent a choice without a message; check the endpoint")
-    content, refusal = message.get("content"), _refusal(message)
-    text = content if isinstance(content, str) else ""
-    said = choice.get("finish_reason") or "stop"
-    finish = "refused" if refusal and not text else _FINISH.get(said if isinstance(said, str) else "", "other")
-    return Choice(
-        text=text or refusal,
-        finish=finish,  # type: ignore[arg-type]  # the values of _FINISH are the literals
-        tokens=tokens_of(choice.get("logprobs")),
-    )
-
-
-def _refusal(message: Mapping[str, Any]) -> str:
-    """What the model refused with; LiteLLM hands it on among the fields of the provider."""
-    own = message.get("provider_specific_fields")
+    content, said = message.get("content"), choice.get("finish_reason") or "stop"
+    own = message.get("provider_specific_fields")  # where LiteLLM hands a refusal on
     refusal = message.get("refusal") or (own.get("refusal") if isinstance(own, dict) else None)
-    return refusal if isinstance(refusal, str) else ""
+    text, refusal = (one if isinstance(one, str) else "" for one in (content, refusal))
+    finish = "refused" if refusal and not text else _FINISH.get(said if isinstance(said, str) else "", "other")
+    return Choice(text or refusal, finish, tokens_of(choice.get("logprobs")))
 
 
 def tokens_of(logprobs: object) -> tuple[TokenAlternatives, ...]:

@@ -1,30 +1,35 @@
-"""A SQLite file of our own: opened only if it is ours or new, brought up to date, moved aside if it is damaged.
+"""A SQLite file of our own: opened only if it is ours or new, read on any thread, written by one.
 
 A file that is not ours is never opened for writing, renamed or changed, nor are the journals beside it: whose it is
-stands in its header, which is read without a lock before anything else is done.
+stands in its header, which is read without a lock before anything else is done. One thread commits all that waits
+together; in WAL mode a commit survives a killed process without waiting for the disk.
 """
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import contextlib
 import logging
 import os
 import sqlite3
 import struct
+import threading
 import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data.errors import ForeignFile
 
-logger = logging.getLogger("ragmetrics_core")
-
-TROUBLE = (OSError, sqlite3.Error, ForeignFile)
-"""What opening and using such a file may raise."""
-
-_BUSY_SECONDS = 30.0
-_FILES = ("", "-wal", "-shm")
+_logger = logging.getLogger("ragmetrics_core")
+_TROUBLE = (OSError, sqlite3.Error, ForeignFile)
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_BUSY_SECONDS = 30.0
+
+Change = Callable[[sqlite3.Connection], object]
 
 
 class Kind(NamedTuple):
@@ -33,197 +38,319 @@ class Kind(NamedTuple):
     Args:
         holds: What it holds, for messages.
         application_id: The number in its header by which it is known.
-        steps: The statements that make it, one step per version. A released step is never edited.
-        unnumbered: How many of the first versions carry no such number; a file without one is ours only if its
-            tables are those of such a version, to the letter.
+        version: That of its form; a file of another one is refused.
+        table: The statement that makes it.
         made: What is logged when a new one is made; ``%s`` is its place.
         without: What is so while it cannot be written, for the warning.
     """
 
     holds: str
     application_id: int
-    steps: tuple[tuple[str, ...], ...]
-    unnumbered: int = 0
-    made: str = "made %s"
-    without: str = "nothing is kept"
+    version: int
+    table: str
+    made: str
+    without: str
 
 
 def check(path: Path, kind: Kind) -> None:
     """Refuse a file that is neither new nor ours; nothing is touched.
 
     Raises:
-        ForeignFile: If it is somebody else's, no file at all, or of a newer version.
+        ForeignFile: If it is somebody else's, no file at all, or of another version.
         OSError: If it cannot be read.
     """
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")
-    if not path.exists() or not path.stat().st_size:
-        if Path(f"{path}-wal").exists():
-            raise ForeignFile(f"{path}-wal is the journal of a file that is gone; remove it or name another file")
-        return
-    number, version, tables = _seen(path)
-    if number == kind.application_id:
-        if version > len(kind.steps):
-            raise ForeignFile(f"{path} was made by a newer version of ragmetrics; name another file")
-    elif number != 0 or not 0 < version <= kind.unnumbered or tables != _tables_of(kind, version):
-        raise ForeignFile(f"{path} is no file of ragmetrics' {kind.holds}, and is left as it is; name a new file")
+    if path.exists() and path.stat().st_size:
+        number, version = _seen(path)
+        if number != kind.application_id:
+            raise ForeignFile(f"{path} is no file of ragmetrics' {kind.holds}, and is left as it is; name a new file")
+        if version != kind.version:
+            raise ForeignFile(f"{path} was made by another version of ragmetrics; name another file")
+    elif Path(f"{path}-wal").exists():
+        raise ForeignFile(f"{path}-wal is the journal of a file that is gone; remove it or name another file")
 
 
 def connect(path: Path, kind: Kind) -> sqlite3.Connection:
-    """Open the file, making or updating it as needed; a damaged one is moved aside with a warning.
-
-    Args:
-        path: The file. It and folders that are made for it are open to their owner alone.
-        kind: What it is to be.
+    """Open the file, making it as needed, for the owner alone; a damaged one is moved aside with a warning.
 
     Returns:
         A connection that any one thread at a time may use; it commits by itself.
 
     Raises:
-        ForeignFile: If it is not ours, or of a newer version.
+        ForeignFile: If it is not ours.
         OSError: If the file or its folder cannot be made or read.
         sqlite3.Error: If the file cannot be opened for writing.
     """
     path = path.resolve()
     check(path, kind)
     _make(path, kind)
-    seen = _identity(path)
+    seen = path.stat().st_ino
     try:
         return _opened(path, kind)
     except sqlite3.DatabaseError as error:
-        if not damaged(error):
+        if not _damaged(error):
             raise
-    if _identity(path) == seen:  # else another process was faster
-        move_aside(path, kind)
+    if path.stat().st_ino == seen:  # else another process was faster
+        _move_aside(path, kind)
     _make(path, kind)
     return _opened(path, kind)
 
 
-def connect_to_read(path: Path, kind: Kind) -> sqlite3.Connection:
-    """Open an existing file of ours that cannot be written; nothing is made beside it.
-
-    Raises:
-        ForeignFile: If it is not ours.
-        OSError: If it cannot be read.
-        sqlite3.Error: If there is none, or of an older version.
-    """
-    check(path, kind)
-    connection = _immutable(path)
-    if (version := _version(connection)) != len(kind.steps):
-        connection.close()
-        raise sqlite3.OperationalError(f"version {version} of the file cannot be read")
-    return connection
-
-
-def damaged(error: BaseException) -> bool:
-    """True if an error says that the file is no database, or a broken one."""
+def _damaged(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
-def move_aside(path: Path, kind: Kind) -> None:
-    """Rename a damaged file of ours and say so.
-
-    Raises:
-        ForeignFile: If another file has come to its place meanwhile.
-        OSError: If it cannot be renamed.
-    """
-    path = path.resolve()
-    check(path, kind)
+def _move_aside(path: Path, kind: Kind) -> None:
+    check(path, kind)  # another one may have come to its place
     aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
-    for ending in _FILES:
+    for ending in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{ending}").rename(f"{aside}{ending}")
-    logger.warning("%s was damaged: it is kept as %s, and a new file is used", path, aside.name)
+    _logger.warning("%s was damaged: it is kept as %s, and a new file is used", path, aside.name)
 
 
 def _make(path: Path, kind: Kind) -> None:
-    """Make the file and its folders, for the owner alone, and name it the first time."""
-    missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    for folder in reversed(missing):
-        folder.mkdir(mode=0o700, exist_ok=True)
-    try:
+    """Make the file and its folder, and name it the first time."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        if not path.stat().st_size:
-            with contextlib.suppress(PermissionError):
-                path.chmod(0o600)
-    else:
-        logger.info(kind.made, path)
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
+        _logger.info(kind.made, path)
+    if not path.stat().st_size:
+        with contextlib.suppress(PermissionError):
+            path.chmod(0o600)
 
 
 def _opened(path: Path, kind: Kind) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        if _version(connection) != len(kind.steps):
-            _update(connection, path, kind)  # before the journal is a WAL: whose the file is then stands in itself
+        if not _number(connection, "user_version"):
+            connection.execute("BEGIN IMMEDIATE")  # before the journal is a WAL: whose the file is stands in itself
+            if not _number(connection, "user_version"):  # else another process was faster
+                connection.execute(kind.table)
+                connection.execute(f"PRAGMA application_id={kind.application_id}")
+                connection.execute(f"PRAGMA user_version={kind.version}")
+            connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
-    except (sqlite3.Error, ForeignFile):
+    except sqlite3.Error:
         connection.close()
         raise
     return connection
 
 
-def _update(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = _version(connection)
-        if version > len(kind.steps):
-            raise ForeignFile(f"{path} was made by a newer version of ragmetrics; name another file")
-        for statement in (statement for step in kind.steps[version:] for statement in step):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id={kind.application_id}")
-        connection.execute(f"PRAGMA user_version={len(kind.steps)}")
-        connection.execute("COMMIT")
-    except (sqlite3.Error, ForeignFile):
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
+def _number(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-def _immutable(path: Path) -> sqlite3.Connection:
+def _unlocked(path: Path) -> sqlite3.Connection:
     """A connection that reads the file itself, and neither locks it nor looks at its journals."""
-    place = f"{path.resolve().as_uri()}?immutable=1"
-    return sqlite3.connect(place, uri=True, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False)
 
 
-def _seen(path: Path) -> tuple[int, int, list[str]]:
-    """Number, version and tables of a file; number -1 if it is none of SQLite's.
+def _seen(path: Path) -> tuple[int, int]:
+    """Number and version in a file's header; -1 if it is none of SQLite's.
 
-    SQLite itself is asked first. To close a file that was opened in another way would take back the locks that this
-    process holds on it, for all connections.
+    SQLite itself is asked first: to close a file that was opened in another way would take back the locks that this
+    process holds on it.
     """
     try:
-        with contextlib.closing(_immutable(path)) as connection:
-            (number,) = connection.execute("PRAGMA application_id").fetchone()
-            return int(number), _version(connection), _schema(connection)
+        with contextlib.closing(_unlocked(path)) as connection:
+            return _number(connection, "application_id"), _number(connection, "user_version")
     except sqlite3.DatabaseError:  # no database, or a damaged one
         with path.open("rb") as file:
             header = file.read(100).ljust(100)
         if not header.startswith(b"SQLite format 3\0"):
-            return -1, 0, []
+            return -1, 0
         (version,), (number,) = struct.unpack_from(">i", header, 60), struct.unpack_from(">i", header, 68)
-        return number, version, []
+        return number, version
 
 
-def _tables_of(kind: Kind, version: int) -> list[str]:
-    """How the tables of a version were made."""
-    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        for statement in (statement for step in kind.steps[:version] for statement in step):
-            connection.execute(statement)
-        return _schema(connection)
+class OwnFile:
+    """A file of ours in use, opened at the first use.
+
+    While this process forks it is closed: SQLite's locks belong to a process, and a child that opens a file which it
+    inherited open waits for locks that nobody gives back.
+
+    Args:
+        path: The file.
+        kind: What it is.
+
+    Attributes:
+        trouble: Why nothing can be written any more; None as long as it can.
+
+    Raises:
+        ForeignFile: If there is a file that is not ours.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: Kind) -> None:
+        self.path = Path(path).expanduser()
+        self._kind = kind
+        with contextlib.suppress(OSError):  # what cannot be read is told when it is used
+            check(self.path, kind)
+        self.begin()
+        with _forking:
+            _OPEN.add(self)
+
+    def begin(self) -> None:
+        """Start anew, with nothing open and nothing waiting: at first, and in a forked process."""
+        self.trouble: Exception | None = None
+        self._committing = threading.RLock()  # taken before the other
+        self._lock = threading.RLock()
+        self._readable = True
+        self._reader: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._waiting: list[Change] = []
+        self._done, self._written = _future(), _future()  # of those that wait, and of those that are being committed
+        self._written.set_result(None)
+
+    def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
+        """The first row that is committed; None if there is none, or the file cannot be read. Texts are bytes."""
+        row: tuple[Any, ...] | None = None
+        with self._lock:
+            if self._reader is None and self._readable:
+                self._open_to_read()
+            try:
+                if self._reader is not None:
+                    row = self._reader.execute(query, values).fetchone()
+            except sqlite3.Error as error:
+                self._reader, self._readable = None, False
+                self._give_up(error)
+        return row
+
+    def write(self, change: Change) -> None:
+        """Have a change made soon, in the writing thread and in one transaction with others that wait."""
+        with self._lock:
+            if self.trouble is not None:
+                return
+            self._waiting.append(change)
+            first = len(self._waiting) == 1
+            self._thread = self._thread or ThreadPoolExecutor(1, "ragmetrics-database")
+        if first:
+            try:
+                self._thread.submit(self._commit)
+            except RuntimeError:  # the process is too near its end
+                self._commit()
+
+    async def settled(self) -> None:
+        """Wait until everything written so far is committed or given up."""
+        if not (done := self._last()).done():
+            await asyncio.wrap_future(done)
+
+    def flush(self) -> None:
+        """Wait in the same way, from any thread."""
+        self._last().result()
+
+    def close(self) -> None:
+        """Commit what waits and let go of the file; the next use opens it again."""
+        with self.closed():
+            return
+
+    @contextlib.contextmanager
+    def closed(self) -> Iterator[None]:
+        """Commit what waits, close the file, and let nobody use it meanwhile."""
+        with self._committing:
+            self._commit()
+            with self._lock:
+                for connection in filter(None, (self._reader, self._writer)):
+                    connection.close()
+                self._reader = self._writer = None
+                yield
+
+    def _last(self) -> Future[None]:
+        with self._lock:
+            return self._done if self._waiting else self._written
+
+    def _connected(self) -> sqlite3.Connection:
+        connection = connect(self.path, self._kind)
+        weakref.finalize(self, connection.close).atexit = False
+        return connection
+
+    def _open_to_read(self) -> None:
+        """Open the file, also one that cannot be written."""
+        try:
+            self._reader = self._connected()
+        except _TROUBLE as error:
+            self._readable = False
+            with contextlib.suppress(*_TROUBLE):
+                check(self.path, self._kind)
+                self._reader = _unlocked(self.path.resolve())
+            self._give_up(error)
+        if self._reader is not None:
+            self._reader.text_factory = bytes  # a text that is none is no error
+
+    def _commit(self) -> None:
+        """Commit what waits; whatever ends this, nobody waits for it any longer."""
+        with self._committing:
+            with self._lock:
+                if not self._waiting:
+                    return
+                changes, self._waiting = self._waiting, []
+                self._written, self._done = self._done, _future()
+            trouble: Exception | None = RuntimeError("unforeseen")
+            try:
+                self._writer = self._writer or self._connected()
+                self._writer.execute("BEGIN IMMEDIATE")
+                for change in changes:
+                    change(self._writer)
+                self._writer.execute("COMMIT")
+                trouble = None
+            except _TROUBLE as error:
+                trouble = error
+            finally:
+                with self._lock:
+                    if trouble is not None:
+                        self._give_up(trouble)
+                self._written.set_result(None)
+
+    def _give_up(self, error: Exception) -> None:
+        """Write nothing any more, and say so once; a damaged file is moved aside."""
+        if self.trouble is not None:
+            return
+        self.trouble = error
+        if self._waiting:
+            self._waiting = []
+            self._done.set_result(None)
+        name = getattr(error, "sqlite_errorname", None) or getattr(error, "strerror", None) or type(error).__name__
+        why = str(error) if isinstance(error, ForeignFile) else f"{self.path} cannot be written ({name})"
+        _logger.warning("%s: %s; make room or name another file", self._kind.without, why)
+        if _damaged(error):
+            with contextlib.suppress(OSError, ForeignFile):
+                _move_aside(self.path.resolve(), self._kind)
 
 
-def _schema(connection: sqlite3.Connection) -> list[str]:
-    return [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")]
+def _future() -> Future[None]:
+    """To be shared by all who wait: none of them can take it back."""
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+_OPEN: weakref.WeakSet[OwnFile] = weakref.WeakSet()
+_forking = threading.RLock()
+_during_fork = contextlib.ExitStack()
+
+
+def _before_fork() -> None:
+    _during_fork.enter_context(_forking)
+    for file in list(_OPEN):
+        _during_fork.enter_context(file.closed())
+
+
+def _after_fork_in_child() -> None:
+    _during_fork.close()
+    for file in list(_OPEN):
+        file.begin()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Have all of it in the file itself, and no journal beside it; what comes later opens it again."""
+    for file in list(_OPEN):
+        file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_during_fork.close, after_in_child=_after_fork_in_child)

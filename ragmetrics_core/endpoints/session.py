@@ -1,8 +1,7 @@
 """Everything around a call to a chat model, in the order in which a request meets it.
 
 Stored replies, and one call for equal requests in flight → what the endpoint can do (``fitting``) → attempts with
-backoff, slots, rate and budget (``attempts``, ``slots``, ``limits``) → the call. A reply that cannot be used is
-repaired once.
+backoff, slots, rate and budget (``attempts``, ``limits``) → the call. A reply that cannot be used is repaired once.
 
 A session belongs to a judge. All its runs share the calls in flight, what was learned about the endpoint, the slots,
 and the first call, which is sent alone: a wrong key costs one. Each run brings its store, its limits and its
@@ -12,10 +11,9 @@ concurrency. What is shared lives on one event loop; pickle and fork leave it be
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, repeat
@@ -27,19 +25,21 @@ from ragmetrics_core.data.errors import (
     EmptyReply,
     JudgeError,
     LimitReached,
+    MalformedReply,
     UnusableReply,
 )
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.attempts import Attempts, Availability
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
-from ragmetrics_core.endpoints.fitting import Feature, Fitting, corrected, gathered
-from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter
-from ragmetrics_core.endpoints.slots import SharedSlots, Slots
+from ragmetrics_core.endpoints.fitting import Fitting, corrected, gathered
+from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, SharedSlots, Slots
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 
 T = TypeVar("T")
 Outcome = Choice | JudgeError
 
+_encoded = json.JSONEncoder(sort_keys=True).encode
+_STRAYS, _OFTEN = 3, 0.05  # malformed replies from which on the schema is sent with every request
 _LONGER = 4  # times as many tokens for a reply that was cut off
 
 
@@ -62,41 +62,17 @@ class Answers(Generic[T]):
 class _Shared:
     """What all runs of a session share on one event loop."""
 
-    def __init__(self, model: ChatModel, learned: set[Feature]) -> None:
+    def __init__(self, model: ChatModel, learned: set[str]) -> None:
         self.fitting = Fitting(model, learned)
         self.slots = SharedSlots()
-        self.flights: dict[str, tuple[ReplyStore, list[asyncio.Future[Outcome | None]]]] = {}
+        self.flights: dict[str, tuple[ReplyStore, asyncio.Future[Outcome | None]]] = {}
         self.memory = MemoryStore()
         self.availability = Availability()
+        self.read = self.malformed = 0
 
-
-class _Shares:
-    """What is shared, by event loop.
-
-    Args:
-        model: The model.
-    """
-
-    def __init__(self, model: ChatModel) -> None:
-        self._model = model
-        self._learned: set[Feature] = set()
-        self._by_loop: dict[asyncio.AbstractEventLoop, _Shared] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Shares, (self._model,)
-
-    def here(self) -> _Shared:
-        """What is shared on the running loop."""
-        loop = asyncio.get_running_loop()
-        found = self._by_loop.get(loop)
-        if found is None:
-            self._by_loop = {other: kept for other, kept in self._by_loop.items() if not other.is_closed()}
-            found = self._by_loop[loop] = _Shared(self._model, self._learned)
-        return found
-
-    def capabilities(self) -> Capabilities:
-        """What the model can do, as far as known by now."""
-        return corrected(self._model.capabilities(), self._learned)
+    def strays(self) -> bool:
+        """Whether the model has often given another form than the one described to it."""
+        return self.malformed >= _STRAYS and self.malformed > self.read * _OFTEN
 
 
 class Session:
@@ -120,18 +96,17 @@ class Session:
         limiters: Sequence[Limiter] = (),
     ) -> None:
         self.model = model
-        self._most = attempts
-        self._timeout = timeout
+        self._most, self._timeout = attempts, timeout
         self._replicate = replicate
         self._further = tuple(limiters)
-        self._shares = _Shares(model)
-        self.concurrency = 32
-        self.store: ReplyStore = MemoryStore()
-        self.budget = Budget()
+        self._learned: set[str] = set()
+        self._by_loop: dict[asyncio.AbstractEventLoop, _Shared] = {}
+        self._store: ReplyStore = MemoryStore()
+        self._concurrency, self._budget = 32, Budget()
         self._here: _Shared | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_here": None}
+        return {**vars(self), "_by_loop": {}, "_here": None}
 
     def during(self, *, store: ReplyStore | None, concurrency: int, budget: Budget | None = None) -> Self:
         """The session for one run.
@@ -141,50 +116,52 @@ class Session:
             concurrency: Most calls of the run in flight; all runs together have no more than the one with the most.
             budget: What the run may spend; None for no limit.
         """
-        run = copy.copy(self)
-        run.store = MemoryStore() if store is None else store
-        run.concurrency = concurrency
-        run.budget = budget or Budget()
+        run = object.__new__(type(self))
+        vars(run).update(vars(self), _here=None, _concurrency=concurrency)
+        run._store, run._budget = MemoryStore() if store is None else store, budget or Budget()
         return run
 
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known by now."""
-        return self._shares.capabilities()
+        return corrected(self.model.capabilities(), self._learned)
 
     async def prepare(self) -> None:
         """Load what the first call needs."""
-        shared = self._shares.here()
-        if self._here is shared:
+        loop = asyncio.get_running_loop()
+        shared = self._by_loop.get(loop)
+        if shared is not None and self._here is shared:
             return
         await self.model.prepare()
+        for other in [other for other in self._by_loop if other.is_closed()]:
+            del self._by_loop[other]
+        shared = self._by_loop.setdefault(loop, shared or _Shared(self.model, self._learned))
         key = self.model.cache_key  # asked for once: it may take a while, and shall not change
         self._place = (self.model.name, key or "")
-        limits = self.budget.limits
-        limiters: list[Limiter] = [Slots(self.concurrency, shared.slots), *self._further]
-        if limits.per_minute and limits.rate_file is None:
-            limiters.append(RateLimiter(self.budget))
-        elif limits.rate_file is not None:
-            from ragmetrics_core.endpoints.shared_rate import SharedRate  # SQLite is not needed for other limits
-
-            limiters.append(
-                SharedRate(
-                    limits.rate_file, self._place, limits.per_minute, check=self.budget.check, sleep=self.budget.pause
-                )
-            )
-        self._kept = shared.memory if key is None else self.store
+        limiters: list[Limiter] = [Slots(self._concurrency, shared.slots), *self._further]
+        if self._budget.limits.per_minute:
+            limiters.append(RateLimiter(self._budget, self._place))
+        self._kept = shared.memory if key is None else self._store
         self._attempts = Attempts(
-            self.model, shared.availability, limiters, self.budget, self._kept, most=self._most, timeout=self._timeout
+            self.model, shared.availability, limiters, self._budget, self._kept, self._most, self._timeout
         )
         self._here = shared
 
     async def ask(
-        self, request: ChatRequest, read: Callable[[Choice], T], *, polls: int = 1, first_poll: int = 0
+        self,
+        request: ChatRequest,
+        read: Callable[[Choice], T],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        polls: int = 1,
+        first_poll: int = 0,
     ) -> Answers[T]:
         """Ask for several replies; an unusable one is repaired once, on its own.
 
         Args:
             request: The request.
             read: Reads a reply; raises ``UnusableReply`` for what cannot be used.
+            schema: Schema of the reply, for requests without one: sent with repairs of malformed replies, and with
+                every request to a model that often needs them.
             polls: How many replies.
             first_poll: Index of the first of them.
 
@@ -192,27 +169,35 @@ class Session:
             JudgeUnavailable: If no call will succeed.
         """
         await self.prepare()
-        keys = self._keys(request, polls, first_poll)
+        assert self._here is not None  # noqa: S101  # prepared
+        keys = self._keys(request, polls, first_poll)  # however the form is asked for
+        bound = request if request.schema else replace(request, schema=schema)
         spent: list[Usage] = []
-        outcomes = await self._replies(request, keys, spent)
-        pairs = zip(keys, outcomes, strict=True)
-        known = await gathered(self._read(request, key, outcome, read, spent) for key, outcome in pairs)
+        outcomes = await self._replies(bound if self._here.strays() else request, keys, spent)
+        known = [_read(outcome, read) for outcome in outcomes]
+        self._here.read += len(known)
+        self._here.malformed += sum(isinstance(error, MalformedReply) for error in known)
+        repairs = {
+            place: self._repaired(bound, keys[place], outcome, error, read, spent)
+            for place, (outcome, error) in enumerate(zip(outcomes, known, strict=True))
+            if isinstance(outcome, Choice) and isinstance(error, UnusableReply) and not outcome.origin.unusable
+        }
+        for place, answer in zip(repairs, await gathered(repairs.values()) if repairs else (), strict=True):
+            known[place] = answer
         return Answers(tuple(known), spent[0] if len(spent) == 1 else sum(spent, Usage()))
 
-    async def _read(
-        self, request: ChatRequest, key: str, outcome: Outcome, read: Callable[[Choice], T], spent: list[Usage]
+    async def _repaired(
+        self,
+        request: ChatRequest,
+        key: str,
+        reply: Choice,
+        problem: UnusableReply,
+        read: Callable[[Choice], T],
+        spent: list[Usage],
     ) -> Read[T] | JudgeError:
-        """Read a reply; one that cannot be used is asked again, once, and the new one kept in its place."""
-        if isinstance(outcome, JudgeError):
-            return outcome
-        try:
-            return Read(read(outcome), outcome)
-        except UnusableReply as error:
-            problem = error
-        if outcome.origin.unusable:
-            return problem  # as it was in earlier runs
-        if (kept := self._kept.get(key)) is not None and kept != outcome:  # somebody else's repair was faster
-            return await self._read(request, key, kept, read, spent)
+        """Ask again for a reply that cannot be used, once, and keep the new one in its place."""
+        if (kept := self._kept.get(key)) is not None and kept != reply:  # somebody else's repair was faster
+            return _read(kept, read)
         if isinstance(problem, ContentRefused):
             self._kept.reject(key)
             return problem
@@ -220,16 +205,12 @@ class Session:
         (again,) = await self._replies(_repair(request, problem), [f"{key}|repair"], paid, keep=False)
         usage = sum(paid, Usage())
         spent.append(replace(usage, repairs=usage.calls))
-        if isinstance(again, JudgeError):
-            return again
-        try:
-            repaired = Read(read(again), again)
-        except UnusableReply as error:
+        answer = _read(again, read)
+        if isinstance(answer, UnusableReply):
             self._kept.reject(key)
-            return error
-        if usage.calls:  # else whoever asked has kept it
-            self._kept.put({key: again}, usage)
-        return repaired
+        elif isinstance(again, Choice) and usage.calls:  # else whoever asked has kept it
+            self._kept.put({key: again})
+        return answer
 
     def _keys(self, request: ChatRequest, polls: int, first_poll: int) -> list[str]:
         """One key per reply: everything that changes it."""
@@ -242,13 +223,9 @@ class Session:
             request.max_tokens,
             self._replicate,
         ]
-        common = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
-        keys = []
-        for poll in range(first_poll, first_poll + polls):
-            key = common.copy()
-            key.update(f"|poll {poll}".encode())
-            keys.append(key.hexdigest())
-        return keys
+        common = hashlib.sha256(_encoded(content).encode()).hexdigest()
+        polled = range(first_poll, first_poll + polls)
+        return [hashlib.sha256(f"{common}|poll {poll}".encode()).hexdigest() for poll in polled]
 
     # Stored replies, and one call for equal requests in flight.
 
@@ -256,28 +233,27 @@ class Session:
         self, request: ChatRequest, keys: Sequence[str], spent: list[Usage], *, keep: bool = True
     ) -> list[Outcome]:
         """Stored replies, and those of one call for all that are missing; ``spent`` gets what it cost."""
-        shared = self._shares.here()
+        assert self._here is not None  # noqa: S101  # prepared
+        flights = self._here.flights
         outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
         while missing := [key for key, outcome in outcomes.items() if outcome is None]:
             own, awaited = [], []
             for key in missing:
                 if keep and (found := self._kept.get(key)) is not None:
                     outcomes[key] = found
-                    models = (found.origin.model,) if found.origin.model else ()
-                    spent.append(Usage(stored=1, models=models))
-                elif (flight := shared.flights.get(key)) is None:
-                    own.append(key)
+                    spent.append(Usage(stored=1, models=(found.origin.model,) if found.origin.model else ()))
+                elif key in flights:
+                    awaited.append((key, *flights[key]))
                 else:
-                    flight[1].append(asyncio.get_running_loop().create_future())
-                    awaited.append((key, flight[0], flight[1][-1]))
+                    own.append(key)
             if own:
-                spent.append(await self._fetch(shared, request, own, outcomes, keep))
-            for key, store, future in awaited:
-                outcomes[key] = given = await future  # None if its owner gave up: ask again
+                spent.append(await self._fetch(self._here, request, own, outcomes, keep))
+            for key, store, flight in awaited:
+                outcomes[key] = given = await asyncio.shield(flight)  # None if its owner gave up: ask again
                 if isinstance(given, Choice):
                     spent.append(Usage(stored=1))
                     if keep and store is not self._kept:
-                        self._kept.put({key: given}, Usage())
+                        self._kept.put({key: given})
         return [outcome for outcome in outcomes.values() if outcome is not None]
 
     async def _fetch(
@@ -290,12 +266,13 @@ class Session:
             pairs = zip(keys[position:], reply.choices, strict=False)
             named = {key: Choice(given.text, given.finish, given.tokens, origin) for key, given in pairs}
             if keep:
-                self._kept.put(named, reply.usage)
+                self._kept.put(named)
             outcomes.update(named)
 
         if request.n != len(keys):
             request = replace(request, n=len(keys))
-        shared.flights.update((key, (self._kept, [])) for key in keys)
+        loop = asyncio.get_running_loop()
+        shared.flights.update((key, (self._kept, loop.create_future())) for key in keys)
         try:
             reply = await shared.fitting.complete(keys[0], request, self._attempts.send, arrived)
             if unanswered := [key for key in keys if outcomes[key] is None]:
@@ -304,10 +281,17 @@ class Session:
         finally:
             for key in keys:
                 given = outcomes[key]
-                for future in shared.flights.pop(key)[1]:
-                    if not future.done():
-                        future.set_result(None if isinstance(given, LimitReached) else given)
+                shared.flights.pop(key)[1].set_result(None if isinstance(given, LimitReached) else given)
         return reply.usage
+
+
+def _read(outcome: Outcome, read: Callable[[Choice], T]) -> Read[T] | JudgeError:
+    if isinstance(outcome, JudgeError):
+        return outcome
+    try:
+        return Read(read(outcome), outcome)
+    except UnusableReply as error:
+        return error
 
 
 def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
@@ -315,8 +299,7 @@ def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
     if isinstance(problem, EmptyReply):
         return request
     if isinstance(problem, CutOffReply):
-        limit = request.max_tokens
-        return replace(request, max_tokens=None if limit is None else limit * _LONGER)
+        return replace(request, max_tokens=request.max_tokens and request.max_tokens * _LONGER)
     said = f"Your reply could not be used: {problem}. Reply again with only the JSON object."
     return replace(request, messages=(*request.messages, Message("assistant", problem.raw), Message("user", said)))
 

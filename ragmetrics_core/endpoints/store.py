@@ -1,28 +1,24 @@
 """Replies that are kept, so that nothing is paid twice: in memory, or in a SQLite file, cache and crash journal in one.
 
 The file holds replies under digests of what was asked: no key and no prompt; but replies may quote texts of samples.
-Reads happen on the caller's thread; one thread commits all that waits together. A call is only sent once every reply
-received before it is committed (``settled``), so a killed run loses no more than the calls that were in flight.
+A call is only sent once every reply received before it is committed (``settled``), so a killed run loses no more than
+the calls that were in flight.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from operator import methodcaller
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, get_args, runtime_checkable
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import safe
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints import own_file
-from ragmetrics_core.endpoints.chat import Choice, Origin, TokenAlternatives
-from ragmetrics_core.endpoints.database import Database
+from ragmetrics_core.endpoints.chat import Choice, Finish, Origin, TokenAlternatives
+from ragmetrics_core.endpoints.own_file import Kind, OwnFile
 
 
 @runtime_checkable
@@ -42,8 +38,8 @@ class ReplyStore(Protocol):
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if it is to be asked for."""
 
-    def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
-        """Keep the replies that one call gave, by key, all or none; ``usage`` is what that call cost."""
+    def put(self, choices: Mapping[str, Choice]) -> None:
+        """Keep the replies that one call gave, by key, all or none."""
 
     def reject(self, key: str) -> None:
         """Mark a kept reply as unusable."""
@@ -66,71 +62,48 @@ class MemoryStore(ReplyStore):
 
     def __init__(self, max_entries: int = 10_000) -> None:
         self._max_entries = max_entries
-        self._choices: OrderedDict[str, Choice] = OrderedDict()
+        self._choices: dict[str, Choice] = {}
 
     def __len__(self) -> int:
         return len(self._choices)
 
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if there is none."""
-        choice = self._choices.get(key)
+        choice = self._choices.pop(key, None)
         if choice is not None:
-            self._choices.move_to_end(key)
+            self._choices[key] = choice  # the last one now
         return choice
 
-    def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
+    def put(self, choices: Mapping[str, Choice]) -> None:
         """Keep replies, forgetting the least recently used ones beyond the bound."""
-        del usage  # only stores that outlive a run tell what they saved
         for key, choice in choices.items():
+            self._choices.pop(key, None)
             self._choices[key] = choice
-            self._choices.move_to_end(key)
         while len(self._choices) > self._max_entries:
-            self._choices.popitem(last=False)
+            self._choices.pop(next(iter(self._choices)))
 
     def reject(self, key: str) -> None:
         """Forget a reply that turned out unusable."""
         self._choices.pop(key, None)
 
 
-REPLIES = own_file.Kind(
+REPLIES = Kind(
     holds="replies",
     application_id=0x52614D65,  # "RaMe"
-    steps=(
-        ("CREATE TABLE replies (key BLOB PRIMARY KEY, choice TEXT NOT NULL, created REAL NOT NULL) WITHOUT ROWID",),
-        (
-            "ALTER TABLE replies ADD COLUMN model TEXT NOT NULL DEFAULT ''",
-            "ALTER TABLE replies ADD COLUMN tokens REAL NOT NULL DEFAULT 0",
-            "ALTER TABLE replies ADD COLUMN cost REAL",
-            "CREATE TABLE rejected "
-            "(key BLOB NOT NULL, choice TEXT NOT NULL, created REAL NOT NULL, model TEXT NOT NULL)",
-            "CREATE TABLE saved (model TEXT PRIMARY KEY, replies INTEGER NOT NULL, tokens REAL NOT NULL, "
-            "cost REAL NOT NULL, unpriced INTEGER NOT NULL) WITHOUT ROWID",
-        ),
-        (
-            "ALTER TABLE replies ADD COLUMN unusable INTEGER NOT NULL DEFAULT 0",
-            "ALTER TABLE replies ADD COLUMN rejections INTEGER NOT NULL DEFAULT 0",
-            "INSERT OR IGNORE INTO replies (key, choice, created, model, unusable, rejections) "
-            "SELECT key, choice, created, model, 1, 1 FROM rejected",
-            "DROP TABLE rejected",
-        ),
-    ),
-    unnumbered=2,
+    version=4,
+    table="CREATE TABLE replies (key BLOB PRIMARY KEY, choice TEXT NOT NULL, created REAL NOT NULL, "
+    "model TEXT NOT NULL, unusable INTEGER NOT NULL DEFAULT 0, rejections INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
     made="replies are kept in %s, so that none is paid twice; 'ragmetrics store' shows them",
     without="new replies are kept in memory only",
 )
-_GET = "SELECT choice, model, tokens, cost, unusable, rejections FROM replies WHERE key = ?"
-_PUT = """INSERT INTO replies (key, choice, created, model, tokens, cost) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET choice = excluded.choice, created = excluded.created, model = excluded.model,
-tokens = excluded.tokens, cost = excluded.cost, unusable = 0"""
+_GET = "SELECT choice, model, unusable, rejections FROM replies WHERE key = ?"
+_PUT = """INSERT INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
+choice = excluded.choice, created = excluded.created, model = excluded.model, unusable = 0"""
 _REJECT = "UPDATE replies SET unusable = 1, rejections = rejections + ? WHERE key = ?"
-_SAVED = """INSERT INTO saved VALUES (?, ?, ?, ?, ?) ON CONFLICT (model) DO UPDATE SET
-replies = replies + excluded.replies, tokens = tokens + excluded.tokens,
-cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced"""
 _RUNS = 2  # that could not use what they got, until it is known
-_FINISHES = frozenset({"stop", "length", "refused", "other"})
 
 
-class SqliteStore(Database, ReplyStore):
+class SqliteStore(OwnFile, ReplyStore):
     """A store in a file; it is opened at the first use, and made if need be, for its owner alone.
 
     A file that cannot be written costs a warning, not the run: new replies are then kept in memory.
@@ -155,106 +128,63 @@ class SqliteStore(Database, ReplyStore):
     def begin(self) -> None:
         """Start anew: at first, and in a forked process."""
         super().begin()
-        self._memory = MemoryStore()  # of what cannot be written
+        self._memory = MemoryStore()  # what is not committed yet, or cannot be
         self._rejected: dict[str, bool] = {}  # what this run rejected; False once there is another reply
-        self._saved: dict[str, list[float]] = {}
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.path)!r})"
 
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if it is to be asked for."""
-        with self.lock:
-            if (choice := self._memory.get(key)) is not None:
-                return choice
-            if self._rejected.get(key) or (self._new is not None and key not in self._new):
-                return None
-            unwritten = self.unwritten(key)
-            return self._read(key) if unwritten is None else unwritten[0]
+        if self._rejected.get(key) or (self._new is not None and key not in self._new):
+            return None
+        if (choice := self._memory.get(key)) is not None:
+            return choice
+        row = self.read(_GET, (bytes.fromhex(key),))
+        return None if row is None else _loaded(*row)
 
-    def put(self, choices: Mapping[str, Choice], usage: Usage) -> None:
+    def put(self, choices: Mapping[str, Choice]) -> None:
         """Keep the replies of one call; they are committed together, soon."""
-        share, now = max(len(choices), 1), time.time()
-        tokens = (usage.prompt_tokens + usage.completion_tokens) / share
-        cost = None if usage.cost is None else usage.cost / share
-        rows = [
-            (bytes.fromhex(key), _dumped(choice), now, safe(choice.origin.model), tokens, cost)
-            for key, choice in choices.items()
-        ]
-        with self.lock:
-            self._rejected.update((key, False) for key in choices if key in self._rejected)
-            if self._new is not None:
-                self._new.update(choices)
-            if not self._execute(_PUT, rows, choices):
-                self._memory.put(choices, usage)
+        now = time.time()
+        rows = [(bytes.fromhex(key), _dumped(one), now, safe(one.origin.model)) for key, one in choices.items()]
+        self._memory.put(choices)
+        self._rejected.update((key, False) for key in choices if key in self._rejected)
+        if self._new is not None:
+            self._new.update(choices)
+        self.write(methodcaller("executemany", _PUT, rows))
 
     def reject(self, key: str) -> None:
         """Mark a reply as unusable; counted once in a run."""
-        with self.lock:
-            first = key not in self._rejected
-            self._rejected[key] = True
-            self._memory.reject(key)
-            self._execute(_REJECT, [(first, bytes.fromhex(key))], {key: None})
-
-    async def settled(self) -> None:
-        """Wait until everything put so far is committed."""
-        if (done := self.committed()) is not None:
-            await asyncio.wrap_future(done)
+        first = key not in self._rejected
+        self._rejected[key] = True
+        self._memory.reject(key)
+        self.write(methodcaller("execute", _REJECT, (first, bytes.fromhex(key))))
 
     def flush(self) -> None:
-        """Wait until everything put so far is committed, and what it saved is counted."""
-        with self.lock:
-            self._rejected.clear()
-            if self._saved:
-                self._execute(_SAVED, [(model, *counts) for model, counts in self._saved.items()], {})
-                self._saved = {}
-        if (done := self.committed()) is not None:
-            done.result()
-
-    def close(self) -> None:
-        """Commit what waits and let go of the file; the next use opens it again."""
-        self.flush()
-        super().close()
-
-    def lost(self, news: Mapping[str, Choice | None]) -> None:
-        """Keep in memory what could not be written."""
-        self._memory.put({key: choice for key, choice in news.items() if choice is not None}, Usage())
-
-    def _execute(
-        self, statement: str, rows: Iterable[tuple[object, ...]], replies: Mapping[str, Choice | None]
-    ) -> bool:
-        """Have a statement executed with each row; False if the file cannot be written."""
-        return self.usable() and self.write([methodcaller("execute", statement, row) for row in rows], replies)
-
-    def _read(self, key: str) -> Choice | None:
-        row = self.read(_GET, (bytes.fromhex(key),))
-        choice = None if row is None else _loaded(*row)
-        if row is not None and choice is not None and not choice.origin.unusable:
-            counts = self._saved.setdefault(choice.origin.model, [0, 0.0, 0.0, 0])
-            for place, more in enumerate((1, row[2], row[3] or 0.0, row[3] is None)):
-                counts[place] += more
-        return choice
+        """Wait until everything put so far is committed, and end the run."""
+        super().flush()
+        self._rejected.clear()
 
 
 def _dumped(choice: Choice) -> str:
-    """A reply as JSON."""
     tokens = [[token.token, token.logprob, token.alternatives] for token in choice.tokens]
     return json.dumps([choice.text, choice.finish, choice.origin.together, tokens], separators=(",", ":"))
 
 
-def _loaded(text: bytes, model: bytes, tokens: float, cost: float | None, unusable: int, runs: int) -> Choice | None:
+def _loaded(text: bytes, model: bytes, unusable: int, runs: int) -> Choice | None:
     """The reply in a row; None if it is to be asked again, or is none, e.g. on a damaged page."""
+    if unusable and runs < _RUNS:
+        return None
     try:
         content, finish, together, listed = json.loads(text)
-        alternatives = tuple(
+        tokens = tuple(
             TokenAlternatives(str(token), float(logprob), tuple((str(other), float(value)) for other, value in others))
             for token, logprob, others in listed
         )
-        origin = Origin(model.decode(), int(together), unusable=bool(unusable))
-        known = isinstance(content, str) and finish in _FINISHES and tokens + (cost or 0.0) >= 0
+        choice = Choice(content, finish, tokens, Origin(model.decode(), int(together), unusable=bool(unusable)))
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    return Choice(content, finish, alternatives, origin) if known and (not unusable or runs >= _RUNS) else None
+    return choice if isinstance(content, str) and finish in get_args(Finish) else None
 
 
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
@@ -271,26 +201,21 @@ def default_path() -> Path:
 
 
 def resolve_store(store: StoreLike) -> ReplyStore:
-    """Find the store to use.
+    """Find the store to use; a file is opened at its first use.
 
     Args:
         store: A store; the path of a SQLite file; True for the file in the user's cache folder; False for a store
             in memory, for this run; None for the file that ``RAGMETRICS_STORE`` names, else memory.
 
-    Returns:
-        The store; a file is opened at its first use, so a judge that makes no calls leaves none behind.
-
     Raises:
         SettingError: If ``store`` is none of these, or a file that is not ours (``ForeignFile``).
     """
-    if store is None:
-        store = bool(os.environ.get("RAGMETRICS_STORE"))
-    if store is False:
-        return MemoryStore()
-    if store is True:
-        return SqliteStore(default_path())
     if isinstance(store, ReplyStore):
         return store
-    if isinstance(store, (str, os.PathLike)) and str(store):
-        return SqliteStore(Path(store))
+    if store is True or (store is None and os.environ.get("RAGMETRICS_STORE")):
+        return SqliteStore(default_path())
+    if store is None or store is False:
+        return MemoryStore()
+    if isinstance(store, (str, os.PathLike)) and store:
+        return SqliteStore(store)
     raise SettingError(f"store is a {type(store).__name__}; give a path, a ReplyStore, True or False")

@@ -6,30 +6,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import Context
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
-
-
-class _Handover(Generic[T]):
-    """Hands what a thread ends with, result or exception, to whoever waits."""
-
-    def __init__(self) -> None:
-        self.future: Future[T] = Future()
-        self.future.set_running_or_notify_cancel()  # whoever gives up waiting cannot take it back
-
-    def __enter__(self) -> Future[T]:
-        return self.future
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, StopIteration) or (error is not None and not isinstance(error, Exception)):
-            # asyncio hands on neither; who waits would wait for ever, or the loop that all judges share would end
-            stopped = RuntimeError(f"the call raised {type(error).__name__}")
-            stopped.__cause__ = error
-            error = stopped
-        if error is not None:
-            self.future.set_exception(error)
-        return True
 
 
 def in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T]:
@@ -43,11 +22,19 @@ def in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T
     Returns:
         What the call returns or raises, whatever it is. Giving up waiting does not end the call.
     """
-    handover: _Handover[T] = _Handover()
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # whoever gives up waiting cannot take it back
 
     def work() -> None:
-        with handover as done:
-            done.set_result(call())
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001  # who waits would wait for ever
+            if isinstance(error, Exception) and not isinstance(error, StopIteration):
+                future.set_exception(error)
+            else:  # asyncio hands on neither, or the loop that all judges share would end
+                stopped = RuntimeError(f"the call raised {type(error).__name__}")
+                stopped.__cause__ = error
+                future.set_exception(stopped)
 
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
-    return handover.future
+    return future

@@ -11,7 +11,7 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
-from ragmetrics_core.endpoints.prices import listed
+from ragmetrics_core.endpoints.openai_form import listed
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 

@@ -30,49 +30,34 @@ _ALPHA = 0.05
 _SHOWN = 10
 
 
+Verdict = Literal["better", "worse", "same", "undecided"]
+
+
 class MetricChange(Frozen):
-    """One metric in both runs, over all matched samples or those of one slice.
+    """One metric in both runs, over all matched samples or those of one slice."""
 
-    Args:
-        metric: Name of the metric.
-        slice: Value of the slice; None for all samples.
-        rows: All rows of either run, those without a partner too.
-        outcomes: How often each pair of outcomes occurs, e.g. ``"scored/failed"``.
-        abstained: McNemar's p-value for abstentions.
-        failed: McNemar's p-value for failures.
-        pairs: Samples scored in both.
-        difference: Mean of second − first over them; None without any, like what follows.
-        interval: Its 95 % interval.
-        p: P-value of the permutation test.
-        exact: True if every pattern of signs was tried.
-        clusters: Number of clusters; of pairs, if each stands alone.
-        detectable: Smallest true difference that this design finds with 80 %.
-        needed: Pairs needed to find a difference of the margin with 80 %.
-        one_sided: Its lower and upper one-sided 95 % bounds, the lower one with failures set to the worst, the upper
-            one with failures set to the best for the second run.
-        bounds: The difference if failures are set to the worst and to the best for the second run.
-        p_holm: P-value adjusted for everything tested in this comparison.
-        verdict: What follows for the second run.
-    """
-
-    metric: str
-    slice: str | None = None
-    rows: int = 0
-    outcomes: dict[str, int] = Field(default_factory=dict)
-    abstained: float = 1.0
-    failed: float = 1.0
-    pairs: int = 0
-    difference: float | None = None
-    interval: Interval | None = None
-    p: float | None = None
-    exact: bool = False
-    clusters: int = 0
-    detectable: float | None = None
-    needed: int | None = None
-    one_sided: tuple[float, float] | None = None
-    bounds: tuple[float, float] | None = None
-    p_holm: float | None = None
-    verdict: Literal["better", "worse", "same", "undecided"] = "undecided"
+    metric: str = Field(description="name of the metric")
+    slice: str | None = Field(None, description="value of the slice; None for all samples")
+    rows: int = Field(0, description="all rows of either run, those without a partner too")
+    outcomes: dict[str, int] = Field(default_factory=dict, description="how often each pair occurs, e.g. scored/failed")
+    abstained: float = Field(1.0, description="McNemar's p-value for abstentions")
+    failed: float = Field(1.0, description="McNemar's p-value for failures")
+    pairs: int = Field(0, description="samples scored in both")
+    difference: float | None = Field(None, description="mean of second − first over them, if any")
+    interval: Interval | None = Field(None, description="its 95 % interval")
+    p: float | None = Field(None, description="p-value of the permutation test")
+    exact: bool = Field(False, description="true if every pattern of signs was tried")
+    clusters: int = Field(0, description="number of clusters; of pairs, if each stands alone")
+    detectable: float | None = Field(None, description="smallest true difference that this design finds with 80 %")
+    needed: int | None = Field(None, description="pairs needed to find a difference of the margin with 80 %")
+    one_sided: tuple[float, float] | None = Field(
+        None, description="its one-sided 95 % bounds, failures at the worst and the best"
+    )
+    bounds: tuple[float, float] | None = Field(
+        None, description="the difference with failures at the worst and at the best"
+    )
+    p_holm: float | None = Field(None, description="p-value adjusted for everything tested here")
+    verdict: Verdict = Field("undecided", description="what follows for the second run")
 
     @property
     def name(self) -> str:
@@ -161,15 +146,14 @@ class Comparison:
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
         outcome, why = "undecided", self.stopped
         if not why and (change.one_sided is None or change.pairs < min_scored * change.rows - ROUNDING):
-            missing = {kind: count for kind, count in change.outcomes.items() if kind != "scored/scored"}
-            missing["without a partner"] = change.rows - sum(change.outcomes.values())
-            reasons = ", ".join(f"{count} {kind}" for kind, count in missing.items() if count)
-            why = f"{change.pairs} of {change.rows} rows were scored in both runs: {reasons}"
+            missing = {**change.outcomes, "without a partner": change.rows - sum(change.outcomes.values())}
+            reasons = (f"{count} {kind}" for kind, count in missing.items() if count and kind != "scored/scored")
+            why = f"{change.pairs} of {change.rows} rows were scored in both runs: {', '.join(reasons)}"
         elif not why and change.one_sided is not None:
             low, high = change.one_sided
             outcome, why = three_way(low, high, -self.margin), f"one-sided bounds {low:+.4f} and {high:+.4f}"
-        sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
-        return Decision(metric=change.name, outcome=outcome, sentence=sentence)
+        why = f"{change.name} against a loss of {self.margin:g}; {why}"
+        return Decision(metric=change.name, outcome=outcome, sentence=why)
 
     def table(self) -> str:
         """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
@@ -231,14 +215,10 @@ def compare(
     parts = [(part, name) for part in matched.parts(slices) for name in names]
     changes = [_change(name, *part, cluster, margin) for part, name in parts]
     adjusted = iter(paired.holm([change.p for change in changes if change.p is not None]))
+    judged = tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes)
     early = (("first", first.run.ended_early), ("second", second.run.ended_early))
-    return Comparison(
-        changes=tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes),
-        matched=matched,
-        margin=margin,
-        differing=tuple(differing),
-        stopped="; ".join(f"the {which} run ended early: {why}" for which, why in early if why),
-    )
+    stopped = "; ".join(f"the {which} run ended early: {why}" for which, why in early if why)
+    return Comparison(judged, matched, margin, tuple(differing), stopped)
 
 
 def _change(

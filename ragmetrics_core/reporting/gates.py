@@ -48,9 +48,6 @@ class Decision(Frozen):
     outcome: Outcome
     sentence: str
 
-    def __repr__(self) -> str:
-        return f"Decision({self.outcome!r}, {self.sentence!r})"
-
 
 def decide(
     gate: Gate,

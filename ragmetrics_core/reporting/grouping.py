@@ -13,22 +13,15 @@ GroupBy = str | Callable[[Sample], object] | None
 """What tells which samples belong together: a name or dotted path of the sample or its metadata, a callable that
 gets the sample, ``"auto"``, or None for samples that are independent."""
 
-_CAPTURED = (
-    *("conversation_id", "conversation", "session_id", "thread_id", "chat_id"),
-    *("document_id", "source_document"),
-)
+_CONVERSATIONS = ("conversation_id", "conversation", "session_id", "thread_id", "chat_id")
+_CAPTURED = (*_CONVERSATIONS, "document_id", "source_document")
 
 
 def group_of(sample: Sample | None, by: GroupBy) -> Hashable | None:
-    """What a sample is grouped by.
+    """The key that a sample is grouped by; None for a sample without one, which then stands alone.
 
-    Args:
-        sample: The sample.
-        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a callable, ``"auto"`` for the first
-            key of a conversation or source document that the metadata hold, or None.
-
-    Returns:
-        The key; None for a sample without one, which then stands alone.
+    ``by`` is a name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a callable, ``"auto"`` for the
+    first key of a conversation or source document that the metadata hold, or None.
     """
     if by is None or sample is None:
         return None

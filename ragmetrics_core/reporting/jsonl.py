@@ -60,11 +60,9 @@ class JsonlWriter:
         self._line(result)
 
     def close(self, run: RunFacts | None = None, *, whole: bool | None = None) -> None:
-        """End the file.
+        """End the file with the facts of the run; without them the report stays marked as interrupted.
 
-        Args:
-            run: The facts of the run; None leaves the report marked as interrupted.
-            whole: Whether the report takes its place; by default if the run was not interrupted.
+        ``whole`` says whether the report takes its place, by default if the run was not interrupted.
         """
         if self._closed:
             return

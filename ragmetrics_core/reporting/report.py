@@ -67,22 +67,16 @@ class Report:
         Args:
             thresholds: When a number counts as a sign; None for the defaults.
             cluster: Which samples belong together: a name or dotted path in a sample's metadata, a callable that
-                gets the sample, or None. ``"auto"`` takes the conversation or source document where the metadata
-                name one.
-            bootstrap: Intervals from the BCa bootstrap instead of t, from 300 scores on that stand alone; needs
-                the extra ``stats``.
+                gets the sample, or None; ``"auto"``: the conversation or source document where metadata name one.
+            bootstrap: Intervals from the BCa bootstrap, from 300 scores on that stand alone (extra ``stats``).
         """
         tally = Tally(self.metrics, cluster=cluster)
         for row in self.results:
             tally.add(row)
-        return tally.summary(thresholds or RiskThresholds(), stopped=self.run.ended_early, bootstrap=bootstrap)
+        return tally.summary(thresholds, stopped=self.run.ended_early, bootstrap=bootstrap)
 
     def scores(self, metric: str) -> list[float | None]:
-        """Scores of one metric, aligned with ``results``; None for undefined, failed, not judged and bad rows.
-
-        Raises:
-            SettingError: If the report has no such metric.
-        """
+        """Scores of one metric, aligned with ``results``; None for undefined, failed, not judged and bad rows."""
         if metric not in self.metrics:
             raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(self.metrics) or 'none'}")
         return [row.results[metric].value if metric in row.results else None for row in self.results]

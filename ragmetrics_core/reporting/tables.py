@@ -15,7 +15,6 @@ from ragmetrics_core.reporting.summary import MetricSummary, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-_WIDTH = 80
 _HEADINGS = ("metric", "mean", "95 % interval", "median", "sd", "min–max", "scored/undef./failed")
 
 
@@ -70,7 +69,7 @@ def text_table(summary: Summary, run: RunFacts) -> str:
         table.add_column(Text(heading.replace("/", "/\n")), justify="right" if index else "left", overflow="fold")
     for numbers in summary.metrics:
         table.add_row(*map(Text, _cells(numbers)))
-    console = Console(file=StringIO(), width=_WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
+    console = Console(file=StringIO(), width=80, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as captured:
         console.print(table, *map(Text, footnotes(summary, run)), sep="\n")
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()

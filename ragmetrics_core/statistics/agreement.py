@@ -53,23 +53,13 @@ def correlation(pairs: Numbers) -> float | None:
 
 
 def spearman(pairs: Numbers) -> float | None:
-    """Spearman's rank correlation, ties with their mean rank; None if one side does not vary.
-
-    Example:
-        >>> round(spearman([(1, 1), (2, 3), (3, 2)]), 12)
-        0.5
-    """
+    """Spearman's rank correlation, ties with their mean rank; None if one side does not vary."""
     sides = [_ranks(side) for side in zip(*pairs, strict=True)]
     return correlation(list(zip(*sides, strict=True)))
 
 
 def line(pairs: Numbers) -> tuple[float, float] | None:
-    """Slope and intercept of the least-squares line of labels on scores; None if the scores do not vary.
-
-    Example:
-        >>> line([(0.0, 0.5), (1.0, 1.0)])
-        (0.5, 0.5)
-    """
+    """Slope and intercept of the least-squares line of labels on scores; None if the scores do not vary."""
     try:
         found = statistics.linear_regression(*zip(*pairs, strict=True)) if len(pairs) > 1 else None
     except statistics.StatisticsError:
@@ -99,12 +89,7 @@ def balanced_accuracy(pairs: Verdicts) -> float | None:
 
 
 def f1(pairs: Verdicts) -> float | None:
-    """Harmonic mean of precision and recall of the positive verdicts; None if nothing is positive.
-
-    Example:
-        >>> f1([(True, True), (True, False), (False, True)])
-        0.5
-    """
+    """Harmonic mean of precision and recall of the positive verdicts; None if nothing is positive."""
     marked = sum(verdict + label for verdict, label in pairs)
     return 2 * sum(verdict and label for verdict, label in pairs) / marked if marked else None
 
@@ -132,10 +117,6 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
 
     Source:
         Cohen (1960), Educational and Psychological Measurement 20(1).
-
-    Example:
-        >>> kappa([("yes", "yes"), ("yes", "no"), ("no", "no"), ("no", "no")])
-        0.5
     """
     if not pairs:
         return None
@@ -145,10 +126,7 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
 
 
 def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
-    """Krippendorff's alpha for nominal labels of several annotators; None if nothing varies.
-
-    Args:
-        rows: The labels of each unit; units with one label tell nothing.
+    """Krippendorff's alpha for nominal labels of several annotators, per unit; None if nothing varies.
 
     Source:
         Krippendorff (2011), Computing Krippendorff's alpha-reliability.
@@ -267,22 +245,14 @@ def rival_measures(threshold: float) -> dict[str, Statistic]:
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
     """Mean kappa over pairs of annotators, in the order of the votes: the ceiling; None with one annotator."""
-    pairs = (
-        [(row.votes[a], row.votes[b]) for row in rows if len(row.votes) > b]
-        for a, b in combinations(range(max(len(row.votes) for row in rows)), 2)
-    )
+    people = combinations(range(max(len(row.votes) for row in rows)), 2)
+    pairs = ([(row.votes[a], row.votes[b]) for row in rows if len(row.votes) > b] for a, b in people)
     known = [value for value in map(kappa, pairs) if value is not None]
     return fmean(known) if known else None
 
 
 def measure_all(rows: Sequence[Labelled], wanted: Mapping[str, Statistic], *, draws: int = 500) -> list[Measured]:
-    """Every measure per source, and its mean over sources, with 95 % bootstrap intervals; nothing is pooled.
-
-    Args:
-        rows: Scores with labels.
-        wanted: The measures.
-        draws: Resamples of rows within each source.
-    """
+    """Every measure per source, and its mean over sources, with 95 % bootstrap intervals; nothing is pooled."""
     sources: dict[str, list[Labelled]] = {}
     for row in rows:
         sources.setdefault(row.source, []).append(row)

@@ -122,12 +122,6 @@ def rogan_gladen(labels: Sequence[bool], scores: Scores, others: Scores, *, thre
     Source:
         Rogan & Gladen (1978), American Journal of Epidemiology 107(1); Lang & Reiczigel (2014), Preventive
         Veterinary Medicine 113(1). The design effect is that of the linearised estimate (delta method).
-
-    Example:
-        >>> own = Scores([0.9] * 40 + [0.1] * 10 + [0.9] * 5 + [0.1] * 45, [-1] * 100)
-        >>> others = Scores([0.9] * 50 + [0.1] * 50, [-1] * 100)
-        >>> round(rogan_gladen([True] * 50 + [False] * 50, own, others).mean, 3)  # (.5 + .9 − 1) / (.8 + .9 − 1)
-        0.571
     """
     if not labels:
         raise InputError("a calibrated mean needs labels")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import ceil, comb, fsum
 from operator import getitem
 from statistics import NormalDist
+from typing import NamedTuple
 
 from ragmetrics_core.statistics.means import Interval, grouped, padded_t
 
@@ -21,8 +21,7 @@ _ROUNDING = 1e-9
 _POWER = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
 
 
-@dataclass(frozen=True, slots=True)
-class Permuted:
+class Permuted(NamedTuple):
     """A p-value of a sign-flip test; ``exact`` if every pattern was tried."""
 
     p: float
@@ -30,12 +29,7 @@ class Permuted:
 
 
 def difference_interval(differences: Sequence[float], keys: Sequence[int] = (), level: float = 0.95) -> Interval:
-    """Interval for the mean of paired differences in [-1, 1].
-
-    Args:
-        differences: One per pair.
-        keys: Number of each pair's cluster, negative for one of its own.
-        level: Confidence level.
+    """Interval for the mean of paired differences in [-1, 1]; ``keys`` as in ``mean_interval``.
 
     Returns:
         The t interval over clusters after adding one difference of −1 and one of +1 (of the size of an average
@@ -104,10 +98,6 @@ def mcnemar(first_only: int, second_only: int) -> float:
 
     Source:
         McNemar (1947), Psychometrika 12(2); the exact binomial form.
-
-    Example:
-        >>> mcnemar(1, 5)
-        0.21875
     """
     count, low = first_only + second_only, min(first_only, second_only)
     return min(1.0, 2 * sum(comb(count, k) for k in range(low + 1)) / (1 << count))
@@ -118,10 +108,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     Source:
         Holm (1979), Scandinavian Journal of Statistics 6(2).
-
-    Example:
-        >>> holm([0.01, 0.04, 0.03])
-        [0.03, 0.06, 0.06]
     """
     adjusted = [0.0] * len(p_values)
     highest = 0.0
@@ -143,11 +129,8 @@ def detectable(error: float) -> float:
 
 
 def pairs_needed(error: float, pairs: int, difference: float) -> int:
-    """Pairs that such a test needs for a difference that the user names, never the observed one.
+    """Pairs that such a test needs for a difference > 0 that the user names, never the observed one.
 
-    Args:
-        error: Standard error of the mean difference over the pairs at hand.
-        pairs: Their number.
-        difference: The difference to find, > 0.
+    ``error`` is the standard error of the mean difference over the pairs at hand, ``pairs`` their number.
     """
     return max(2, ceil(pairs * (detectable(error) / difference) ** 2 - _ROUNDING))

@@ -65,6 +65,9 @@ class Speaker(BaseChatModel):
     def _llm_type(self) -> str:
         return "speaker"
 
+    def get_num_tokens(self, text: str) -> int:
+        return len(text.split())
+
     def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, Any]:
         return self.bind(tools=[getattr(tool, "name", str(tool)) for tool in tools])
 

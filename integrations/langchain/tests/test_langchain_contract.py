@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_fakes import PROMPT, Shelf, Speaker, document, drained, rag
 from langchain_ragmetrics import RagMetricsCallback, capture
 from langchain_ragmetrics.evaluator import native
@@ -17,8 +18,11 @@ from ragmetrics_core.testing.golden import GoldenTurn
 
 
 def application(turn: GoldenTurn, answer: Any = None) -> Any:
-    found = [document(c.text, c.id, relevance_score=c.score, **c.metadata) for c in turn.contexts]
-    return rag(Shelf(books=found), Speaker(lines=answer or turn.answer))
+    return rag(shelf(turn), Speaker(lines=answer or turn.answer))
+
+
+def shelf(turn: GoldenTurn) -> Shelf:
+    return Shelf(books=[document(c.text, c.id, relevance_score=c.score, **c.metadata) for c in turn.contexts])
 
 
 class TestContract(AdapterContract):
@@ -47,6 +51,12 @@ class TestContract(AdapterContract):
     def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
         with capture() as captured, pytest.raises(RuntimeError):
             application(turn, RuntimeError("the model is down")).invoke(turn.question)
+        return list(captured.samples)
+
+    def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
+        chain = shelf(turn) | (lambda found: prompt) | Speaker(lines=turn.answer) | StrOutputParser()
+        with capture() as captured:
+            chain.invoke(turn.question)
         return list(captured.samples)
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:

@@ -4,7 +4,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 from llama_index.evaluation.ragmetrics import capture
@@ -84,6 +84,22 @@ class TestContract(AdapterContract):
     def play_unanswered(self, turn: GoldenTurn) -> list[Sample]:
         with capture() as captured, pytest.raises(self.kit.Broken):
             self.engine(turn, fails=True).query(turn.question)
+        return list(captured.samples)
+
+    def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
+        nodes = [NodeWithScore(node=TextNode(id_=one.id, text=one.text), score=one.score) for one in turn.contexts]
+        retriever, llm = self.kit.FixedRetriever(nodes), self.kit.ScriptedLLM(script={"": turn.answer})
+
+        class Handing(CustomQueryEngine):
+            """Hands its model a prompt that was written before."""
+
+            def custom_query(self, query_str: str) -> str:
+                retriever.retrieve(query_str)
+                return str(llm.complete(prompt))
+
+        with capture() as captured:
+            Handing().query(turn.question)
+        assert not captured.problems
         return list(captured.samples)
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:

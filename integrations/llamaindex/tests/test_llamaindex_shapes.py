@@ -160,15 +160,19 @@ def row(name: str, *expected: Expected) -> Callable[[Callable[[Kit], Any]], Call
 
 # -- query engines: response modes, sync, async, streamed
 
-MODE_ANSWERS = {
-    "generation": ANSWER,
-    "no_text": None,
-    "context_only": "\n\n".join(text for _, _, text in ALL),
-    "accumulate": "\n---------------------\n".join(f"Response {n}: {ANSWER}" for n in (1, 2, 3)),
-    "compact_accumulate": f"Response 1: {ANSWER}",
+MODES: dict[str, dict[str, Any]] = {
+    "generation": {"contexts": (), "warnings": 1},
+    "no_text": {"answer": None, "warnings": 1},
+    "context_only": {"answer": "\n\n".join(text for _, _, text in ALL)},
+    "refine": {"intermediate": (ANSWER,)},
+    "accumulate": {
+        "answer": "\n---------------------\n".join(f"Response {n}: {ANSWER}" for n in (1, 2, 3)),
+        "intermediate": (ANSWER,),
+    },
+    "compact_accumulate": {"answer": f"Response 1: {ANSWER}"},
 }
 for mode in ResponseMode:
-    row(f"response mode {mode.value}", Expected(answer=MODE_ANSWERS.get(mode.value, ANSWER)))(
+    row(f"response mode {mode.value}", Expected(**MODES.get(mode.value, {})))(
         lambda kit, mode=mode.value: kit.engine(mode=mode).query(QUESTION)
     )
 
@@ -242,12 +246,12 @@ def _(kit: Kit) -> None:
 # -- postprocessors and rerankers
 
 
-@row("postprocessor", Expected(contexts=(PARIS, WINE)))
+@row("postprocessor", Expected(contexts=(PARIS, WINE), warnings=1))
 def _(kit: Kit) -> None:
     kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.4)]).query(QUESTION)
 
 
-@row("postprocessor async", Expected(contexts=(PARIS, WINE)))
+@row("postprocessor async", Expected(contexts=(PARIS, WINE), warnings=1))
 def _(kit: Kit) -> None:
     asyncio.run(kit.engine(post=[SimilarityPostprocessor(similarity_cutoff=0.4)]).aquery(QUESTION))
 
@@ -261,17 +265,17 @@ RERANKED = (("lyon", 9.0, LYON[2]), ("paris", 7.0, PARIS[2]))
 RANKING = {"A list of documents": "Doc: 3, Relevance: 9\nDoc: 1, Relevance: 7"}
 
 
-@row("reranker", Expected(contexts=RERANKED))
+@row("reranker", Expected(contexts=RERANKED, warnings=1))
 def _(kit: Kit) -> None:
     kit.engine(post=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)]).query(QUESTION)
 
 
-@row("reranker async", Expected(contexts=RERANKED))
+@row("reranker async", Expected(contexts=RERANKED, warnings=1))
 def _(kit: Kit) -> None:
     asyncio.run(kit.engine(post=[LLMRerank(llm=kit.llm(script=RANKING), top_n=2)]).aquery(QUESTION))
 
 
-@row("reranker, then postprocessor", Expected(contexts=RERANKED[:1]))
+@row("reranker, then postprocessor", Expected(contexts=RERANKED[:1], warnings=1))
 def _(kit: Kit) -> None:
     post = [LLMRerank(llm=kit.llm(script=RANKING), top_n=2), SimilarityPostprocessor(similarity_cutoff=8)]
     kit.engine(post=post).query(QUESTION)
@@ -393,10 +397,7 @@ class TwoQuestions(BaseQuestionGenerator):
         pass
 
 
-SUB_ANSWERS = (
-    "Sub question: Which city?\nResponse: City answer.",
-    "Sub question: Which drink?\nResponse: Drink answer.",
-)
+SUB_ANSWERS = ("City answer.", "Drink answer.")
 
 
 def sub_questions(kit: Kit, *, use_async: bool) -> SubQuestionQueryEngine:
@@ -429,7 +430,7 @@ def _(kit: Kit) -> None:
     "multi-step query engine",
     Expected(
         contexts=(PARIS, WINE, LYON),
-        intermediate=(f"\nQuestion: Step question?\nAnswer: {ANSWER}",) * 2,
+        intermediate=(ANSWER,),
         standalone="Step question?",
     ),
 )
@@ -453,7 +454,10 @@ def _(kit: Kit) -> None:
     router(kit, LLMSingleSelector, ONE).query(QUESTION)
 
 
-@row("router query engine with several choices", Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE)))
+@row(
+    "router query engine with several choices",
+    Expected(contexts=(PARIS, WINE), retrieved=(PARIS, WINE), intermediate=("Paris.", "Wine.")),
+)
 def _(kit: Kit) -> None:
     router(kit, LLMMultiSelector, TWO).query(QUESTION)
 
@@ -480,7 +484,7 @@ class SecondTime(BaseEvaluator):
         return EvaluationResult(query=query, response=response, passing=passing, feedback="Try again.", score=1.0)
 
 
-@row("retry query engine", Expected(contexts=(WINE,), retrieved=(PARIS, WINE)))
+@row("retry query engine", Expected(contexts=(WINE,), retrieved=(PARIS, WINE), warnings=1))
 def _(kit: Kit) -> None:
     asked: list[str] = []
 
@@ -497,7 +501,8 @@ def _(kit: Kit) -> None:
 
 @row(
     "FLARE query engine",
-    Expected(contexts=(PARIS,), retrieved=(PARIS,), answer="It is Paris. ", standalone="capital?"),
+    # No prompt of the engine's own shows a node, and the nested answer is too short to be found again for sure.
+    Expected(contexts=(PARIS,), retrieved=(PARIS,), answer="It is Paris. ", standalone="capital?", warnings=1),
 )
 def _(kit: Kit) -> None:
     script = {
@@ -582,13 +587,16 @@ for mode in CHAT_MODES:
 # -- agents and workflows
 
 
-@row("FunctionAgent", Expected(answer="The agent's answer.", standalone="capital"))
+@row("FunctionAgent", Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)))
 def _(kit: Kit) -> None:
     agent = FunctionAgent(tools=[kit.tool()], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]))
     asyncio.run(_run_agent(agent))
 
 
-@row("FunctionAgent without streaming", Expected(answer="The agent's answer.", standalone="capital"))
+@row(
+    "FunctionAgent without streaming",
+    Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)),
+)
 def _(kit: Kit) -> None:
     llm = kit.parts.ToolLLM(calls=[("store", {"input": "capital"})])
     asyncio.run(_run_agent(FunctionAgent(tools=[kit.tool()], llm=llm, streaming=False)))
@@ -596,7 +604,7 @@ def _(kit: Kit) -> None:
 
 @row(
     "FunctionAgent with two queries",
-    Expected(answer="The agent's answer.", contexts=(PARIS, WINE), retrieved=(PARIS, WINE)),
+    Expected(answer="The agent's answer.", contexts=(PARIS, WINE), retrieved=(PARIS, WINE), intermediate=(ANSWER,)),
 )
 def _(kit: Kit) -> None:
     calls = [("cities", {"input": "city?"}), ("drinks", {"input": "drink?"})]
@@ -606,7 +614,7 @@ def _(kit: Kit) -> None:
 
 @row(
     "FunctionAgent with a retriever tool",
-    Expected(answer="The agent's answer.", contexts=RERANKED, standalone="\ninput is capital\n"),
+    Expected(answer="The agent's answer.", contexts=RERANKED, standalone="capital", warnings=1),
 )
 def _(kit: Kit) -> None:
     tool = RetrieverTool.from_defaults(
@@ -628,7 +636,7 @@ def _(kit: Kit) -> None:
 
 @row(
     "FunctionAgent with a history",
-    Expected(answer="The agent's answer.", standalone="capital", history=("Hello", "Hi")),
+    Expected(answer="The agent's answer.", standalone="capital", history=("Hello", "Hi"), intermediate=(ANSWER,)),
 )
 def _(kit: Kit) -> None:
     agent = FunctionAgent(tools=[kit.tool()], llm=kit.parts.ToolLLM(calls=[("store", {"input": "capital"})]))
@@ -646,19 +654,22 @@ REACT = {
 }
 
 
-@row("ReActAgent", Expected(answer="The agent's answer.", standalone="capital"))
+@row("ReActAgent", Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)))
 def _(kit: Kit) -> None:
     script = {"Observation: The answer.": REACT["Observation"], "": REACT[""]}
     asyncio.run(_run_agent(ReActAgent(tools=[kit.tool()], llm=kit.llm(script=script))))
 
 
-@row("AgentWorkflow", Expected(answer="The agent's answer.", standalone="capital"))
+@row("AgentWorkflow", Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)))
 def _(kit: Kit) -> None:
     llm = kit.parts.ToolLLM(calls=[("store", {"input": "capital"})])
     asyncio.run(_run_agent(AgentWorkflow.from_tools_or_functions([kit.tool()], llm=llm)))
 
 
-@row("AgentWorkflow that hands over", Expected(answer="The agent's answer.", standalone="capital"))
+@row(
+    "AgentWorkflow that hands over",
+    Expected(answer="The agent's answer.", standalone="capital", intermediate=(ANSWER,)),
+)
 def _(kit: Kit) -> None:
     first = FunctionAgent(
         name="first",
@@ -701,7 +712,7 @@ class Rag(Workflow):
         return StopEvent(result={"answer": str(response)} if self.custom else response)
 
 
-@row("workflow of the user", Expected(contexts=(PARIS, WINE)))
+@row("workflow of the user", Expected(contexts=(PARIS, WINE), warnings=1))
 def _(kit: Kit) -> None:
     async def run() -> None:
         await Rag(kit).run(topic=QUESTION, style="short")
@@ -709,7 +720,7 @@ def _(kit: Kit) -> None:
     asyncio.run(run())
 
 
-@row("workflow that returns a dict", Expected(contexts=(PARIS, WINE)))
+@row("workflow that returns a dict", Expected(contexts=(PARIS, WINE), warnings=1))
 def _(kit: Kit) -> None:
     async def run() -> None:
         assert await Rag(kit, custom=True).run(topic=QUESTION) == {"answer": ANSWER}
@@ -717,7 +728,7 @@ def _(kit: Kit) -> None:
     asyncio.run(run())
 
 
-@row("workflow that streams its answer", Expected(contexts=(PARIS, WINE)))
+@row("workflow that streams its answer", Expected(contexts=(PARIS, WINE), warnings=1))
 def _(kit: Kit) -> None:
     async def run() -> None:
         response = await Rag(kit, streaming=True).run(topic=QUESTION)
@@ -762,13 +773,13 @@ def _(kit: Kit) -> None:
 # -- parts on their own
 
 
-@row("retriever and synthesizer called separately", Expected(contexts=(PARIS, WINE)))
+@row("retriever and synthesizer called separately", Expected(contexts=(PARIS, WINE), warnings=1))
 def _(kit: Kit) -> None:
     nodes = kit.retriever().retrieve(QUESTION)
     get_response_synthesizer(llm=kit.llm()).synthesize(QUESTION, nodes[:2])
 
 
-@row("retriever, reranker and synthesizer called separately", Expected(contexts=RERANKED))
+@row("retriever, reranker and synthesizer called separately", Expected(contexts=RERANKED, warnings=1))
 def _(kit: Kit) -> None:
     nodes = kit.retriever().retrieve(QUESTION)
     nodes = LLMRerank(llm=kit.llm(script=RANKING), top_n=2).postprocess_nodes(nodes, query_str=QUESTION)
@@ -785,7 +796,7 @@ def _(kit: Kit) -> None:
     asyncio.run(run())
 
 
-@row("retriever and streaming synthesizer called separately", Expected(contexts=(PARIS,)))
+@row("retriever and streaming synthesizer called separately", Expected(contexts=(PARIS,), warnings=1))
 def _(kit: Kit) -> None:
     nodes = kit.retriever().retrieve(QUESTION)
     response = get_response_synthesizer(llm=kit.llm(), streaming=True).synthesize(QUESTION, nodes[:1])
@@ -811,13 +822,16 @@ def _(kit: Kit) -> None:
 # -- errors, broken streams
 
 
-@row("the model fails", Expected(answer=None, error="Broken: the model is down"))
+@row("the model fails", Expected(answer=None, error="Broken: the model is down", complete=False))
 def _(kit: Kit) -> None:
     with pytest.raises(kit.parts.Broken):
         kit.engine(llm=kit.llm(fails=True)).query(QUESTION)
 
 
-@row("the retriever fails", Expected(answer=None, error="BrokenStore: the store is down", contexts=(), retrieved=None))
+@row(
+    "the retriever fails",
+    Expected(answer=None, error="BrokenStore: the store is down", contexts=(), retrieved=None, complete=False),
+)
 def _(kit: Kit) -> None:
     engine = RetrieverQueryEngine(
         kit.parts.FixedRetriever([], fails=True), response_synthesizer=get_response_synthesizer(llm=kit.llm())
@@ -889,7 +903,10 @@ def _(kit: Kit) -> None:
     asyncio.run(run())
 
 
-@row("a workflow fails", Expected(answer=None, error="BrokenStore: the store is down", contexts=(), retrieved=None))
+@row(
+    "a workflow fails",
+    Expected(answer=None, error="BrokenStore: the store is down", contexts=(), retrieved=None, complete=False),
+)
 def _(kit: Kit) -> None:
     class Failing(Workflow):
         @step

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from llama_index.core import get_response_synthesizer
 from llama_index.core.base.response.schema import Response
+from llama_index.core.evaluation import QueryResponseDataset
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
 from llama_index.evaluation.ragmetrics import capture, evaluate_query_engine, load_rag_dataset, watch
@@ -118,6 +119,9 @@ def test_load_rag_dataset(tmp_path: Path) -> None:
     path.write_text("no json", encoding="utf-8")
     with pytest.raises(InputError, match="no JSON"):
         load_rag_dataset(path)
+    path.write_text(json.dumps({"queries": {"7": "What is an index?"}, "responses": {}}), encoding="utf-8")
+    (only,) = load_rag_dataset(path)
+    assert (only.id, only.question, only.reference) == ("7", "What is an index?", ())
     with pytest.raises(InputError, match="examples"):
         load_rag_dataset({"rows": []})
     with pytest.raises(InputError, match="example 0"):
@@ -157,6 +161,19 @@ def test_evaluate_query_engine(engine: RetrieverQueryEngine, kit: ModuleType) ->
     assert report.results[0].sample.reference == ("It holds nodes.",)
     with pytest.raises(InputError, match="question 1"):
         evaluate_query_engine(engine, ["a", " "], judge="lexical")
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated class:DeprecationWarning")  # the framework's own dataset
+def test_evaluate_query_engine_on_a_query_response_dataset(engine: RetrieverQueryEngine) -> None:
+    dataset = QueryResponseDataset.from_qr_pairs(
+        [("What is an index?", "It holds nodes."), ("And a node?", "A chunk.")]
+    )
+    report = evaluate_query_engine(engine, dataset, [], progress=False)
+    samples = [result.sample for result in report.results if result.sample is not None]
+    assert [(one.id, one.question, one.reference) for one in samples] == [
+        ("0", "What is an index?", ("It holds nodes.",)),
+        ("1", "And a node?", ("A chunk.",)),
+    ]
 
 
 def test_a_question_that_fails_ends_no_other(engine: RetrieverQueryEngine, kit: ModuleType) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from langchain_core.tracers.schemas import Run
 from typing_extensions import Unpack
 
-from langchain_ragmetrics.capturing.assembling import Assembler
-from langchain_ragmetrics.capturing.finding import Finding, FindingOptions
 from langchain_ragmetrics.capturing.recorder import Recorder, Sink
+from langchain_ragmetrics.capturing.trees import Finding, FindingOptions, assembler
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
 from ragmetrics_core import Report, Sample
 from ragmetrics_core.capturing import Aggregate, BackgroundEvaluator, Metrics, Problems, SampleResult, guarded
@@ -55,17 +54,17 @@ class RagMetricsCallback(Recorder):
         concurrency: int = 8,
         **options: Unpack[FindingOptions],
     ) -> None:
-        assembler = Assembler(Finding(**options), Problems())
+        turns = assembler(Finding(**options), Problems())
         self._background = BackgroundEvaluator(
-            assembler.add,
+            turns.add,
             metrics,
             as_judge(judge),
             max_queue=None,
             keep=True,
             on_result=on_result,
             concurrency=concurrency,
-            rest=assembler.finish,
-            problems=assembler.problems,
+            rest=turns.finish,
+            problems=turns.problems,
         )
         super().__init__(self._background.problems)
         self._max_samples = max_samples

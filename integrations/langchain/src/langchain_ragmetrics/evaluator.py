@@ -10,13 +10,12 @@ from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluat
 from langsmith.schemas import Example, RunBase
 from typing_extensions import Unpack
 
-from langchain_ragmetrics.capturing import rules
-from langchain_ragmetrics.capturing.assembling import samples_from
-from langchain_ragmetrics.capturing.finding import FindingOptions
+from langchain_ragmetrics.capturing.trees import FindingOptions, error_of, samples_from
 from langchain_ragmetrics.judges import LangChainJudge, as_judge
-from langchain_ragmetrics.values import said
+from langchain_ragmetrics.values import message_of, plain
 from ragmetrics_core import Sample
 from ragmetrics_core.capturing import (
+    ANSWER_KEYS,
     USUAL_NAMES,
     EvaluationRun,
     MetricResult,
@@ -24,10 +23,13 @@ from ragmetrics_core.capturing import (
     Overrides,
     RowError,
     Source,
+    answer_in,
+    answer_text,
     as_judge_work,
+    question_in,
 )
 
-_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *rules.ANSWER_KEYS)
+_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *ANSWER_KEYS)
 
 
 def as_run_evaluator(
@@ -146,7 +148,7 @@ def _with_reference(sample: Sample, reference: Sequence[str]) -> Sample:
 
 def _plain_sample(run: RunBase) -> Sample:
     """A sample of a run without retrieval: what its inputs and outputs say, under the usual names of columns."""
-    answer, _ = rules.answer_in(run.outputs, ())
+    answer, _ = answer_in(plain(run.outputs))
     row = {**run.inputs, **(run.outputs or {})}
     try:
         found = Sample.from_row({key: row[key] for key in row if key in USUAL_NAMES["contexts"]})
@@ -154,9 +156,9 @@ def _plain_sample(run: RunBase) -> Sample:
         found = Sample()
     return found.model_copy(
         update={
-            "question": rules.question_in(run.inputs),
+            "question": question_in(plain(run.inputs)),
             "answer": None if run.error else answer,
-            "error": rules.error_of(run),
+            "error": error_of(run),
             "metadata": {},
         }
     )
@@ -182,6 +184,6 @@ def _texts(value: object) -> list[str]:
     """One or several expected answers."""
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) for item in value):
         return list(value)
-    message = said(value)
-    text = message.text if message is not None else rules.answer_text(value)
+    message = message_of(value)
+    text = message.text if message is not None else answer_text(plain(value))
     return [text] if text else []

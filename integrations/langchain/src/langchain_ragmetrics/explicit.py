@@ -15,8 +15,8 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.capturing.recorder import Recorder
-from langchain_ragmetrics.values import contexts_in
-from ragmetrics_core import Context
+from langchain_ragmetrics.values import plain
+from ragmetrics_core import capturing
 
 Store = TypeVar("Store", bound=VectorStore)
 
@@ -156,11 +156,11 @@ def _begun(recorder: Recorder, parent: UUID | None, name: str, query: str) -> Ca
     recorder.search_begins(run, query, name, parent)
 
     def end(found: Any) -> None:
-        recorder.on_retriever_end([_document(context) for context in contexts_in(found)], run_id=run)
+        recorder.on_retriever_end([_document(one) for one in capturing.documents_in(plain(found))], run_id=run)
 
     return end
 
 
-def _document(context: Context) -> Document:
-    metadata = context.metadata if context.score is None else {**context.metadata, "relevance_score": context.score}
-    return Document(page_content=context.text, metadata=metadata, id=context.id)
+def _document(one: capturing.Document) -> Document:
+    metadata = {**one.metadata} if one.score is None else {**one.metadata, "relevance_score": one.score}
+    return Document(page_content=one.text, metadata=metadata, id=one.id)

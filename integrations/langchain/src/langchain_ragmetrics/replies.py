@@ -8,7 +8,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from langchain_ragmetrics.values import compact, said
+from langchain_ragmetrics.values import compact, message_of
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatReply, Choice
@@ -66,7 +66,7 @@ def reply_of(replies: Sequence[object], llm_output: Mapping[str, Any] | None = N
 
 def _choice(reply: object) -> Choice:
     if not isinstance(reply, AIMessage):
-        message = said(reply)
+        message = message_of(reply)
         return Choice(reply if isinstance(reply, str) else message.text if message is not None else compact(reply))
     facts = reply.response_metadata
     reason = str(facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason") or "stop")

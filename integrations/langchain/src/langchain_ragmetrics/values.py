@@ -1,4 +1,4 @@
-"""Reading LangChain's values: documents and messages, live or as the dicts that checkpoints and servers give back."""
+"""LangChain's values: snapshots of what steps hold, and the plain values that the rules read."""
 
 from __future__ import annotations
 
@@ -7,100 +7,23 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from numbers import Real
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
-from ragmetrics_core import Context
+from ragmetrics_core import capturing
+from ragmetrics_core.capturing import SCORE_KEYS, Message, ToolCall
 
-SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
-DISTANCE_KEYS = ("distance", "_distance")
 _DEPTH = 4
-
-Role = Literal["user", "assistant", "system", "tool", "other"]
-_ROLES: dict[str, Role] = {
-    "human": "user",
-    "user": "user",
-    "HumanMessage": "user",
-    "HumanMessageChunk": "user",
-    "ai": "assistant",
-    "assistant": "assistant",
-    "AIMessage": "assistant",
-    "AIMessageChunk": "assistant",
-    "system": "system",
-    "developer": "system",
-    "SystemMessage": "system",
-    "tool": "tool",
-    "ToolMessage": "tool",
-    "function": "tool",
-    "FunctionMessage": "tool",
+ROLES = {
+    **dict.fromkeys(("human", "user", "HumanMessage", "HumanMessageChunk"), "user"),
+    **dict.fromkeys(("ai", "assistant", "AIMessage", "AIMessageChunk"), "assistant"),
+    **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
+    **dict.fromkeys(("tool", "ToolMessage", "function", "FunctionMessage"), "tool"),
 }
-
-
-class Said(NamedTuple):
-    """One chat message.
-
-    Args:
-        role: Who spoke.
-        text: The text blocks, joined.
-        calls: Names of the tools that the message calls.
-    """
-
-    role: Role
-    text: str
-    calls: tuple[str, ...] = ()
-
-
-def is_number(value: object) -> bool:
-    """True for real numbers, numpy's included, but not for booleans."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def context_of(value: object) -> Context | None:
-    """A context from a document, a document with its score, or a document as a dict; None for anything else."""
-    if isinstance(value, Document):
-        return _context(value.page_content, value.id, value.metadata)
-    if isinstance(value, (tuple, list)) and len(value) == 2 and is_number(value[1]):
-        inner = context_of(value[0])
-        return None if inner is None else inner.model_copy(update={"score": float(value[1])})
-    if isinstance(value, Mapping):
-        fields: Mapping[str, Any] = value["kwargs"] if _is_serialized(value) else value
-        text, metadata, name = fields.get("page_content"), fields.get("metadata"), fields.get("id")
-        if isinstance(text, str):
-            return _context(text, name if isinstance(name, str) else None, metadata)
-    return None
-
-
-def _context(text: str, name: str | None, metadata: object) -> Context:
-    kept = {str(key): entry for key, entry in metadata.items()} if isinstance(metadata, Mapping) else {}
-    return Context(text=text, id=name, score=score_in(kept), metadata=kept)
-
-
-def score_in(metadata: Mapping[str, Any]) -> float | None:
-    """The score that a retriever or reranker left in the metadata, in its own unit."""
-    for key in SCORE_KEYS:
-        if is_number(metadata.get(key)):
-            return float(metadata[key])
-    return None
-
-
-def contexts_in(value: object, depth: int = _DEPTH) -> Iterator[Context]:
-    """Documents in a value and its dicts and lists; never those inside messages."""
-    found = context_of(value)
-    if found is not None:
-        yield found
-    elif depth and not isinstance(value, (str, BaseMessage)):
-        if isinstance(value, Mapping):
-            items: Iterator[object] = iter(value.values()) if said(value) is None else iter(())
-        elif isinstance(value, (list, tuple)):
-            items = iter(value)
-        else:
-            return
-        for item in items:
-            yield from contexts_in(item, depth - 1)
 
 
 def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any:
@@ -127,25 +50,77 @@ def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any
     return value
 
 
-def said(value: object) -> Said | None:
-    """A message in any of the forms that LangChain accepts or stores; None for anything else."""
-    if isinstance(value, BaseMessage):
-        calls = tuple(call["name"] for call in value.tool_calls) if isinstance(value, AIMessage) else ()
-        return Said(_ROLES.get(value.type, "other"), text_of(value.content), calls)
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in _ROLES:
-        return Said(_ROLES[value[0]], text_of(value[1]))
+def plain(value: object, depth: int = _DEPTH) -> Any:
+    """The same as plain values: texts, documents, messages, mappings and sequences of these.
+
+    Live objects are read, and the dicts that checkpoints and servers give back.
+    """
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    found = _document(value) or message_of(value)
+    if found is not None:
+        return found
+    if isinstance(value, PromptValue):
+        value = value.to_messages()
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_asdict"):
+        return tuple(plain(item, depth - 1) for item in value) if depth else ()
+    fields = fields_of(value)
+    if fields is not None:
+        return {str(key): plain(item, depth - 1) for key, item in fields.items()} if depth else {}
+    said = None if is_command(value) else getattr(value, "answer", None)  # an object of any class
+    return {"answer": said} if isinstance(said, str) else None
+
+
+def _is_number(value: object) -> bool:
+    """True for real numbers, numpy's included, but not for booleans."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _document(value: object) -> capturing.Document | None:
+    """A document, a document with its score, or a document as a dict; None for anything else."""
+    if isinstance(value, Document):
+        return _made(value.page_content, value.id, value.metadata)
+    if isinstance(value, (tuple, list)) and len(value) == 2 and _is_number(value[1]):
+        inner = _document(value[0])
+        return None if inner is None else dataclasses.replace(inner, score=float(value[1]))
     if isinstance(value, Mapping):
-        fields: Mapping[str, Any] = value["kwargs"] if _is_serialized(value) else value
-        kind = value["id"][-1] if _is_serialized(value) else value.get("role", value.get("type"))
-        if isinstance(kind, str) and kind in _ROLES and "content" in fields:
-            made = [call for call in fields.get("tool_calls") or () if isinstance(call, Mapping)]
-            return Said(_ROLES[kind], text_of(fields["content"]), tuple(str(call.get("name", "")) for call in made))
+        fields = _unwrapped(value)
+        if isinstance(fields.get("page_content"), str):
+            return _made(fields["page_content"], fields.get("id"), fields.get("metadata"))
     return None
 
 
-def _is_serialized(value: Mapping[str, Any]) -> bool:
-    """True for an object as LangChain's ``dumpd`` writes it."""
-    return value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping) and isinstance(value.get("id"), list)
+def _made(text: str, name: object, metadata: object) -> capturing.Document:
+    kept = {str(key): entry for key, entry in metadata.items()} if isinstance(metadata, Mapping) else {}
+    score = next((float(kept[key]) for key in SCORE_KEYS if _is_number(kept.get(key))), None)
+    return capturing.Document(text, name if isinstance(name, str) else None, score, kept)
+
+
+def message_of(value: object) -> Message | None:
+    """A message in any of the forms that LangChain accepts or stores; None for anything else."""
+    if isinstance(value, BaseMessage):
+        calls = value.tool_calls if isinstance(value, AIMessage) else ()
+        return Message(ROLES.get(value.type, "other"), text_of(value.content), tuple(map(_call, calls)))
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES:
+        return Message(ROLES[value[0]], text_of(value[1]))
+    if isinstance(value, Mapping):
+        fields = _unwrapped(value)
+        kind = value["id"][-1] if fields is not value else value.get("role", value.get("type"))
+        if isinstance(kind, str) and kind in ROLES and "content" in fields:
+            made = [call for call in fields.get("tool_calls") or () if isinstance(call, Mapping)]
+            return Message(ROLES[kind], text_of(fields["content"]), tuple(map(_call, made)))
+    return None
+
+
+def _call(call: Mapping[str, Any]) -> ToolCall:
+    arguments = call.get("args")
+    return ToolCall(str(call.get("name", "")), arguments if isinstance(arguments, Mapping) else {}, call.get("id"))
+
+
+def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fields of an object as LangChain's ``dumpd`` writes it, else the mapping itself."""
+    serialized = value.get("lc") == 1 and isinstance(value.get("kwargs"), Mapping) and isinstance(value.get("id"), list)
+    return value["kwargs"] if serialized else value
 
 
 def text_of(content: object) -> str:
@@ -154,20 +129,13 @@ def text_of(content: object) -> str:
         return content
     if isinstance(content, (list, tuple)):
         return "".join(text_of(block) for block in content)
-    if isinstance(content, Mapping) and content.get("type", "text") in ("text", "output_text"):
-        return text_of(content.get("text"))
-    return ""
-
-
-def conversation(value: object) -> tuple[Said, ...] | None:
-    """Messages of a list or prompt value; None if it holds anything else."""
-    if isinstance(value, PromptValue):
-        value = value.to_messages()
-    if not isinstance(value, (list, tuple)) or not value:
-        return None
-    found = [Said("user", item) if isinstance(item, str) else said(item) for item in value]
-    kept = tuple(one for one in found if one is not None)
-    return kept if len(kept) == len(found) else None
+    if not isinstance(content, Mapping):
+        return ""
+    if content.get("type") in ("document", "search_result", "tool_result"):  # evidence as providers take it
+        source = content.get("source")
+        data = source.get("data") if isinstance(source, Mapping) and source.get("type") == "text" else None
+        return text_of(data or content.get("content")) + "\n"
+    return text_of(content.get("text")) if content.get("type", "text") in ("text", "text-plain", "output_text") else ""
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:
@@ -207,11 +175,11 @@ def artifacts_of(output: object) -> Iterator[object]:
     """What a tool returned beside its text: the artifact of its message, or of the messages of its command."""
     if isinstance(output, ToolMessage):
         yield output.artifact
-    elif isinstance(output, Mapping) and said(output) is not None:
-        yield (output["kwargs"] if _is_serialized(output) else output).get("artifact")
+    elif isinstance(output, Mapping) and message_of(output) is not None:
+        yield _unwrapped(output).get("artifact")
     elif is_command(output):
         yield from artifacts_of(getattr(output, "update", None))  # LangGraph is not imported for its type
-    elif isinstance(output, (list, tuple)) and all(said(item) is not None for item in output):
+    elif isinstance(output, (list, tuple)) and all(message_of(item) is not None for item in output):
         for item in output:
             yield from artifacts_of(item)
     elif isinstance(output, Mapping):

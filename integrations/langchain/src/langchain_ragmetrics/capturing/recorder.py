@@ -16,9 +16,7 @@ from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
 
-from langchain_ragmetrics.capturing.documents import OBSERVED
-from langchain_ragmetrics.capturing.rules import is_fallbacks
-from langchain_ragmetrics.capturing.tree import FLOW, WRAPPER
+from langchain_ragmetrics.capturing.trees import FLOW, OBSERVED, PROMPT, WRAPPER, is_fallbacks
 from langchain_ragmetrics.values import copied, is_command, text_of
 from ragmetrics_core.capturing import Problems, guarded, is_judge_work
 
@@ -93,8 +91,8 @@ class Recorder(BaseTracer):
     ) -> Any:
         """Keep what the model is shown, as text."""
         if self._begins(run_id, kwargs) is not None:
-            prompts = ["\n".join(text_of(message.content) for message in batch) for batch in messages]
-            super().on_llm_start({}, prompts, run_id=run_id, **_slim(serialized, kwargs))
+            run = super().on_llm_start({}, [], run_id=run_id, **_slim(serialized, kwargs))
+            run.extra[PROMPT] = [(message.type, text_of(message.content)) for batch in messages for message in batch]
 
     @guarded
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.evaluation import QueryResponseDataset
 from llama_index.evaluation.ragmetrics.capture.door import capture
 from llama_index.evaluation.ragmetrics.capture.samples import samples_from
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
@@ -29,14 +30,14 @@ _FIELDS = ("query", "reference_answer", "reference_contexts", "query_by", "refer
 
 
 def load_rag_dataset(dataset: str | PathLike[str] | Mapping[str, Any] | Any) -> list[Sample]:
-    """Read a ``LabelledRagDataset``.
+    """Read a ``LabelledRagDataset`` or a ``QueryResponseDataset``.
 
     Args:
-        dataset: The path of its JSON file, the same as data, or the object of an older llama-index-core
-            (``.examples``, each with ``query``, ``reference_answer``, ``reference_contexts``).
+        dataset: The path of its JSON file, the same as data, or the object: examples with ``query``,
+            ``reference_answer`` and ``reference_contexts``, or ``queries`` and ``responses`` by id.
 
     Returns:
-        One sample per example, with question and reference; everything else of the example is in ``metadata``.
+        One sample per question, with reference and, where it has one, id; the rest of an example is in ``metadata``.
 
     Raises:
         InputError: If it is none of these.
@@ -47,9 +48,14 @@ def load_rag_dataset(dataset: str | PathLike[str] | Mapping[str, Any] | Any) -> 
             data = json.loads(Path(dataset).read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(f"{Path(dataset).name} is no JSON file: {error}") from None
+    if isinstance(data, QueryResponseDataset):
+        data = data.model_dump()
+    if isinstance(data, Mapping) and isinstance(data.get("queries"), Mapping):
+        references = data.get("responses") or {}
+        return [Sample(id=id_, question=asked, reference=references.get(id_)) for id_, asked in data["queries"].items()]
     examples = data.get("examples") if isinstance(data, Mapping) else getattr(data, "examples", None)
     if not isinstance(examples, (list, tuple)):
-        raise InputError(f"a LabelledRagDataset has a list of examples; got {type(data).__name__} without")
+        raise InputError(f"a dataset has a list of examples, or queries and responses; got {type(data).__name__}")
     return [_sample(example, number) for number, example in enumerate(examples)]
 
 
@@ -84,7 +90,7 @@ def evaluate_query_engine(
     Args:
         query_engine: The engine. A question that it fails on is reported with its error; the rest goes on. Of an
             engine that LlamaIndex's spans do not show, what it returns is judged.
-        questions: Texts, samples or rows with references, or a ``LabelledRagDataset``.
+        questions: Texts, samples or rows with references, a ``LabelledRagDataset`` or a ``QueryResponseDataset``.
         metrics: Metrics or their names; None for all that apply.
         judge: A LlamaIndex LLM, a judge, a chat model or a model's name.
         progress: As for ``evaluate``, for running and for judging.
@@ -108,7 +114,7 @@ def evaluate_query_engine(
 
 
 def _questions(questions: Any) -> Iterable[Sample]:
-    if not isinstance(questions, (list, tuple)) and hasattr(questions, "examples"):
+    if isinstance(questions, QueryResponseDataset) or hasattr(questions, "examples"):
         questions = load_rag_dataset(questions)
     if isinstance(questions, (list, tuple)):
         questions = [Sample(question=item) if isinstance(item, str) else item for item in questions]

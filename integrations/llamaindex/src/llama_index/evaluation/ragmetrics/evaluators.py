@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.llms import LLM
@@ -111,18 +112,6 @@ class MetricEvaluator(BaseEvaluator):
             fields = {name: getattr(self._metric, name) for name in type(self._metric).model_fields}
             self._metric = type(self._metric)(**{**fields, **own})
 
-    def evaluate(
-        self,
-        query: str | None = None,
-        response: str | None = None,
-        contexts: Sequence[str] | None = None,
-        reference: References = None,
-        **_: Any,
-    ) -> RagMetricsResult:
-        """Score an answer; see ``aevaluate``."""
-        sample = _sample(query, response, contexts, reference)
-        return self._result(sample, self._scored(sample))
-
     async def aevaluate(
         self,
         query: str | None = None,
@@ -143,8 +132,7 @@ class MetricEvaluator(BaseEvaluator):
         Returns:
             The framework's result, never an exception: what cannot be scored is ``invalid_result``.
         """
-        sample = _sample(query, response, contexts, reference)
-        return self._result(sample, await self._ascored(sample))
+        return await self._scored(_sample(query, response, contexts, reference))
 
     def evaluate_response(
         self, query: str | None = None, response: Any = None, reference: References = None, **_: Any
@@ -152,8 +140,7 @@ class MetricEvaluator(BaseEvaluator):
         """Score a response; see ``aevaluate_response``."""
         if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
             str(response)
-        sample = _responded(query, response, reference)
-        return self._result(sample, self._scored(sample))
+        return asyncio_run(self.aevaluate_response(query, response, reference))  # type: ignore[no-any-return]
 
     async def aevaluate_response(
         self, query: str | None = None, response: Any = None, reference: References = None, **_: Any
@@ -174,26 +161,19 @@ class MetricEvaluator(BaseEvaluator):
             await response.get_response()
         elif isinstance(response, StreamingResponse):
             await asyncio.to_thread(str, response)
-        sample = _responded(query, response, reference)
-        return self._result(sample, await self._ascored(sample))
+        return await self._scored(_responded(query, response, reference))
 
-    def _scored(self, sample: Sample | str) -> MetricResult | str:
+    async def _scored(self, sample: Sample | str) -> RagMetricsResult:
+        """Score a sample, or tell why there is none."""
         if isinstance(sample, str):
-            return sample
+            return native(sample, Sample(), threshold=self._threshold)
+        outcome: MetricResult | str
         try:
             with as_judge_work():
-                return self._metric.score(sample, judge=self._resolved())
+                outcome = await self._metric.ascore(sample, judge=self._resolved())
         except RagMetricsError as error:
-            return str(error)
-
-    async def _ascored(self, sample: Sample | str) -> MetricResult | str:
-        if isinstance(sample, str):
-            return sample
-        try:
-            with as_judge_work():
-                return await self._metric.ascore(sample, judge=self._resolved())
-        except RagMetricsError as error:
-            return str(error)
+            outcome = str(error)
+        return native(outcome, sample, threshold=self._threshold)
 
     def _resolved(self) -> Judge:
         """The judge of this call: an LLM set in ``Settings`` may change between calls."""
@@ -204,9 +184,6 @@ class MetricEvaluator(BaseEvaluator):
                 _logger.info("no judge was chosen: the LLM set in Settings answers (%s)", judge.name)
             return judge
         return resolve_judge(self._judge, metric_model=self._metric.model)
-
-    def _result(self, sample: Sample | str, outcome: MetricResult | str) -> RagMetricsResult:
-        return native(outcome, sample if isinstance(sample, Sample) else Sample(), threshold=self._threshold)
 
 
 class ContextUtilizationEvaluator(MetricEvaluator):
@@ -277,8 +254,7 @@ def _responded(query: str | None, response: Any, reference: References) -> Sampl
         return _sample(query, None, None, reference)
     try:
         (sample,) = samples_from(response)
-        return Given(query, reference if reference is None or isinstance(reference, str) else tuple(reference)).applied(
-            sample, 0
-        )
+        expected = reference if reference is None or isinstance(reference, str) else tuple(reference)
+        return Given(query, expected).applied(sample, 0)
     except (RagMetricsError, ValidationError) as error:
         return str(error)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Protocol
+from typing import Any
 
 from llama_index.core.instrumentation.events.chat_engine import StreamChatDeltaReceivedEvent
+from llama_index.core.instrumentation.events.llm import LLMChatEndEvent, LLMCompletionEndEvent
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.base import BaseEvent
 from llama_index_instrumentation.event_handlers import BaseEventHandler
@@ -14,98 +14,56 @@ from llama_index_instrumentation.span_handlers import BaseSpanHandler
 from pydantic import PrivateAttr
 
 
-class Listener(Protocol):
-    """Who is told what happens; its methods never raise."""
-
-    def enter(self, id_: str, bound: inspect.BoundArguments, instance: object, parent_id: str | None) -> None:
-        """A span began."""
-
-    def exit(self, id_: str, instance: object, result: object) -> None:
-        """A span ended with a result."""
-
-    def drop(self, id_: str, instance: object, error: BaseException | None) -> None:
-        """A span ended with an exception."""
-
-    def hear(self, id_: str | None, delta: str) -> None:
-        """A piece of a streamed chat answer was written."""
-
-
 class Spans(BaseSpanHandler[BaseSpan]):
-    """The span handler that the framework calls."""
+    """Hands spans to the recorder; the framework's own bookkeeping is not used."""
 
-    _listener: Listener = PrivateAttr()
+    _recorder: Any = PrivateAttr()
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, recorder: Any) -> None:
         super().__init__()
-        self._listener = listener
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name of the handler."""
-        return "RagMetricsSpanHandler"
+        self._recorder = recorder
 
     def span_enter(
-        self,
-        id_: str,
-        bound_args: inspect.BoundArguments,
-        instance: Any | None = None,
-        parent_id: str | None = None,
-        tags: dict[str, Any] | None = None,  # noqa: ARG002  # the framework's signature
-        **_: Any,
+        self, id_: str, bound_args: Any, instance: Any = None, parent_id: str | None = None, *_: Any, **__: Any
     ) -> None:
         """A span began."""
-        self._listener.enter(id_, bound_args, instance, parent_id)
+        self._recorder.enter(id_, bound_args.arguments, instance, parent_id)
 
-    def span_exit(
-        self,
-        id_: str,
-        bound_args: inspect.BoundArguments,  # noqa: ARG002  # the framework's signature
-        instance: Any | None = None,
-        result: Any | None = None,
-        **_: Any,
-    ) -> None:
+    def span_exit(self, id_: str, bound_args: Any, instance: Any = None, result: Any = None, **_: Any) -> None:
         """A span ended with a result."""
-        self._listener.exit(id_, instance, result)
+        del bound_args
+        self._recorder.exit(id_, instance, result)
 
-    def span_drop(
-        self,
-        id_: str,
-        bound_args: inspect.BoundArguments,  # noqa: ARG002  # the framework's signature
-        instance: Any | None = None,
-        err: BaseException | None = None,
-        **_: Any,
-    ) -> None:
+    def span_drop(self, id_: str, bound_args: Any, instance: Any = None, err: Any = None, **_: Any) -> None:
         """A span ended with an exception."""
-        self._listener.drop(id_, instance, err)
+        del bound_args
+        self._recorder.drop(id_, instance, err)
 
     def new_span(self, *_: Any, **__: Any) -> None:
-        """The framework's own bookkeeping is not used."""
+        """Nothing is kept."""
 
     def prepare_to_exit_span(self, *_: Any, **__: Any) -> None:
-        """The framework's own bookkeeping is not used."""
+        """Nothing is kept."""
 
     def prepare_to_drop_span(self, *_: Any, **__: Any) -> None:
-        """The framework's own bookkeeping is not used."""
+        """Nothing is kept."""
 
 
 class Events(BaseEventHandler):
-    """The event handler that the framework calls, for the one thing that no span shows."""
+    """Hands to the recorder what no span shows: pieces of streamed answers, and models' whole replies."""
 
-    _listener: Listener = PrivateAttr()
+    _recorder: Any = PrivateAttr()
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, recorder: Any) -> None:
         super().__init__()
-        self._listener = listener
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name of the handler."""
-        return "RagMetricsEventHandler"
+        self._recorder = recorder
 
     def handle(self, event: BaseEvent, **_: Any) -> None:
         """An event."""
         if isinstance(event, StreamChatDeltaReceivedEvent):
-            self._listener.hear(event.span_id, event.delta)
+            self._recorder.hear(event.span_id, event.delta)
+        elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)):
+            self._recorder.said(event.span_id, event.response)
 
 
 def install(spans: Spans, events: Events) -> None:

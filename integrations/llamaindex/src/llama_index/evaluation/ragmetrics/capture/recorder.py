@@ -1,93 +1,101 @@
-"""The framework's hooks: one span handler that copies what happens and hands each finished run to its sinks.
+"""The framework's hooks: what happens is copied, and each finished run is handed to those who listen.
 
-A run begins at the outermost engine (query, chat or workflow); a retriever or synthesizer outside of any engine is a
-run of its own, and a synthesizer joins what was retrieved for it before. Nothing is assembled here.
+A run begins at the outermost engine (query, chat or workflow); a retriever, reranker, synthesizer or model outside of
+any engine is a run of its own. Nothing is assembled here, and runs that belong together are joined by the core.
 """
 
 from __future__ import annotations
 
-import inspect
+import asyncio
+import itertools
+import threading
 import weakref
-from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import RLock
-from time import monotonic
 from typing import Any
 
-from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.agent.workflow.workflow_events import AgentOutput, ToolCall
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install
-from llama_index.evaluation.ragmetrics.capture.kinds import ROOTS, judging, kind_of
-from llama_index.evaluation.ragmetrics.capture.run import MOST_SPANS, Kind, Run, Span
+from llama_index.evaluation.ragmetrics.capture.kinds import ROOTS, is_aside, is_test_data, kind_of
+from llama_index.evaluation.ragmetrics.capture.run import Kind, Run
 from llama_index.evaluation.ragmetrics.capture.snapshot import (
+    agent_reply,
     copy_arguments,
-    copy_error,
     copy_result,
+    copy_start,
     fields_of,
+    ids_of,
+    last_model,
     plain,
+    prompt_of,
+    reply_of,
     result_of,
+    sources_of,
     start_fields,
     streamed,
+    told_turns,
 )
 from llama_index.evaluation.ragmetrics.capture.streams import observe
 from llama_index_instrumentation.span import active_span_id
 
-from ragmetrics_core.capturing import Listener, Listeners, guarded, is_judge_work, renew_after_fork
+from ragmetrics_core.capturing import Listener, Listeners, Message, Node, guarded, is_judge_work, renew_after_fork
 
-_MOST_PENDING = 256
-_PENDING_SECONDS = 60.0
+MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
+_NODES: dict[Kind, Any] = {"query": "agent", "chat": "agent", "workflow": "agent", "retrieve": "retriever"}
+_NODES |= {"post": "reranker", "synth": "step", "respond": "step", "program": "step"}  # others are named alike
+_clock = itertools.count()
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Live:
-    """A run that goes on.
-
-    Args:
-        run: What is kept of it.
-        listeners: Who gets it.
-        ended: True once over.
-        since: When it ended, on the monotonic clock.
-    """
+class _Live:
+    """A run that goes on, who gets it, and which spans and streamed chat answers (by identity) are its own."""
 
     run: Run
     listeners: tuple[Listener, ...]
+    spans: list[str] = field(default_factory=list)
+    written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
+    awaits: int | None = None
     ended: bool = False
-    since: float = 0.0
-
-    @property
-    def wants_data(self) -> bool:
-        """True if someone named keys or paths, so that inputs and outputs are needed whole."""
-        return any(one.data for one in self.listeners)
 
 
-Track = tuple[Live, Span]
-"""A run and the step of it that a span stands in."""
+_Track = tuple[_Live, Node]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
     """Where an open span stands: in one run, in several if a capture was opened within a run, or in none."""
 
-    tracks: tuple[Track, ...] = ()
-    in_model: bool = False
+    tracks: tuple[_Track, ...] = ()  # the runs, with the call in each
+    kind: Kind | None = None  # of a span that is a call of its own
+    synthesizes: bool = False  # it stands inside a synthesizer
+    call: str | None = None  # id of the tool call that it answers
+    node: Node | None = None  # the innermost call, which stands in all runs but those that are cut
 
 
-_OUTSIDE = _Place()
-_IGNORED = _Place()
+_OUTSIDE, _IGNORED = _Place(), _Place()
+_reading: ContextVar[_Place | None] = ContextVar("ragmetrics_reading", default=None)
+"""The run whose streamed answer is read here: its model may be called only now."""
+
+
+@contextmanager
+def _within(live: _Live) -> Iterator[None]:
+    before = _reading.get()
+    _reading.set(_Place(((live, live.run.root),)))
+    try:
+        yield
+    finally:
+        _reading.set(before)  # no token: a generator may go on in another context
 
 
 class Recorder:
-    """Follows the framework's spans and hands finished runs to those who listen.
-
-    Attributes:
-        listeners: Who listens.
-        problems: Errors of the hooks; they are counted for everybody who listens.
-    """
+    """Follows the framework's spans; ``problems`` are errors of the hooks, counted for everybody who listens."""
 
     def __init__(self) -> None:
-        self.listeners = Listeners(self._opened, self.release)
+        self.listeners = Listeners(self._opened)
         self.problems = self.listeners.problems
         self._spans, self._events = Spans(self), Events(self)
         self.after_fork()
@@ -95,290 +103,275 @@ class Recorder:
 
     def after_fork(self) -> None:
         """In a forked child: what was going on goes on in the parent, and its locks may be held for ever."""
-        self._lock = RLock()
+        self._lock = threading.RLock()
         self._places: dict[str, _Place] = {}
-        self._pending: deque[Live] = deque()
-        self._writing: dict[str, Span] = {}  # by the span's id
-        self._written: dict[int, Span] = {}  # by the identity of the response, like the next
-        self._waiting: dict[int, list[Live]] = {}
+        self._writing: dict[str, list[str]] = {}  # pieces of a streamed chat answer, by the span that writes it
+        self._test_data: set[str] = set()  # nodes that generators of test data made for themselves
 
     def _opened(self, listener: Listener) -> None:
         listener.under = active_span_id.get()
         install(self._spans, self._events)
 
-    def release(self, listener: Listener) -> None:
-        """Hand over retrievals that waited for a synthesizer."""
-        with self._lock:
-            found = [live for live in self._pending if listener in live.listeners]
-            for live in found:
-                self._pending.remove(live)
-        for live in found:
-            self._hand_over(live)
-
-    def _wanted(self, parent_id: str | None, taken: tuple[Listener, ...], *, outermost: bool) -> tuple[Listener, ...]:
-        """For whom a run begins here.
-
-        Args:
-            parent_id: The framework's span around it.
-            taken: Those for whom this is inside of a run; another one wants it only if it began to listen in there.
-            outermost: False if the span around it is unknown: then this is a part of something that began before
-                capturing did, unless the listener itself began in that span.
-        """
+    def _wanted(self, parent_id: str | None, around: _Place | None) -> tuple[Listener, ...]:
+        """For whom a run begins here."""
         found = self.listeners.here()
-        if taken:
+        taken = [one for live, _ in around.tracks for one in live.listeners] if around is not None else []
+        if taken:  # inside of a run for these; another one wants it only if it began to listen in there
             return tuple(one for one in found if one not in taken and not one.everywhere)
-        return tuple(one for one in found if outermost or parent_id == one.under)
+        # If the span around it is unknown, it is a part of something that began before capturing did.
+        return tuple(one for one in found if parent_id is None or around is not None or parent_id == one.under)
 
     @guarded
-    def enter(self, id_: str, bound: inspect.BoundArguments, instance: object, parent_id: str | None) -> None:
+    def enter(self, id_: str, given: Mapping[str, Any], instance: object, parent_id: str | None) -> None:
         """A span began."""
         if not self.listeners.open and not self._places:
             return
-        around = None if parent_id is None else self._places.get(parent_id)
+        reading = _reading.get()
+        around = _joined(None if parent_id is None else self._places.get(parent_id), reading)
         kind = kind_of(type(instance), id_)
-        if kind == "write":  # it may run in a thread that knows nothing of its chat
-            self._writing[id_] = Span(kind, id_)
-            return
+        if kind == "write":
+            self._writing[id_], kind = [], None
         tracks = () if around is None else around.tracks
-        taken = tuple(one for live, _ in tracks for one in live.listeners)
-        fresh = self._wanted(parent_id, taken, outermost=parent_id is None or around is not None)
-        if around is _IGNORED or (tracks and is_judge_work()) or ((tracks or fresh) and kind in ROOTS and judging()):
+        fresh = () if reading is not None else self._wanted(parent_id, around)
+        if around is _IGNORED or (tracks and is_judge_work()) or ((tracks or fresh) and kind in ROOTS and is_aside()):
             self._places[id_] = _IGNORED
-        elif isinstance(instance, BaseLLM):
-            self._places[id_] = self._in_model(instance, around)
         elif tracks or fresh:
-            if kind is not None:
-                tracks = tuple(self._step(kind, id_, bound.arguments, *track) for track in tracks)
-                tracks += self._begun(kind, id_, bound.arguments, fresh)
-            self._places[id_] = _Place(tracks, in_model=around is not None and around.in_model)
+            self._places[id_] = self._placed(kind, id_, given, instance, around or _OUTSIDE, fresh)
 
-    def _step(self, kind: Kind, id_: str, arguments: Mapping[str, Any], live: Live, around: Span) -> Track:
-        if len(live.run.spans) >= MOST_SPANS:
-            live.run.cut = True
-            return live, around
-        step = Span(kind, id_, around)
-        live.run.spans.append(step)
-        self._given(step, arguments)
-        return live, step
-
-    def _begun(
-        self, kind: Kind, id_: str, arguments: Mapping[str, Any], listeners: tuple[Listener, ...]
-    ) -> tuple[Track, ...]:
-        """A run that begins with a span, or one that goes on with it, if anyone wants it."""
-        if not listeners or kind not in ROOTS | {"post"}:
-            return ()
-        step = Span(kind, id_)
-        self._given(step, arguments)
-        live = self._joined(step, listeners)
-        if live is None and kind == "post":
-            return ()
-        if live is None:
-            live = Live(Run(step), listeners)
-            for one in listeners:
+    def _placed(  # all that is known of a span
+        self,
+        kind: Kind | None,
+        id_: str,
+        given: Mapping[str, Any],
+        instance: object,
+        around: _Place,
+        fresh: tuple[Listener, ...],
+    ) -> _Place:
+        """The place of a span: a call of its own, or one that capturing looks through."""
+        again = kind == "tool" and around.kind == "tool"  # a tool that is called calls itself
+        twin = _twin(around, prompt_of(given)) if kind == "model" else None
+        if kind is None or again or twin is not None or (kind == "respond" and around.synthesizes):
+            self._condensing(around, given.get("prompt_args"))
+            event = given.get("ev")
+            call = event.tool_id if isinstance(event, ToolCall) else around.call
+            return replace(around, kind=None, call=call, node=twin or around.node)
+        if not around.tracks and kind not in ROOTS:
+            return _Place(kind=kind)
+        node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock), call=around.call)
+        self._given(kind, node, given, instance)
+        tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
+        if fresh and kind in ROOTS:
+            live = _Live(Run(kind, node, _strand()), fresh)
+            for one in fresh:
                 one.begun = True
-            self._inputs(live, arguments)
-        live.run.spans.append(step)
-        return ((live, step),)
-
-    def _in_model(self, model: BaseLLM, around: _Place | None) -> _Place:
-        """A call of a model; the calls that it makes of itself are not looked at."""
-        if around is None:
-            return _OUTSIDE
-        for live, step in () if around.in_model else around.tracks:
-            if step.kind != "post":
-                self._model(live, model)
-        return _Place(around.tracks, in_model=True)
-
-    def _joined(self, step: Span, listeners: tuple[Listener, ...]) -> Live | None:
-        """The earlier retrievals that a postprocessor or synthesizer outside of all engines goes on with."""
-        if step.kind not in ("post", "synth") or not step.taken:
-            return None
-        with self._lock:
-            found = covering(step, [live for live in self._pending if live.listeners == listeners])
-            if not found:
-                return None
-            first, *others = found
-            for live in others:
-                self._pending.remove(live)
-                first.run.spans += live.run.spans
-            if step.kind == "synth":
-                self._pending.remove(first)
-                first.run.root, first.ended = step, False
-            return first
+            self._started(live, given, instance)
+            tracks += ((live, node),)
+        for live, _ in tracks:
+            live.spans.append(id_)
+        return _Place(tracks, kind, around.synthesizes or kind in ("synth", "respond"), None, node)
 
     @guarded
     def exit(self, id_: str, instance: object, result: object) -> None:
         """A span ended with a result."""
-        writing = self._writing.pop(id_, None)
-        if writing is not None:
-            self._returned(writing, instance, result)
-            self._wrote(writing, instance)
-        for live, step in self._left(id_):
-            self._returned(step, instance, result)
-            if step is live.run.root:
-                self._outputs(live, result)
+        place = self._left(id_)
+        self._wrote(id_, place, instance, None)
+        if place.kind == "ignored" and is_test_data():
+            self._test_data.update(ids_of(result))
+        if place.kind is None or place.node is None:
+            if isinstance(result, AgentOutput) and instance is None:
+                self._agent_said(place, result)
+            return
+        self._returned(place.kind, place.node, result)
+        place.node.ended = next(_clock)
+        for live, _ in place.tracks:
+            if live.run.kind in ("query", "retrieve") and self._is_test_data(place.kind, place.node):
+                live.run.root.kind = "ignored"
+            if place.node is live.run.root:
+                self._outcome(live, result)
                 self._finish(live, result)
 
     @guarded
     def drop(self, id_: str, instance: object, error: BaseException | None) -> None:
         """A span ended with an exception."""
-        writing = self._writing.pop(id_, None)
-        if writing is not None:
-            copy_error(writing, error)
-            self._wrote(writing, instance)
-        for live, step in self._left(id_):
-            copy_error(step, error)
-            if step is live.run.root:
+        place = self._left(id_)
+        self._wrote(id_, place, instance, error)
+        if place.kind is None or place.node is None:
+            return
+        place.node.error, place.node.ended = _told(error), next(_clock)
+        for live, _ in place.tracks:
+            if place.node is live.run.root:
+                live.run.complete = isinstance(error, Exception)
                 self._end(live)
 
     @guarded
     def hear(self, id_: str | None, delta: str) -> None:
         """A piece of a streamed chat answer was written."""
-        writing = None if id_ is None else self._writing.get(id_)
-        if writing is not None:
-            writing.heard.append(delta)
+        if id_ in self._writing:
+            self._writing[id_].append(delta)
 
-    def _left(self, id_: str) -> list[Track]:
-        """The steps that a span is, if it is any; they keep their place until their run ends, for what comes late."""
+    @guarded
+    def said(self, id_: str | None, reply: object) -> None:
+        """A model has said all that it says."""
+        place = self._places.get(id_ or "", _OUTSIDE)
+        if place.node is None or place.node.kind != "model" or place.node.reply is not None:
+            return
+        place.node.reply, place.node.ended = reply_of(reply), next(_clock)
+        for live, _ in place.tracks:
+            if place.node is live.run.root and live.run.streamed:
+                self._end(live)
+
+    def _left(self, id_: str) -> _Place:
+        """The place of a span; one that is a call keeps it until its run ends, for what comes late."""
         place = self._places.get(id_, _OUTSIDE)
-        own = [(live, step) for live, step in place.tracks if step.id == id_]
-        if not own:
+        if place.kind is None or not place.tracks:
             self._places.pop(id_, None)
-        return own
+        return place
 
     # Copies are guarded one by one: what cannot be copied is missing, and the run is still recorded.
 
     @guarded
-    def _given(self, step: Span, arguments: Mapping[str, Any]) -> None:
-        copy_arguments(step, arguments)
+    def _given(self, kind: Kind, node: Node, given: Mapping[str, Any], instance: object) -> None:
+        copy_arguments(kind, node, given, instance)
 
     @guarded
-    def _returned(self, step: Span, instance: object, result: object) -> None:
-        copy_result(step, instance, result)
+    def _returned(self, kind: Kind, node: Node, result: object) -> None:
+        copy_result(kind, node, result)
+
+    def _is_test_data(self, kind: Kind, node: Node) -> bool:
+        return (
+            kind == "retrieve" and bool(node.documents) and {one.id for one in node.documents or ()} <= self._test_data
+        )
 
     @guarded
-    def _inputs(self, live: Live, arguments: Mapping[str, Any]) -> None:
-        if live.wants_data:
-            live.run.inputs = plain({**arguments, **start_fields(arguments)})
+    def _started(self, live: _Live, given: Mapping[str, Any], instance: object) -> None:
+        if any(one.data for one in live.listeners):
+            live.run.inputs = plain({**given, **start_fields(given)})
+        copy_start(live.run, given, instance)
 
     @guarded
-    def _outputs(self, live: Live, result: object) -> None:
-        if live.wants_data:
-            given = plain(result_of(result))
-            live.run.outputs = {
-                **plain(fields_of(result)),
-                "result": given,
-                **(given if isinstance(given, dict) else {}),
-            }
+    def _outcome(self, live: _Live, result: object) -> None:
+        if any(one.data for one in live.listeners):
+            found = plain(result_of(result))
+            rest = found if isinstance(found, dict) else {}
+            live.run.outputs = {**plain(fields_of(result)), "result": found, **rest}
+        live.run.sources = sources_of(result)
 
     @guarded
-    def _model(self, live: Live, model: BaseLLM) -> None:
-        name = model.metadata.model_name
-        live.run.model = None if name == "unknown" else name  # the framework's word for no name
+    def _condensing(self, place: _Place, arguments: object) -> None:
+        """A model is about to condense a question: the conversation, where no memory could be read."""
+        told = arguments.get("chat_history") if isinstance(arguments, dict) else None
+        for live, _ in place.tracks if isinstance(told, str) else ():
+            if live.run.kind == "chat":
+                live.run.history = live.run.history or told_turns(told or "")
 
     @guarded
-    def _finish(self, live: Live, result: object) -> None:
+    def _agent_said(self, place: _Place, output: AgentOutput) -> None:
+        """A step of an agent ended: its model's reply, with the tools that it called."""
+        for _, node in place.tracks:
+            model = last_model(node)
+            if model is not None and (output.tool_calls or model.reply is None):
+                model.reply, model.ended = agent_reply(output), next(_clock)
+
+    @guarded
+    def _finish(self, live: _Live, result: object) -> None:
         """The root returned: the run is over, unless its answer is still streaming."""
-        response = streamed(result)
-        if response is None or live.run.root.answer is not None:
+        run, response = live.run, streamed(result)
+        run.streamed = response is not None and run.root.text is None
+        if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
+            run.streamed = True
+            weakref.finalize(result, self._end, live).atexit = False
+        elif response is None or not run.streamed:
             self._end(live)
         elif isinstance(response, StreamingAgentChatResponse) and response.is_writing_to_memory:
-            key = id(response)
             with self._lock:
-                step = self._written.get(key)
-                if step is None:
-                    self._waiting.setdefault(key, []).append(live)
-                    weakref.finalize(response, self._forgotten, key).atexit = False
-            if step is not None:
-                self._answered(live, step)
+                live.awaits, written = id(response), live.written.get(id(response))
+            if written is not None:
+                self._streamed(live, *written)
+            else:  # what is not written by the time that the response is gone never will be
+                weakref.finalize(response, self._streamed, live, "", GeneratorExit()).atexit = False
         else:
-            observe(response, partial(self._streamed, live))
+            observe(response, partial(self._streamed, live), partial(_within, live))
 
-    def _wrote(self, step: Span, instance: object) -> None:
+    @guarded
+    def _wrote(self, id_: str, place: _Place, response: object, error: BaseException | None) -> None:
         """A streamed chat answer was written; its chat may not have returned yet, or not be a run of its own."""
-        key = id(instance)
-        with self._lock:
-            waiting = self._waiting.pop(key, [])
-            self._written[key] = step
-        weakref.finalize(instance, self._forgotten, key).atexit = False
-        for live in waiting:
-            self._answered(live, step)
+        heard = self._writing.pop(id_, None)
+        if heard is None or not isinstance(response, StreamingAgentChatResponse):
+            return
+        said = "".join(heard)  # where it ended well the response has it, but in older cores
+        written = (said, error) if error is not None else (response.response or said.strip(), None)
+        for live, _ in place.tracks:
+            with self._lock:
+                live.written[id(response)] = written
+                awaited = live.awaits == id(response)
+            if awaited:
+                self._streamed(live, *written)
 
     @guarded
-    def _forgotten(self, key: int) -> None:
-        """A streamed chat response is gone: what was not written by now never will be."""
-        with self._lock:
-            self._written.pop(key, None)
-            waiting = self._waiting.pop(key, [])
-        for live in waiting:
-            self._streamed(live, "", GeneratorExit())
-
-    def _answered(self, live: Live, written: Span) -> None:
-        root = live.run.root
-        root.answer, root.error, root.interrupted = written.answer, written.error, written.interrupted
-        if written.error is not None:
-            live.run.partial, live.run.complete = "".join(written.heard) or None, False
-        self._end(live)
-
-    @guarded
-    def _streamed(self, live: Live, said: str, error: BaseException | None) -> None:
+    def _streamed(self, live: _Live, said: str, error: BaseException | None) -> None:
         """A streamed answer was read to its end, failed, was broken off, or was forgotten unread."""
         if live.ended:
             return
         if error is None:
-            live.run.root.answer = said
+            live.run.root.text = said
         else:
             live.run.partial, live.run.complete = said or None, False
-            copy_error(live.run.root, None if isinstance(error, GeneratorExit) else error)
+            live.run.root.error = None if isinstance(error, GeneratorExit) else _told(error)
         self._end(live)
 
-    def _end(self, live: Live) -> None:
-        """Forget a run's places and hand it over; a retrieval on its own first waits for its synthesizer."""
+    @guarded
+    def _end(self, live: _Live) -> None:
+        """Forget a run's places and hand it over."""
         with self._lock:
             if live.ended:
                 return
-            live.ended, live.since = True, monotonic()
-            for step in live.run.spans:
-                self._leave(step, live)
-            over = [live]
-            if live.run.root.kind == "retrieve" and live.run.root.error is None:
-                self._pending.append(live)
-                over = list(self._stale(live.since))
-        for one in over:
-            self._hand_over(one)
-
-    def _hand_over(self, live: Live) -> None:
-        for step in live.run.spans:  # a postprocessor may have joined a retrieval that waited
-            self._leave(step, live)
+            live.ended = True
+            for id_ in live.spans:
+                place = self._places.pop(id_, _OUTSIDE)
+                others = tuple(track for track in place.tracks if track[0] is not live)
+                if others:
+                    self._places[id_] = replace(place, tracks=others)
         for listener in live.listeners:
             listener.record(live.run)
 
-    def _leave(self, step: Span, live: Live) -> None:
-        place = self._places.pop(step.id, _OUTSIDE)
-        others = tuple(track for track in place.tracks if track[0] is not live)
-        if others:
-            self._places[step.id] = _Place(others)
 
-    def _stale(self, now: float) -> Iterator[Live]:
-        """Retrievals that no synthesizer goes on with any more."""
-        while self._pending and (len(self._pending) > _MOST_PENDING or now - self._pending[0].since > _PENDING_SECONDS):
-            yield self._pending.popleft()
+def _joined(around: _Place | None, reading: _Place | None) -> _Place | None:
+    """The surroundings of a span, and the runs whose streamed answer is read there."""
+    if around is None or reading is None or around is _IGNORED:
+        return around or reading
+    lives = [live for live, _ in around.tracks]
+    return replace(around, tracks=(*around.tracks, *(one for one in reading.tracks if one[0] not in lives)))
 
 
-def covering(step: Span, pending: list[Live]) -> list[Live]:
-    """The latest retrievals that together returned all nodes of a step, for the same question where it has one."""
-    wanted = {node.id for node in step.taken or ()}
-    found: list[Live] = []
-    for live in reversed(pending):
-        if step.question is not None and live.run.root.question != step.question:
-            continue
-        ids = {node.id for span in live.run.spans for node in span.given or ()}
-        if wanted & ids:
-            found.insert(0, live)
-            wanted -= ids
-        if not wanted:
-            return found
-    return []
+def _added(node: Node, live: _Live, parent: Node) -> _Track:
+    if live.run.calls >= MOST_CALLS:
+        live.run.cut = True
+        return live, parent
+    live.run.calls += 1
+    if not any(child is node for child in parent.children[-1:]):  # a node stands in several runs
+        parent.children.append(node)
+    return live, node
+
+
+def _told(error: BaseException | None) -> str | None:
+    return None if error is None else f"{type(error).__name__}: {error}"
+
+
+def _twin(around: _Place, prompt: tuple[Message, ...]) -> Node | None:
+    """The call of a model that another one belongs to: one inside it, or its second span for one prompt."""
+    if around.node is not None and around.node.kind == "model" and around.node.prompt:
+        return around.node
+    last = [child for _, parent in around.tracks[:1] for child in parent.children[-1:]]
+    return next((one for one in last if one.kind == "model" and one.reply is None and one.prompt == prompt), None)
+
+
+def _strand() -> str:
+    """The task or thread that runs here."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return f"thread {threading.get_ident()}" if task is None else f"task {id(task)}"
 
 
 RECORDER = Recorder()

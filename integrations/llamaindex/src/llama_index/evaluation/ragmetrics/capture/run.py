@@ -1,108 +1,56 @@
-"""What is kept of a run: copies of what the framework's objects held when it happened."""
+"""What is kept of a run: the core's tree of calls, and what the framework itself says of question and answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ragmetrics_core import Turn
+from ragmetrics_core.capturing import Document, Node
 
-Kind = Literal["query", "chat", "workflow", "retrieve", "post", "synth", "write", "tool"]
-
-ENTRIES: frozenset[Kind] = frozenset({"query", "chat", "workflow"})
-MOST_SPANS = 10_000  # of one run; a workflow that never ends must not fill the memory
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Node:
-    """A node as it was at one moment.
-
-    Args:
-        id: The framework's id of the node; None for the text of a tool.
-        score: The retriever's or reranker's score.
-        metadata: A shallow copy.
-        text: The text as the model sees it (``MetadataMode.LLM``).
-        plain: The text alone (``MetadataMode.NONE``).
-    """
-
-    id: str | None
-    score: float | None
-    metadata: dict[str, Any]
-    text: str
-    plain: str
+Kind = Literal[
+    "query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program", "tool", "write", "ignored"
+]
+"""What a span of the framework does."""
 
 
-@dataclass(slots=True, repr=False, eq=False)
-class Span:
-    """One step of a run.
-
-    Args:
-        kind: What it did.
-        id: The framework's id of the span.
-        parent: The nearest step around it.
-        name: Name of the tool that it called.
-        question: The question it was asked.
-        history: Earlier turns that it was given.
-        fields: Texts of a workflow's start event.
-        taken: Nodes that it was given; None if it takes none.
-        given: Nodes that it returned; None if it returned none, or has not returned.
-        answer: What it answered.
-        heard: Pieces of a streamed chat answer while it is written.
-        error: What it ended with, instead of returning.
-        interrupted: True if it was cancelled, not failed.
-    """
-
-    kind: Kind
-    id: str
-    parent: Span | None = None
-    name: str = ""
-    question: str | None = None
-    history: tuple[Turn, ...] = ()
-    fields: dict[str, str] = field(default_factory=dict)
-    taken: tuple[Node, ...] | None = None
-    given: tuple[Node, ...] | None = None
-    answer: str | None = None
-    heard: list[str] = field(default_factory=list)
-    error: str | None = None
-    interrupted: bool = False
-
-    def within(self, kinds: Iterable[Kind]) -> bool:
-        """True if a step around this one is of one of these kinds."""
-        return self.around(kinds) is not None
-
-    def around(self, kinds: Iterable[Kind]) -> Span | None:
-        """The nearest step around this one that is of one of these kinds."""
-        return next((step for step in self.path() if step.kind in kinds), None)
-
-    def path(self) -> Iterator[Span]:
-        """The steps around this one, from the nearest outwards."""
-        step = self.parent
-        while step is not None:
-            yield step
-            step = step.parent
+@dataclass(frozen=True, slots=True)
+class Pointer(Document):
+    """A node that stands for another index or table: evidence only where it is itself handed on."""
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class Run:
-    """One run of an application, from its outermost engine inwards.
+    """One run of an application, from its outermost call inwards.
 
     Args:
-        root: The outermost step.
-        spans: All steps in the order in which they began, the root among them.
-        model: The model that was called last.
+        kind: What the outermost call does.
+        root: The outermost call, with the question it was asked and what it answered; the others are its children.
+        strand: The task or thread it began in.
+        history: Earlier turns that it was given, or that its memory holds.
+        fields: Texts of a workflow's start event.
+        sources: The source nodes that its result names.
+        streamed: Its answer is read from a stream.
         partial: What was read of a stream that broke off.
         complete: False if a stream was not read to its end, or the run was interrupted.
-        cut: True if steps are missing because there were too many.
-        inputs: The root's arguments as plain data, where the user names keys or paths.
-        outputs: The root's result as plain data, likewise.
+        calls: How many calls it has.
+        cut: True if calls are missing because there were too many.
+        inputs: The outermost call's arguments as plain data, where the user names keys or paths.
+        outputs: Its result as plain data, likewise.
+        other: Nodes without a text, once they are taken out of the tree.
     """
 
-    root: Span
-    spans: list[Span] = field(default_factory=list)
-    model: str | None = None
+    kind: Kind
+    root: Node
+    strand: str = ""
+    history: tuple[Turn, ...] = ()
+    fields: dict[str, str] = field(default_factory=dict)
+    sources: tuple[Document, ...] = ()
+    streamed: bool = False
     partial: str | None = None
     complete: bool = True
+    calls: int = 1
     cut: bool = False
     inputs: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
+    other: tuple[Document, ...] | None = None

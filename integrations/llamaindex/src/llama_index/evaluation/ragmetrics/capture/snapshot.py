@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput, ToolCallResult
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse, ToolCallBlock
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
     PydanticResponse,
@@ -14,78 +18,152 @@ from llama_index.core.base.response.schema import (
 )
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
 from llama_index.core.llms import ChatMessage
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.memory import SimpleComposableMemory
+from llama_index.core.memory.types import BaseChatStoreMemory
+from llama_index.core.schema import BaseNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, ToolOutput
 from llama_index.core.workflow import Event, StopEvent
-from llama_index.evaluation.ragmetrics.capture.run import Node, Span
+from llama_index.evaluation.ragmetrics.capture.run import Kind, Pointer, Run
+from pydantic import BaseModel
 
 from ragmetrics_core import Turn
+from ragmetrics_core.capturing import ANSWER_KEYS, Document, Message, Node, ToolCall, spoken
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
 
-_ANSWER_FIELDS = ("result", "answer", "response", "output", "text")
+_SPEAKER = re.compile(r"^(user|assistant|system|tool): ", re.MULTILINE)
+_ROLES = {"user": "user", "assistant": "assistant", "chatbot": "assistant", "model": "assistant", "tool": "tool"}
+_ROLES |= {"function": "tool", "system": "system", "developer": "system"}
 
 
-def copy_arguments(step: Span, arguments: Mapping[str, Any]) -> None:
-    """Copy what a step was given into it."""
+def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instance: object) -> None:
+    """Copy what a call was given into it."""
     first = next(iter(arguments.values()), None)
-    if step.kind in ("query", "retrieve"):
-        step.question = question_of(first)
-    elif step.kind == "chat":
-        step.question = question_of(arguments.get("message", first))
-        step.history = turns_of(arguments.get("chat_history"))
-    elif step.kind == "synth":
-        step.question, step.taken = question_of(arguments.get("query")), nodes_of(arguments.get("nodes"))
-    elif step.kind == "post":
-        query = arguments.get("query_bundle") or arguments.get("query_str")
-        step.question, step.taken = question_of(query), nodes_of(arguments.get("nodes"))
-    elif step.kind == "workflow":
+    if kind in ("query", "retrieve"):
+        node.query = question_of(first)
+    elif kind == "chat":
+        node.query = question_of(arguments.get("message", first))
+    elif kind == "synth":
+        node.query, node.taken = question_of(arguments.get("query")), documents_of(arguments.get("nodes"))
+    elif kind == "respond":
+        texts = arguments.get("text_chunks")
+        node.query = question_of(arguments.get("query_str", first))
+        node.taken = tuple(Document(text) for text in texts or () if isinstance(text, str))
+    elif kind == "post":
+        node.taken = documents_of(arguments.get("nodes"))
+        node.query = question_of(arguments.get("query_bundle") or arguments.get("query_str"))
+    elif kind == "tool" and isinstance(instance, BaseTool):
+        node.name, node.query = instance.metadata.name or "", _argument(arguments)
+    elif kind == "model" and isinstance(instance, BaseLLM):
+        node.prompt, name = prompt_of(arguments), instance.metadata.model_name
+        node.model = None if name == "unknown" else name  # the framework's word for no name
+
+
+def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None:
+    """Copy what the outermost call says of the conversation."""
+    if run.kind == "chat":
+        run.history = turns_of(arguments.get("chat_history")) or _remembered(vars(instance).get("_memory"))
+    elif run.kind == "workflow":
         fields = start_fields(arguments)
-        step.history = turns_of(fields.get("chat_history"))
-        step.fields = {name: text for name, value in fields.items() if (text := question_of(value))}
+        run.history = turns_of(fields.get("chat_history")) or _remembered(fields.get("memory"))
+        run.fields = {name: text for name, value in fields.items() if (text := question_of(value))}
 
 
-def copy_result(step: Span, instance: object, result: object) -> None:
-    """Copy what a step returned into it."""
-    if step.kind in ("retrieve", "post"):
-        step.given = nodes_of(result)
-    elif step.kind == "tool":
-        output = result.raw_output if isinstance(result, ToolOutput) else None
-        listed = isinstance(output, list) and all(isinstance(item, NodeWithScore) for item in output)
-        step.given = nodes_of(output) if listed else None
-        step.answer = result.content if isinstance(result, ToolOutput) and not result.is_error else None
-        step.name = (instance.metadata.name or "") if isinstance(instance, BaseTool) else ""
-    elif step.kind == "write":
-        written = isinstance(instance, StreamingAgentChatResponse) and instance.response
-        step.answer = written or "".join(step.heard).strip()  # older cores leave the response to its reader
+def copy_result(kind: Kind, node: Node, result: object) -> None:
+    """Copy what a call returned into it."""
+    if kind in ("retrieve", "post"):
+        node.documents = documents_of(result)
+    elif kind == "tool" and isinstance(result, ToolOutput):
+        output, node.text = result.raw_output, result.content
+        if isinstance(output, list) and all(isinstance(item, NodeWithScore) for item in output):
+            node.documents = documents_of(output)
+        node.error = "the tool failed" if result.is_error else None
+    elif kind == "model":
+        node.reply = reply_of(result)
+    elif kind == "program":
+        node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
-        step.answer, step.given = answer_of(result), sources_of(result)
+        node.text = answer_of(result)
+        model = last_model(node)
+        if isinstance(result_of(result), AgentOutput) and model is not None and node.text:
+            model.reply = Message("assistant", node.text)  # without the agent's own words around it
 
 
-def copy_error(step: Span, error: BaseException | None) -> None:
-    """Note what a step ended with."""
-    if error is not None:
-        step.error = f"{type(error).__name__}: {error}"
-        step.interrupted = not isinstance(error, Exception)
+def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
+    """The messages that a model was given; a prompt without roles is the user's."""
+    loose = [*arguments.get("args", ()), *dict(arguments.get("kwargs", {})).values()]
+    given = arguments.get("messages", arguments.get("prompt", loose[0] if loose else None))
+    if isinstance(given, str):
+        return (Message("user", given),)
+    listed = given if isinstance(given, (list, tuple)) else ()
+    return tuple(message_of(item) for item in listed if isinstance(item, ChatMessage))
 
 
-def node_of(item: NodeWithScore) -> Node:
-    """Copy a node."""
+def message_of(message: ChatMessage, calls: tuple[ToolCall, ...] | None = None) -> Message:
+    """Copy a message; the calls of tools, where the framework names them."""
+    if calls is None:
+        blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+        calls = tuple(
+            ToolCall(one.tool_name, one.tool_kwargs if isinstance(one.tool_kwargs, dict) else {}, one.tool_call_id)
+            for one in blocks
+        )
+        if not calls and message.additional_kwargs.get("tool_calls"):
+            calls = (ToolCall(""),)  # in the form of its provider
+    return Message(_ROLES.get(str(message.role.value), "other"), message.content or "", calls)
+
+
+def reply_of(reply: object) -> Message | None:
+    """What a model said; None while it still streams."""
+    if isinstance(reply, ChatResponse):
+        return message_of(reply.message)
+    return Message("assistant", reply.text) if isinstance(reply, CompletionResponse) else None
+
+
+def agent_reply(output: AgentOutput) -> Message:
+    """What an agent's model said, with the tools that it called."""
+    calls = (ToolCall(one.tool_name, one.tool_kwargs, one.tool_id) for one in output.tool_calls)
+    return message_of(output.response, tuple(calls))
+
+
+def last_model(node: Node) -> Node | None:
+    """The last call of a model directly inside another call."""
+    return next((child for child in reversed(node.children) if child.kind == "model"), None)
+
+
+def document_of(item: NodeWithScore) -> Document:
+    """Copy a node, with the text that models see, and as another form the text alone; blank if it has no text."""
     node = item.node
-    return Node(
-        id=node.node_id,
-        score=None if item.score is None else float(item.score),
-        metadata=dict(node.metadata),
-        text=node.get_content(metadata_mode=MetadataMode.LLM),
-        plain=node.get_content(metadata_mode=MetadataMode.NONE),
-    )
+    alone = node.get_content(metadata_mode=MetadataMode.NONE)
+    seen = node.get_content(metadata_mode=MetadataMode.LLM) if alone.strip() else ""
+    score = None if item.score is None else float(item.score)
+    made = Pointer if isinstance(node, IndexNode) else Document
+    return made(seen, node.node_id, score, dict(node.metadata), () if alone == seen else (alone,))
 
 
-def nodes_of(value: object) -> tuple[Node, ...]:
+def documents_of(value: object) -> tuple[Document, ...]:
     """Copy all scored nodes of a list; anything else gives none."""
-    if not isinstance(value, (list, tuple)):
-        return ()
-    return tuple(node_of(item) for item in value if isinstance(item, NodeWithScore))
+    listed = value if isinstance(value, (list, tuple)) else ()
+    return tuple(document_of(item) for item in listed if isinstance(item, NodeWithScore))
+
+
+def _argument(arguments: Mapping[str, Any]) -> str:
+    """The one text argument of a tool, else all of them as JSON."""
+    given = {**dict(enumerate(arguments.get("args", ()))), **dict(arguments.get("kwargs", {}))}
+    given |= {name: value for name, value in arguments.items() if name not in ("args", "kwargs")}
+    (only, *more) = given.values() or (None,)
+    if isinstance(only, str) and not more:
+        return only
+    return json.dumps(plain(given), ensure_ascii=False)
+
+
+def _remembered(memory: object) -> tuple[Turn, ...]:
+    """Turns of a memory that lies in this process; others are read from the prompts."""
+    if isinstance(memory, SimpleComposableMemory):
+        memory = memory.primary_memory
+    if isinstance(memory, BaseChatStoreMemory) and isinstance(memory.chat_store, SimpleChatStore):
+        return turns_of(memory.chat_store.get_messages(memory.chat_store_key))
+    return ()
 
 
 def question_of(value: object) -> str | None:
@@ -98,14 +176,15 @@ def question_of(value: object) -> str | None:
 
 
 def turns_of(value: object) -> tuple[Turn, ...]:
-    """Chat messages with a text, as turns."""
-    if not isinstance(value, (list, tuple)):
-        return ()
-    return tuple(
-        Turn(role=str(message.role.value), content=message.content)
-        for message in value
-        if isinstance(message, ChatMessage) and message.content
-    )
+    """What user and assistant said in chat messages."""
+    listed = value if isinstance(value, (list, tuple)) else ()
+    return spoken(message_of(message) for message in listed if isinstance(message, ChatMessage))
+
+
+def told_turns(told: str) -> tuple[Turn, ...]:
+    """The turns of a conversation as the framework writes it into a prompt that condenses a question."""
+    parts = _SPEAKER.split(told)[1:]
+    return spoken(Message(role, text.strip()) for role, text in zip(parts[::2], parts[1::2], strict=True))
 
 
 def fields_of(event: object) -> dict[str, Any]:
@@ -129,7 +208,7 @@ def result_of(result: object) -> object:
     if result.result is not None:
         return result.result
     fields = fields_of(result)
-    return next((fields[name] for name in _ANSWER_FIELDS if fields.get(name) is not None), None)
+    return next((fields[name] for name in ANSWER_KEYS if fields.get(name) is not None), None)
 
 
 def streamed(result: object) -> Streamed | None:
@@ -152,26 +231,23 @@ def answer_of(result: object) -> str | None:
     if isinstance(found, AgentOutput):
         return found.response.content
     if isinstance(found, Mapping):
-        return next((str(found[name]) for name in _ANSWER_FIELDS if found.get(name) is not None), None)
+        return next((str(found[name]) for name in ANSWER_KEYS if found.get(name) is not None), None)
     return None
 
 
-def sources_of(result: object) -> tuple[Node, ...]:
-    """The source nodes that a result names."""
+def sources_of(result: object) -> tuple[Document, ...]:
+    """The source nodes that a result names; of an agent those that its tools returned."""
     found = result_of(result)
     if isinstance(found, (Response, PydanticResponse, AgentChatResponse, Streamed)):
-        return nodes_of(found.source_nodes)
-    return ()
-
-
-def tool_sources_of(result: object) -> tuple[Node, ...]:
-    """The nodes that an agent's tools returned, as its output lists them."""
-    found = result_of(result)
-    if not isinstance(found, AgentOutput):
-        return ()
-    calls: Iterable[object] = found.tool_calls  # the framework puts results among the calls
+        return documents_of(found.source_nodes)
+    calls: Iterable[object] = found.tool_calls if isinstance(found, AgentOutput) else ()  # results among the calls
     outputs = [call.tool_output.raw_output for call in calls if isinstance(call, ToolCallResult)]
-    return tuple(node for output in outputs for node in (nodes_of(output) or sources_of(output)))
+    return tuple(one for output in outputs for one in (documents_of(output) or sources_of(output)))
+
+
+def ids_of(nodes: object) -> set[str]:
+    """The ids of nodes that are not scored."""
+    return {node.node_id for node in nodes if isinstance(node, BaseNode)} if isinstance(nodes, list) else set()
 
 
 def plain(value: object, depth: int = 6) -> Any:
@@ -181,8 +257,8 @@ def plain(value: object, depth: int = 6) -> Any:
     if depth == 0:
         return None
     if isinstance(value, NodeWithScore):
-        node = node_of(value)
-        return {"id": node.id, "text": node.text, "score": node.score, "metadata": node.metadata}
+        found = document_of(value)
+        return {"id": found.id, "text": found.text, "score": found.score, "metadata": found.metadata}
     if isinstance(value, (QueryBundle, ChatMessage)):
         return question_of(value)
     if isinstance(value, (list, tuple)):

@@ -4,44 +4,47 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager
 from typing import Any
 
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.evaluation.ragmetrics.capture.snapshot import Streamed
 
 Ended = Callable[[str, BaseException | None], None]
 """Called once with what was read, and what broke it off."""
 
+Within = Callable[[], AbstractContextManager[object]]
+"""Makes the surroundings of each piece: a model may be called only when its answer is read."""
 
-def observe(response: Streamed, ended: Ended) -> None:
+_END = object()
+
+
+def observe(response: Streamed, ended: Ended, within: Within) -> None:
     """Put a generator around a response's stream.
 
     Args:
         response: What the application gets; its stream is replaced by one of the same kind and content.
         ended: Called when the stream was read to its end, failed, was closed, or was forgotten unread.
+        within: What each piece is read in.
     """
+    read = _Read(ended, within)
     if isinstance(response, StreamingResponse):
-        response.response_gen = _kept(_reading(response.response_gen, _token, ended), ended)
+        response.response_gen = read.kept(read.sync(response.response_gen))
     elif isinstance(response, AsyncStreamingResponse):
-        response.response_gen = _kept(_areading(response.response_gen, _token, ended), ended)
+        response.response_gen = read.kept(read.asynchronous(response.response_gen))
     elif response.chat_stream is not None:
-        response.chat_stream = _kept(_reading(response.chat_stream, _delta, ended), ended)
+        response.chat_stream = read.kept(read.sync(response.chat_stream))
     elif response.achat_stream is not None:
-        response.achat_stream = _kept(_areading(response.achat_stream, _delta, ended), ended)
-
-
-def _kept(stream: Any, ended: Ended) -> Any:
-    """A generator that was never started ends without a word; its finalizer says so."""
-    weakref.finalize(stream, ended, "", GeneratorExit()).atexit = False
-    return stream
+        response.achat_stream = read.kept(read.asynchronous(response.achat_stream))
 
 
 class _Read:
     """What was read of a stream; says how it ended when the reading is left."""
 
-    def __init__(self, ended: Ended) -> None:
+    def __init__(self, ended: Ended, within: Within) -> None:
         self._texts: list[str] = []
-        self._ended = ended
+        self._ended, self._within = ended, within
 
     def __enter__(self) -> list[str]:
         return self._texts
@@ -49,25 +52,33 @@ class _Read:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._ended("".join(self._texts), error)
 
+    def kept(self, stream: Any) -> Any:
+        """A generator that was never started ends without a word; its finalizer says so."""
+        weakref.finalize(stream, self._ended, "", GeneratorExit()).atexit = False
+        return stream
 
-def _reading(tokens: Any, text: Callable[[Any], str], ended: Ended) -> Generator[Any, None, None]:
-    with _Read(ended) as read:
-        for token in tokens:
-            read.append(text(token))
-            yield token
+    def sync(self, pieces: Any) -> Generator[Any, None, None]:
+        with self as read:
+            while True:
+                with self._within():
+                    piece = next(pieces, _END)
+                if piece is _END:
+                    return
+                read.append(_text(piece))
+                yield piece
+
+    async def asynchronous(self, pieces: Any) -> AsyncGenerator[Any, None]:
+        with self as read:
+            while True:
+                with self._within():
+                    piece = await anext(pieces, _END)
+                if piece is _END:
+                    return
+                read.append(_text(piece))
+                yield piece
 
 
-async def _areading(tokens: Any, text: Callable[[Any], str], ended: Ended) -> AsyncGenerator[Any, None]:
-    with _Read(ended) as read:
-        async for token in tokens:
-            read.append(text(token))
-            yield token
-
-
-def _token(token: object) -> str:
-    return token if isinstance(token, str) else ""
-
-
-def _delta(chunk: object) -> str:
-    delta = getattr(chunk, "delta", None)  # chat and completion chunks alike
-    return delta if isinstance(delta, str) else ""
+def _text(piece: object) -> str:
+    """The text of a token, or of a chunk of a chat or a completion."""
+    chunk = piece.delta if isinstance(piece, (ChatResponse, CompletionResponse)) else piece
+    return chunk if isinstance(chunk, str) else ""

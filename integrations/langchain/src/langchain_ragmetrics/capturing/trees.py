@@ -1,0 +1,353 @@
+"""From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypedDict
+
+from langchain_core.messages import ToolMessage
+from langsmith.run_trees import RunTree
+from langsmith.schemas import Run, RunBase
+
+from langchain_ragmetrics.values import ROLES, artifacts_of, is_command, message_of, plain, text_of
+from ragmetrics_core import Sample, Turn
+from ragmetrics_core.capturing import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    Overrides,
+    Problems,
+    Source,
+    Tree,
+    Turns,
+    answer_in,
+    compact,
+    conversation,
+    documents_in,
+    has_written,
+    history_in,
+    question_in,
+    question_in_state,
+    spoken,
+)
+
+OBSERVED = "ragmetrics-observed"
+# Keys of a root's ``extra`` that the recorder fills: the task or thread it ran in, the fallbacks it failed within.
+FLOW = "ragmetrics_flow"
+WRAPPER = "ragmetrics_fallbacks"
+PROMPT = "ragmetrics_prompt"
+_MOST_FAILED = 1000
+_OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
+_ABANDONED = "the stream was abandoned before its end"
+_HINT = (
+    "model calls were seen, but no retrieval: if documents are fetched by direct calls of a vector store, wrap it "
+    "with langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step; "
+    "if they come from tools that return text, name these by context_tools=; else say where they are by contexts_from="
+)
+
+
+class FindingOptions(TypedDict, total=False):
+    """Arguments that say where things are; see ``capture``."""
+
+    question_from: Source | None
+    contexts_from: Source | None
+    answer_from: Source | None
+    context_tools: Collection[str] | None
+    build: Callable[[Any], Iterable[Sample]] | None
+    every_turn: bool
+
+
+@dataclass(frozen=True)
+class Finding(Overrides):
+    """Where question, contexts and answer of a run are; by default the rules find them.
+
+    Args:
+        every_turn: A root that called a model is a sample even where nothing was retrieved.
+    """
+
+    every_turn: bool = False
+
+
+def assembler(finding: Finding, problems: Problems | None = None) -> Turns[RunBase]:
+    """Makes samples of roots as they end, and joins roots that belong to one question."""
+    failed: OrderedDict[str, RunBase] = OrderedDict()
+    return Turns(partial(_trees, finding, failed), finding, problems, _HINT)
+
+
+def samples_from(
+    run: RunBase,
+    *,
+    question_from: Source | None = None,
+    contexts_from: Source | None = None,
+    answer_from: Source | None = None,
+    context_tools: Collection[str] | None = None,
+    build: Callable[[Any], Iterable[Sample]] | None = None,
+    every_turn: bool = False,
+) -> list[Sample]:
+    """Make the samples of one run tree.
+
+    Args:
+        run: The root, with its child runs: of a LangChain tracer, of ``client.evaluate``, or read back from
+            LangSmith with ``load_child_runs=True``.
+        question_from: See ``capture``.
+        contexts_from: See ``capture``.
+        answer_from: See ``capture``.
+        context_tools: See ``capture``.
+        build: See ``capture``.
+        every_turn: See ``capture``.
+
+    Returns:
+        One sample for a run with retrieval, one per item for ``map``, none for a run without retrieval.
+
+    Example:
+        >>> from langchain_core.tracers.context import collect_runs
+        >>> from langchain_core.runnables import RunnableLambda
+        >>> with collect_runs() as runs:
+        ...     _ = RunnableLambda(str.upper).invoke("no retrieval here")
+        >>> samples_from(runs.traced_runs[0])
+        []
+    """
+    made = assembler(Finding(question_from, contexts_from, answer_from, context_tools, build, every_turn))
+    return [*made.add(run), *made.finish()]
+
+
+def _trees(finding: Finding, failed: OrderedDict[str, RunBase], run: RunBase) -> Iterator[Tree]:
+    """The roots that count: items of ``map``; alternatives of fallbacks only where all of them failed."""
+    if run.name.startswith("RunnableEach<"):
+        for child in children(run):
+            yield from _trees(finding, failed, child)
+        return
+    wrapper = (run.extra or {}).get(WRAPPER)
+    if run.error and wrapper is not None:  # an alternative waits for what the wrapper says
+        failed[str(wrapper)] = run
+        if len(failed) > _MOST_FAILED:
+            failed.popitem(last=False)
+        return
+    last = failed.pop(str(run.id), None) if is_fallbacks(run) else None
+    if last is not None and run.error:
+        yield _tree(last, finding)
+    if not is_fallbacks(run) or children(run) or run.error:
+        yield _tree(run, finding)
+
+
+def is_fallbacks(run: RunBase) -> bool:
+    """A wrapper of fallbacks, whose alternatives are recorded beside it."""
+    return run.name == "RunnableWithFallbacks"
+
+
+def _tree(run: RunBase, finding: Finding) -> Tree:
+    """One root with all below it, and what LangChain says of question, history and answer."""
+    root, inputs, output = _node(run), plain(run.inputs), plain(run.outputs or {})
+    given = metadata_of(run).get("ragmetrics")
+    given = given if isinstance(given, Mapping) else {}
+    continues, models = _continues(run), any(node.kind == "model" for node in root.walk())
+    empty = _is_empty(run.outputs)
+    asked, place = _question(run, inputs, output, given, continues)
+    if root.kind == "step" and not has_written(inputs):
+        root.taken = tuple(documents_in(inputs))
+    error = error_of(run) or (_ABANDONED if empty and _is_abandoned(run) else None)
+    thread = metadata_of(run).get("thread_id")
+    waits = any((one.error or "").startswith("GraphInterrupt(") for one in root.walk())
+    return Tree(
+        root,
+        question=asked,
+        asked_at=place,
+        history=_history(run, inputs, output, asked) if root.kind == "step" else (),
+        answers=_answers(root, output),
+        output=output,
+        is_query=finding.every_turn and models,
+        gives_documents=_gives_documents(root, output, models=models),
+        error=error,
+        complete=not error and not (empty and not models),
+        strand=str((run.extra or {}).get(FLOW, "")),
+        thread=None if thread is None else f"{run.name}/{thread}",
+        paused=waits and run.error is None and thread is not None,
+        continues=continues,
+        given=_given(given),
+        run=run,
+        places=(run.inputs, run.outputs or {}),
+        plain=plain,
+    )
+
+
+def _question(
+    run: RunBase, inputs: Mapping[str, Any], output: object, given: Mapping[str, Any], continues: bool
+) -> tuple[str | None, str]:
+    if given.get("question") is not None:
+        return str(given["question"]), "metadata['ragmetrics']['question']"
+    if run.run_type != "chain":
+        return None, ""
+    asked = None if continues else question_in(inputs)
+    if asked is not None:
+        return asked, f"inputs of {run.name}"
+    asked = question_in_state(output)
+    return asked, f"outputs of {run.name}" if asked is not None else ""
+
+
+def _history(run: RunBase, inputs: object, output: object, asked: str | None) -> tuple[Turn, ...]:
+    """Earlier turns: in the inputs, in the state of a graph, or loaded by ``RunnableWithMessageHistory``."""
+    found = history_in(inputs) or history_in(output, asked)
+    if found:
+        return found
+    loads = (one for one in walk(run) if one.run_type == "chain" and one.name == "load_history")
+    loaded = next((conversation(plain((one.outputs or {}).get("output"))) or () for one in loads), ())
+    earlier = spoken(loaded)
+    return earlier[:-1] if earlier and earlier[-1].content == asked else earlier
+
+
+def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
+    if root.kind == "model":
+        text = None if root.reply is None else root.reply.text
+        return (Answer(text, "the model call", call=root),) if text else ()
+    found, key = answer_in(output)
+    if found is None:
+        return ()
+    return (Answer(found, "the last message in outputs['messages']" if key == "messages" else f"outputs[{key!r}]"),)
+
+
+def _gives_documents(root: Node, output: Mapping[str, Any], *, models: bool) -> bool:
+    if root.kind in ("retriever", "tool"):
+        return not models or root.kind == "retriever"
+    found = output["output"] if set(output) == {"output"} else None
+    return isinstance(found, tuple) and bool(found) and all(isinstance(one, Document) for one in found)
+
+
+def _is_empty(outputs: Mapping[str, Any] | None) -> bool:
+    return not outputs or (set(outputs) == {"output"} and outputs["output"] is None)
+
+
+def _is_abandoned(run: RunBase) -> bool:
+    """A stream was left before its end: a model, or the parser of its text, has not ended properly."""
+    models = (one for one in walk(run) if one.run_type in ("llm", "chat_model"))
+    parsers = (one for one in walk(run) if one.run_type == "parser")
+    return any(one.end_time is None for one in models) or any(_is_empty(one.outputs) for one in parsers)
+
+
+def error_of(run: RunBase) -> str | None:
+    """The error with which the run ended, without its traceback."""
+    return run.error.split("Traceback (most recent call last)")[0].strip() or "error" if run.error else None
+
+
+def _continues(run: RunBase) -> bool:
+    """The run resumes a graph instead of asking something new."""
+    value = run.inputs.get("input") if len(run.inputs) == 1 else None
+    return is_command(value) or not run.inputs or (set(run.inputs) == {"input"} and value is None)
+
+
+def _given(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the sample that the metadata of the call says."""
+    own = given.get("metadata")
+    rest = {str(key): value for key, value in given.items() if key not in _OWN_FIELDS}
+    found: dict[str, Any] = {"metadata": {**rest, **own} if isinstance(own, Mapping) else rest}
+    if given.get("reference") is not None:
+        value = given["reference"]
+        items = value if isinstance(value, (list, tuple)) else [value]
+        found["reference"] = tuple(str(item) for item in items if item is not None)
+    if given.get("id") is not None:
+        found["id"] = str(given["id"])
+    return found | ({"facts": given["facts"]} if given.get("facts") is not None else {})
+
+
+def metadata_of(run: RunBase) -> Mapping[str, Any]:
+    """Metadata of the call; the run's own property would create it."""
+    found = (run.extra or {}).get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
+def children(run: RunBase) -> list[RunBase]:
+    """Child runs in start order, without attempts that a later sibling of the same name replaced."""
+    found = (run.child_runs or []) if isinstance(run, (Run, RunTree)) else []
+    later: set[str] = set()
+    kept: list[RunBase] = []
+    for child in sorted(found, key=lambda child: child.start_time)[::-1]:
+        if not (child.error and child.name in later):
+            kept.append(child)
+        later.add(child.name)
+    return kept[::-1]
+
+
+def walk(run: RunBase) -> Iterator[RunBase]:
+    """The run and all runs below it, in start order."""
+    yield run
+    for child in children(run):
+        yield from walk(child)
+
+
+# Calls
+
+
+def _node(run: RunBase) -> Node:
+    """One run as a call, with those inside it."""
+    end = None if run.end_time is None else run.end_time.timestamp()
+    inside = [_node(child) for child in children(run)]
+    branch = next((tag for tag in run.tags or () if tag.startswith("map:key:")), "")
+    node = Node("step", run.name, run.start_time.timestamp(), end, inside, error=run.error, branch=branch)
+    fill = {"retriever": _retriever, "tool": _tool, "llm": _model, "chat_model": _model, "chain": _step}
+    if run.run_type in fill:
+        fill[run.run_type](node, run)
+    return node
+
+
+def _retriever(node: Node, run: RunBase) -> None:
+    query = run.inputs.get("query")
+    node.kind, node.query = "retriever", query if isinstance(query, str) and query.strip() else None
+    if run.error or run.outputs is None:
+        return
+    found = tuple(documents_in(plain(run.outputs.get("documents"))))
+    observed = [one for one in walk(run) if OBSERVED in (one.tags or ()) and one is not run]
+    if observed and any(one.score is None for one in found):  # a store that is observed reports scores
+        scored = [doc for one in observed for doc in documents_in(plain((one.outputs or {}).get("documents")))]
+        known = {(doc.id, doc.text): doc.score for doc in scored}
+        found = tuple(d if d.score is not None else replace(d, score=known.get((d.id, d.text))) for d in found)
+    node.documents = found
+
+
+def _tool(node: Node, run: RunBase) -> None:
+    output = (run.outputs or {}).get("output")
+    texts = [value for value in run.inputs.values() if isinstance(value, str) and value.strip()]
+    node.kind, node.query = "tool", texts[0] if len(texts) == 1 else compact(plain(run.inputs))
+    if run.error:
+        return
+    message = message_of(output)
+    node.text = message.text if message is not None else text_of(output)
+    node.call = output.tool_call_id if isinstance(output, ToolMessage) else None
+    node.documents = tuple(doc for one in artifacts_of(output) for doc in documents_in(plain(one))) or None
+
+
+def _model(node: Node, run: RunBase) -> None:
+    node.kind, node.prompt = "model", _prompt(run)
+    name = metadata_of(run).get("ls_model_name")
+    node.model = name if isinstance(name, str) else None
+    batches = (run.outputs or {}).get("generations") or [[]]
+    first = batches[0][0] if batches[0] and isinstance(batches[0][0], Mapping) else None
+    if first is None or run.error:
+        return
+    message = message_of(first.get("message")) or Message("assistant")
+    told = (first.get("generation_info") or {}).get("ragmetrics_tool_calls")
+    calls = plain({"role": "assistant", "content": "", "tool_calls": told}).calls if told else message.calls
+    node.reply = Message("assistant", str(first.get("text") or message.text), calls)
+
+
+def _prompt(run: RunBase) -> tuple[Message, ...]:
+    """Everything that a model was shown."""
+    kept = (run.extra or {}).get(PROMPT)
+    if kept is not None:
+        return tuple(Message(ROLES.get(kind, "other"), text) for kind, text in kept)
+    prompts = run.inputs.get("prompts")
+    if isinstance(prompts, list):
+        return tuple(Message("user", str(prompt)) for prompt in prompts)
+    batches = run.inputs.get("messages") or []
+    found = [message_of(item) for batch in batches for item in (batch if isinstance(batch, list) else [batch])]
+    return tuple(message for message in found if message is not None)
+
+
+def _step(node: Node, run: RunBase) -> None:
+    """Documents in the outputs of a step that were not in its inputs: with another text, or another score."""
+    found = tuple(documents_in(plain(run.outputs or {})))
+    if found:
+        before = {(one.id, one.text, one.score) for one in documents_in(plain(run.inputs))}
+        node.documents = tuple(one for one in found if (one.id, one.text, one.score) not in before) or None

@@ -1,0 +1,188 @@
+"""From a recorded run to the core's neutral tree, away from the application's threads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from llama_index.evaluation.ragmetrics.capture.run import Pointer, Run
+
+from ragmetrics_core import Sample, Turn
+from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, one_line, spoken
+
+_QUESTION_FIELDS = ("query", "question", "input", "message")
+
+
+def trees_of(run: Run, where: Overrides) -> list[Tree]:
+    """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
+    if run.other is None:
+        run.other = _settled(run.root)
+        _authored(run.root)
+        _replied(run)
+    asked, place = question(run)
+    models = [node for node in run.root.walk() if node.kind == "model"]
+    text, failed = run.root.text or "", run.root.error is not None
+    flow = _flow(run)
+    answer = Answer(text, f"result of {run.kind}", _gathered(run), documents=flow)
+    return [
+        Tree(
+            run.root,
+            question=asked,
+            asked_at=place,
+            history=_earlier(run) or _told(models, asked),
+            answers=(answer,) if text.strip() and run.kind not in ("model", "program") and not failed else (),
+            flow=flow,
+            flow_at="source nodes of the result",
+            is_query=run.kind in ("query", "chat")
+            or (run.kind == "workflow" and bool(models or where.question_from or where.answer_from)),
+            gives_documents=run.kind in ("retrieve", "post") and not failed,
+            complete=run.complete,
+            partial=run.partial,
+            strand=run.strand,
+            other=run.other,
+            warnings=_warnings(run, flow),
+            run=run,
+            places=(run.outputs, run.inputs),
+            plain=as_documents,
+        )
+    ]
+
+
+def _settled(root: Node) -> tuple[Document, ...]:
+    """Take what is no evidence out of a tree: nodes without a text, which are returned; pointers; framed queries."""
+    nodes = list(root.walk())
+    other: dict[str | None, Document] = {}
+    taken = {one.id for node in nodes for one in node.taken}
+    prompts = [message.text for node in nodes for message in node.prompt]
+    results = {node.text for node in nodes if node.kind == "tool"}
+
+    def kept(one: Document) -> bool:
+        if not one.text.strip():
+            other[one.id] = one
+        followed = isinstance(one, Pointer) and one.id not in taken and not any(one.text in text for text in prompts)
+        return bool(one.text.strip()) and not followed
+
+    for node in nodes:
+        node.taken = tuple(filter(kept, node.taken))
+        node.documents = None if node.documents is None else tuple(filter(kept, node.documents))
+        node.prompt = tuple(_observed(message, results) for message in node.prompt)
+        for child in node.children if node.kind == "tool" and node.query else ():
+            if child.query is not None and child.query.strip().endswith(f" is {node.query}"):
+                child.query = node.query  # the framework's retriever tool writes the argument's name before it
+    return tuple(other.values())
+
+
+def _observed(message: Message, results: Collection[str | None]) -> Message:
+    """A tool's result, which the framework's ReAct agent tells its model as words of the user."""
+    text = message.text.removeprefix("Observation: ")
+    return Message("tool", text) if text != message.text and text in results else message
+
+
+def _authored(root: Node) -> None:
+    """Name the author of nodes that hold an answer of the run and that no retriever ever held."""
+    nodes = list(root.walk())
+    found = [one for node in nodes if node.kind in ("retriever", "reranker") for one in node.documents or ()]
+    known, texts = {one.id for one in found}, {one.text for one in found}
+    answers = [node for node in nodes[1:] if node.kind in ("agent", "step") and (node.text or "").strip()]
+    for node in nodes if answers else ():
+        before = [one for one in answers if (one.ended or 0) < node.began]
+        node.taken = tuple(
+            one if one.id in known or any(text in one.text for text in texts) else _by(one, before)
+            for one in node.taken
+        )
+
+
+def _by(document: Document, answers: Sequence[Node]) -> Document:
+    author = next((one for one in answers if (one.text or "").strip() in document.text), None)
+    return replace(document, author=author)
+
+
+def _replied(run: Run) -> None:
+    """Give models the replies that only what is around them tells."""
+    models = [node for node in run.root.walk() if node.kind == "model" and node.prompt]
+    for program in (node for node in run.root.walk() if node.kind == "step" and node.text):
+        inner = [node for node in program.walk() if node in models]
+        if inner and inner[-1].reply is not None and not inner[-1].reply.text.strip():
+            inner[-1].reply = Message("assistant", program.text or "")  # an object made of a tool's arguments
+    if run.streamed and run.root.text and models and models[-1].reply is None and models[-1].error is None:
+        models[-1].reply = Message("assistant", run.root.text)
+
+
+def question(run: Run) -> tuple[str | None, str]:
+    """The user's question and where it was found; the rules look at the queries where nothing says it."""
+    if run.kind in ("retrieve", "post", "model", "program"):
+        return None, ""
+    if run.kind != "workflow":
+        return run.root.query, f"argument of {run.kind}"
+    fields = run.fields
+    if fields.get("user_msg"):
+        return fields["user_msg"], "user_msg"
+    said = [turn.content for turn in run.history if turn.role == "user"]
+    if said:
+        return said[-1], "last user message of chat_history"
+    asked = next((node.query for node in run.root.walk() if node.query), None)
+    found = [name for name, text in fields.items() if text == asked]
+    found += [name for name in _QUESTION_FIELDS if name in fields]
+    found += fields if len(fields) == 1 else ()
+    return (fields[found[0]], f"start event: {found[0]}") if found else (asked, "first query")
+
+
+def _earlier(run: Run) -> tuple[Turn, ...]:
+    """The turns that the run was given or remembers; without the question where it is the last of them."""
+    asked = [at for at, turn in enumerate(run.history) if turn.role == "user"]
+    handed = run.kind == "workflow" and not run.fields.get("user_msg") and asked
+    return run.history[: asked[-1]] if handed else run.history
+
+
+def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
+    """Earlier turns of a conversation as the fullest prompt that asks the question shows them."""
+    found: list[tuple[Turn, ...]] = [()]
+    for node in models:
+        at = [at for at, one in enumerate(node.prompt) if one.role == "user" and one_line(one.text) == one_line(asked)]
+        found += [spoken(one for one in node.prompt[: at[-1]] if not one.calls)] if at else []
+    return max(found, key=len)
+
+
+def _synthesizers(run: Run) -> list[Node]:
+    return [node for node in run.root.walk() if node.kind == "step" and node.query is not None]
+
+
+def _flow(run: Run) -> tuple[Document, ...] | None:
+    """The nodes that reached the generator, by source nodes and synthesizers; None if these do not tell."""
+    synthesizers = _synthesizers(run)
+    if synthesizers and (synthesizers[-1].name == "Generation" or not synthesizers[-1].taken):
+        return ()  # that one shows the model no nodes; another one had none
+    given = {one.id: one for node in synthesizers for one in node.taken}
+    found = (given.get(one.id, one) for one in run.sources)
+    return tuple(one for one in found if one.text.strip() and one.author is None) or None
+
+
+def _gathered(run: Run) -> tuple[str, ...]:
+    """The replies that an answer was put together from, one per node or pack of nodes."""
+    parts = [node for node in _synthesizers(run)[-1:] if node.name in ("Accumulate", "CompactAndAccumulate")]
+    replies = [one.reply.text for node in parts for one in node.walk() if one.kind == "model" and one.reply is not None]
+    return tuple(reply for reply in replies if reply in (run.root.text or ""))
+
+
+def _warnings(run: Run, flow: Sequence[Document] | None) -> tuple[str, ...]:
+    """What went wrong inside, in words."""
+    said = []
+    nodes = list(run.root.walk())
+    if flow == () and run.root.error is None and any(node.kind == "retriever" and node.documents for node in nodes):
+        said.append("nothing of what was retrieved reached the generator")
+    if any(node.error for node in nodes[1:] if node.kind == "agent") and run.root.error is None:
+        said.append("a nested query failed, and the application went on without it")
+    if not run.complete and run.root.error is None:
+        said.append("the streamed answer was not read to its end")
+    if run.cut:
+        said.append("the run had more steps than are kept; later ones are missing")
+    return tuple(said)
+
+
+def as_documents(value: Any) -> Any:
+    """What the user points at; rows of a list become documents."""
+    if isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
+        rows = Sample.from_row({"contexts": list(value)}).contexts
+        return tuple(Document(one.text, one.id, one.score, one.metadata) for one in rows)
+    return value

@@ -1,0 +1,780 @@
+"""Applications as the public writes them, each with the sample that it must give.
+
+Written anew after the source that each names; only model and embeddings are fakes. The expected samples were worked
+out by hand from the rules.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+from llama_index.core import (
+    Document,
+    DocumentSummaryIndex,
+    PromptTemplate,
+    Settings,
+    SummaryIndex,
+    VectorStoreIndex,
+    get_response_synthesizer,
+)
+from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
+from llama_index.core.evaluation import DatasetGenerator, RetrieverEvaluator
+from llama_index.core.indices.composability import ComposableGraph
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.memory import ChatMemoryBuffer, Memory
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.objects import ObjectIndex
+from llama_index.core.postprocessor import LLMRerank
+from llama_index.core.query_engine import (
+    CustomQueryEngine,
+    RetrieverQueryEngine,
+    RouterQueryEngine,
+    ToolRetrieverRouterQueryEngine,
+)
+from llama_index.core.response_synthesizers import ResponseMode
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
+from llama_index.evaluation.ragmetrics import capture
+from pydantic import BaseModel
+
+pytestmark = [
+    # The framework's workflows look at all members of an agent, deprecated pydantic ones among them.
+    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
+    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Call to deprecated class:DeprecationWarning"),  # its dataset generator
+    pytest.mark.filterwarnings("ignore:Skipping serialization of known unserializable key"),
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
+]
+
+Q = "Which city is the capital?"
+A = "The answer of the model."
+P = {
+    "paris": "Paris is the capital of France and lies on the river Seine.",
+    "wine": "France is renowned for its wine, above all that of Bordeaux.",
+    "lyon": "Lyon lies in the south-east, where Rhone and Saone flow together.",
+    "nice": "Nice is a city on the Mediterranean coast, close to Italy.",
+}
+PARIS, WINE, LYON, NICE = ((name, text) for name, text in P.items())
+ALL = [PARIS, WINE, LYON, NICE]
+QA = "Use the context below.\n{context}\nQuestion: {question}\nAnswer:"
+
+
+def sample(**fields: Any) -> dict[str, Any]:
+    """An expected sample; the usual one is an answered question over the first two pages."""
+    usual: dict[str, Any] = {
+        "question": Q,
+        "standalone": None,
+        "contexts": [PARIS, WINE],
+        "retrieved": [PARIS, WINE],
+        "answer": A,
+        "history": [],
+        "grade": "exact",
+        "warnings": [],
+    }
+    assert set(fields) <= set(usual)
+    return usual | fields
+
+
+@dataclass(frozen=True)
+class App:
+    """An application: what it is written after, what it does, what it must give."""
+
+    source: str
+    run: Callable[[ModuleType], Any]
+    samples: tuple[dict[str, Any], ...]
+
+
+APPS: dict[str, App] = {}
+
+
+def app(name: str, source: str, *samples: dict[str, Any]) -> Callable[[Any], Any]:
+    """Add an application that runs once."""
+
+    def add(run: Any) -> Any:
+        assert name not in APPS
+        APPS[name] = App(source, run, samples)
+        return run
+
+    return add
+
+
+DOCS = "run-llama/llama_index: docs/"
+TEMPLATES = "run-llama/create-llama: packages/create-llama/templates/components/"
+
+
+# -- one node, twice
+
+
+@app(
+    "several queries, their hits one after the other",
+    f"{DOCS}examples/low_level/fusion_retriever.ipynb",
+    sample(contexts=[PARIS, WINE], retrieved=[PARIS, WINE]),
+)
+def _(kit: ModuleType) -> None:
+    index = VectorStoreIndex(kit.pages("paris", "wine"))
+    llm = kit.Model(script=[("similar queries", "capital city\nwhat is drunk")])
+    wanted = llm.predict(PromptTemplate("Write 2 similar queries, one per line: {query}"), query=Q).split("\n")
+    nodes = [node for query in wanted for node in index.as_retriever(similarity_top_k=2).retrieve(query)]
+    assert [node.node_id for node in nodes] == ["paris", "wine", "wine", "paris"]
+    get_response_synthesizer(llm=llm).synthesize(Q, nodes=[nodes[0], nodes[1], nodes[3]])
+
+
+# -- what was cut by hand
+
+
+@app(
+    "a function tool that returns one of four hits",
+    "eddietal2/e-commerce-backend: hugging-face/Unit_3/retriever.py",
+    sample(
+        question="Who lives where?",
+        contexts=[PARIS],
+        retrieved=ALL,
+        standalone="capital",
+        warnings=["3 of 4 retrieved documents were not shown"],
+    ),
+)
+def _(kit: ModuleType) -> None:
+    index = VectorStoreIndex(kit.pages())
+
+    def guests(query: str) -> str:
+        """Find guests."""
+        hits = index.as_retriever(similarity_top_k=4).retrieve(query)
+        return "\n\n".join(hit.text for hit in hits[:1]) if hits else "Nobody."
+
+    llm = kit.Model(script=[("river Seine", A), ("Who lives", [("guests", {"query": "capital"})])])
+    asyncio.run(_asked(FunctionAgent(tools=[FunctionTool.from_defaults(guests)], llm=llm), "Who lives where?"))
+
+
+class Graded(Event):
+    """Texts that a grader let pass."""
+
+    texts: list[str]
+
+
+class Corrective(Workflow):
+    """Retrieve, grade each hit, search the web for the rest, answer over an index of what is left."""
+
+    def __init__(self, index: Any, llm: Any, *, by_index: bool) -> None:
+        super().__init__(timeout=10)
+        self.index, self.llm, self.by_index = index, llm, by_index
+
+    @step
+    async def grade(self, ctx: Context, ev: StartEvent) -> Graded:
+        await ctx.store.set("query", ev.query_str)
+        hits = self.index.as_retriever(similarity_top_k=2).retrieve(ev.query_str)
+        prompt = PromptTemplate("Is the document relevant, yes or no?\n{text}\nQuestion: {query}")
+        verdicts = [self.llm.complete(prompt.format(text=hit.text, query=ev.query_str)).text for hit in hits]
+        texts = [hit.text for hit, verdict in zip(hits, verdicts, strict=True) if verdict == "yes"]
+        if len(texts) < len(hits) and self.by_index:
+            rewritten = self.llm.complete(f"Improve for a search engine: {ev.query_str}").text
+            texts.append(f"The web knows about {rewritten}: not much.")
+        return Graded(texts=texts)
+
+    @step
+    async def answer(self, ctx: Context, ev: Graded) -> StopEvent:
+        query = await ctx.store.get("query")
+        if self.by_index:
+            index = SummaryIndex.from_documents([Document(text="\n".join(ev.texts))])
+            return StopEvent(result=index.as_query_engine(llm=self.llm).query(query))
+        return StopEvent(result=str(await self.llm.acomplete(QA.format(context="\n".join(ev.texts), question=query))))
+
+
+GRADES: list[tuple[str, Any]] = [
+    ("relevant, yes or no?\nParis", "yes"),
+    ("relevant, yes or no?", "no"),
+    ("Improve for", "capital of France"),
+]
+WEB = f"{P['paris']}\nThe web knows about capital of France: not much."
+
+
+@app(
+    "corrective retrieval, answered over an index of the rest",
+    "patchy631/ai-engineering-hub: corrective-rag/workflow.py",
+    sample(contexts=[(ANY, WEB)], retrieved=[PARIS, WINE, (ANY, WEB)], warnings=["1 of 3 retrieved"]),
+)
+def _(kit: ModuleType) -> None:
+    workflow = Corrective(VectorStoreIndex(kit.pages()), kit.Model(script=GRADES), by_index=True)
+    asyncio.run(_run(workflow, query_str=Q))
+
+
+@app(
+    "corrective retrieval, answered by the model alone",
+    f"{DOCS}examples/workflow/corrective_rag_pack.ipynb",
+    sample(contexts=[PARIS], warnings=["1 of 2 retrieved"]),
+)
+def _(kit: ModuleType) -> None:
+    workflow = Corrective(VectorStoreIndex(kit.pages()), kit.Model(script=GRADES), by_index=False)
+    asyncio.run(_run(workflow, query_str=Q))
+
+
+class StringEngine(CustomQueryEngine):
+    """Writes its prompt itself, with the first hits, and returns a text."""
+
+    retriever: Any
+    llm: Any
+    most: int = 2
+    letters: int = 10_000
+
+    def custom_query(self, query_str: str) -> str:
+        hits = self.retriever.retrieve(query_str)[: self.most]
+        context = "\n\n".join(hit.node.get_content()[: self.letters] for hit in hits)
+        return str(self.llm.complete(QA.format(context=context, question=query_str)))
+
+
+@app(
+    "a custom query engine with a prompt of its own",
+    f"{DOCS}examples/query_engine/custom_query_engine.ipynb",
+    sample(contexts=[PARIS, WINE], retrieved=ALL, warnings=["2 of 4 retrieved"]),
+)
+def _(kit: ModuleType) -> None:
+    retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=4)
+    StringEngine(retriever=retriever, llm=kit.Model()).query(Q)
+
+
+@app(
+    "a custom query engine that cuts its texts",
+    f"{DOCS}examples/query_engine/custom_query_engine.ipynb",
+    sample(
+        contexts=[("paris", P["paris"][:45].rstrip()), ("wine", P["wine"][:45])],
+        grade="located",
+        warnings=["cut", "cut"],
+    ),
+)
+def _(kit: ModuleType) -> None:
+    retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2)
+    StringEngine(retriever=retriever, llm=kit.Model(), letters=45).query(Q)
+
+
+@app(
+    "generation mode, which shows the model no hit",
+    f"{DOCS}core_modules/query_modules/response_synthesizers/modules.md",
+    sample(contexts=[], warnings=["nothing of what was retrieved reached"]),
+)
+def _(kit: ModuleType) -> None:
+    VectorStoreIndex(kit.pages()).as_query_engine(response_mode=ResponseMode.GENERATION).query(Q)
+
+
+# -- what is no evidence: descriptions of tools, building, test data, evaluators
+
+
+def engine_tools(kit: ModuleType, llm: Any) -> list[QueryEngineTool]:
+    """Two engines with descriptions."""
+    described = {"cities": ("paris", "wine"), "regions": ("lyon", "nice")}
+    return [
+        QueryEngineTool.from_defaults(
+            VectorStoreIndex(kit.pages(*names)).as_query_engine(llm=llm, similarity_top_k=2),
+            name=name,
+            description=f"Answers all questions that somebody may have about {name}.",
+        )
+        for name, names in described.items()
+    ]
+
+
+@app(
+    "an agent whose tools are retrieved",
+    "run-llama/cookbooks: markdowns/Agent/openai_agent_retrieval.md",
+    sample(standalone="capital"),
+)
+def _(kit: ModuleType) -> None:
+    found = ObjectIndex.from_objects(engine_tools(kit, kit.Model()), index_cls=VectorStoreIndex)
+    llm = kit.Model(script=[("tool: ", A), (Q, [("cities", {"input": "capital"})])])
+    agent = FunctionAgent(tool_retriever=found.as_retriever(similarity_top_k=2), llm=llm)
+    asyncio.run(_asked(agent, Q))
+
+
+@app(
+    "a router whose tools are retrieved",
+    f"{DOCS}examples/query_engine/RetrieverRouterQueryEngine.ipynb",
+    sample(),
+)
+def _(kit: ModuleType) -> None:
+    found = ObjectIndex.from_objects(engine_tools(kit, kit.Model())[:1], index_cls=VectorStoreIndex)
+    ToolRetrieverRouterQueryEngine(found.as_retriever(similarity_top_k=1)).query(Q)
+
+
+@app(
+    "a router whose selector reads descriptions",
+    f"{DOCS}examples/query_engine/RouterQueryEngine.ipynb",
+    sample(question="Where are the rivers?", contexts=[LYON, NICE], retrieved=[LYON, NICE]),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(script=[("Some choices are given", '[{"choice": 2, "reason": "rivers"}]')])
+    selector = LLMSingleSelector.from_defaults(llm=llm)
+    RouterQueryEngine(selector, engine_tools(kit, llm), llm=llm).query("Where are the rivers?")
+
+
+SUMMARY = "This document tells where the government of the country resides."
+
+
+@app(
+    "a document summary index, built and queried",
+    f"{DOCS}examples/index_structs/doc_summary/DocSummary.ipynb",
+    sample(contexts=[(ANY, P["paris"])], retrieved=[(ANY, P["paris"])]),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(
+        script=[("Summarize the provided text", SUMMARY), ("list of documents is shown", "Doc: 1, Relevance: 9")]
+    )
+    index = DocumentSummaryIndex.from_documents(
+        [Document(text=P["paris"])],
+        llm=llm,
+        response_synthesizer=get_response_synthesizer(llm=llm, response_mode=ResponseMode.TREE_SUMMARIZE),
+        summary_query="Summarize the provided text.",
+    )
+    index.as_query_engine(llm=llm).query(Q)
+
+
+@app(
+    "questions made by a generator, then asked",
+    f"{DOCS}examples/evaluation/QuestionGeneration.ipynb",
+    sample(contexts=[PARIS], retrieved=[PARIS]),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(script=[("generate only questions", f"1. {Q}")])
+    made = DatasetGenerator(kit.pages("paris"), llm=llm).generate_dataset_from_nodes(num=1)
+    VectorStoreIndex(kit.pages("paris")).as_query_engine(llm=llm).query(made.questions[0])
+
+
+@app(
+    "questions made in a running loop, as in a notebook, then asked",
+    f"{DOCS}examples/evaluation/QuestionGeneration.ipynb",
+    sample(contexts=[PARIS], retrieved=[PARIS]),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(script=[("generate only questions", f"1. {Q}")])
+
+    async def run() -> None:
+        made = await DatasetGenerator(kit.pages("paris"), llm=llm).agenerate_dataset_from_nodes(num=1)
+        await VectorStoreIndex(kit.pages("paris")).as_query_engine(llm=llm).aquery(made.questions[0])
+
+    asyncio.run(run())
+
+
+@app(
+    "a retriever evaluated, then asked",
+    f"{DOCS}examples/evaluation/retrieval/retriever_eval.ipynb",
+    sample(),
+)
+def _(kit: ModuleType) -> None:
+    index = VectorStoreIndex(kit.pages())
+    retriever = index.as_retriever(similarity_top_k=2)
+    evaluator = RetrieverEvaluator.from_metric_names(["hit_rate", "mrr"], retriever=retriever)
+    assert evaluator.evaluate("capital", ["paris"]).metric_vals_dict == {"hit_rate": 1.0, "mrr": 1.0}
+    index.as_query_engine(similarity_top_k=2).query(Q)
+
+
+class Reranked(Event):
+    """Hits on their way to the synthesizer."""
+
+    nodes: list[NodeWithScore]
+
+
+class Rag(Workflow):
+    """One workflow that ingests when it is given documents, and answers when it is given a query."""
+
+    @step
+    async def ingest(self, ctx: Context, ev: StartEvent) -> StopEvent | None:
+        if not ev.get("dirname"):
+            return None
+        nodes = await IngestionPipeline(transformations=[SentenceSplitter()]).arun(
+            documents=[Document(text=P[name], doc_id=name) for name in ("paris", "wine")]
+        )
+        return StopEvent(result=VectorStoreIndex(nodes))
+
+    @step
+    async def retrieve(self, ctx: Context, ev: StartEvent) -> Reranked | None:
+        query, index = ev.get("query"), ev.get("index")
+        if not query:
+            return None
+        await ctx.store.set("query", query)
+        nodes = await index.as_retriever(similarity_top_k=2).aretrieve(query)
+        ranker = LLMRerank(choice_batch_size=5, top_n=2, llm=Settings.llm)
+        return Reranked(nodes=ranker.postprocess_nodes(nodes, query_str=query))
+
+    @step
+    async def synthesize(self, ctx: Context, ev: Reranked) -> StopEvent:
+        synthesizer = get_response_synthesizer(llm=Settings.llm, streaming=True)
+        return StopEvent(result=await synthesizer.asynthesize(await ctx.store.get("query"), nodes=ev.nodes))
+
+
+@app(
+    "a workflow that ingests, and one that answers",
+    f"{DOCS}examples/workflow/rag.ipynb",
+    sample(contexts=[(ANY, P["wine"]), (ANY, P["paris"])], retrieved=[(ANY, P["paris"]), (ANY, P["wine"])]),
+)
+def _(kit: ModuleType) -> None:
+    Settings.llm = kit.Model(script=[("A list of documents", "Doc: 2, Relevance: 9\nDoc: 1, Relevance: 7")])
+
+    async def run() -> None:
+        index = await Rag().run(dirname="data")
+        result = await Rag().run(query=Q, index=index)
+        assert "".join([token async for token in result.async_response_gen()]) == A
+
+    asyncio.run(run())
+
+
+@app(
+    "a graph of indices, whose inner answers are no evidence",
+    f"{DOCS}examples/composable_indices/ComposableIndices.ipynb",
+    sample(),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(
+        script=[
+            ("from the wine cellar", A),
+            ("renowned", "One answer, from the wine cellar of the house."),
+            ("Seine", "One answer, from the town hall."),
+        ]
+    )
+    indices = [SummaryIndex(kit.pages(name)) for name in ("paris", "wine")]
+    summaries = ["All about the capital of the country.", "All about what people there drink."]
+    graph = ComposableGraph.from_indices(SummaryIndex, indices, index_summaries=summaries)
+    assert str(graph.as_query_engine(llm=llm).query(Q)) == A
+
+
+# -- answers that no engine returns
+
+
+@app(
+    "hits whose texts go to get_response",
+    f"{DOCS}core_modules/query_modules/response_synthesizers/modules.md",
+    sample(contexts=[PARIS, WINE], retrieved=ALL, warnings=["2 of 4 retrieved"]),
+)
+def _(kit: ModuleType) -> None:
+    hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=4).retrieve(Q)
+    assert get_response_synthesizer().get_response(Q, text_chunks=[hit.text for hit in hits[:2]]) == A
+
+
+@app(
+    "texts of one's own for aget_response",
+    f"{DOCS}core_modules/query_modules/response_synthesizers/modules.md",
+    sample(contexts=[(None, P["lyon"]), (None, P["nice"])], retrieved=None),
+)
+def _(kit: ModuleType) -> None:
+    asyncio.run(get_response_synthesizer().aget_response(Q, text_chunks=[P["lyon"], P["nice"]]))
+
+
+def ask(kit: ModuleType, question: str, llm: Any, *, graded: bool = False) -> str:
+    """Retrieval, prompt and model in plain Python."""
+    hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2).retrieve(question)
+    if graded:
+        hits = [hit for hit in hits if llm.complete(f"Relevant, yes or no?\n{hit.text}\n{question}").text == "yes"]
+    context = "\n\n".join(hit.get_content() for hit in hits)
+    return str(llm.complete(QA.format(context=context, question=question)))
+
+
+@app(
+    "retriever and model in plain Python, two questions",
+    "chziakas/Icarus: rag_openai.py",
+    sample(),
+    sample(question="What is drunk?", contexts=[WINE, PARIS], retrieved=[WINE, PARIS]),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model()
+    assert ask(kit, Q, llm) == ask(kit, "What is drunk?", llm) == A
+
+
+@app(
+    "retriever, grader and model in plain Python",
+    f"{DOCS}examples/low_level/response_synthesis.ipynb",
+    sample(contexts=[PARIS], warnings=["1 of 2 retrieved"]),
+)
+def _(kit: ModuleType) -> None:
+    ask(kit, Q, kit.Model(script=[("Relevant, yes or no?\nParis", "yes"), ("Relevant, yes or no?", "no")]), graded=True)
+
+
+class Sourced(BaseModel):
+    """An answer with its sources."""
+
+    answer: str
+    sources: list[int]
+
+
+@app(
+    "retriever and structured_predict",
+    f"{DOCS}docs/module_guides/querying/structured_outputs/index.md",
+    sample(answer="Paris, by the first source."),
+)
+def _(kit: ModuleType) -> None:
+    hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2).retrieve(Q)
+    llm = kit.Model(script=[("", [("Sourced", {"answer": "Paris, by the first source.", "sources": [1]})])])
+    context = "\n".join(f"[{place}] {hit.text}" for place, hit in enumerate(hits, 1))
+    made = llm.structured_predict(Sourced, PromptTemplate(QA), context=context, question=Q)
+    assert made.sources == [1]
+
+
+class Fused(BaseRetriever):
+    """Asks two retrievers and ranks by the sum of reciprocal ranks."""
+
+    def __init__(self, *retrievers: BaseRetriever) -> None:
+        self.retrievers = retrievers
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        fused: dict[str, float] = {}
+        nodes = {}
+        for retriever in self.retrievers:
+            for rank, hit in enumerate(retriever.retrieve(query_bundle)):
+                fused[hit.node_id] = fused.get(hit.node_id, 0.0) + 1 / (rank + 60)
+                nodes[hit.node_id] = hit.node
+        best = sorted(fused, key=lambda one: -fused[one])
+        return [NodeWithScore(node=nodes[one], score=fused[one]) for one in best]
+
+
+@app(
+    "a retriever that fuses two by hand",
+    f"{DOCS}examples/low_level/fusion_retriever.ipynb",
+    sample(contexts=[WINE, PARIS], retrieved=[WINE, PARIS]),
+)
+def _(kit: ModuleType) -> None:
+    one = VectorStoreIndex(kit.pages("wine")).as_retriever()
+    two = VectorStoreIndex(kit.pages("paris", "wine")).as_retriever(similarity_top_k=2)
+    RetrieverQueryEngine.from_args(Fused(one, two)).query(Q)
+
+
+class Researched(Event):
+    """Answers to the questions of the plan."""
+
+    answers: list[str]
+
+
+class Plan(BaseModel):
+    """What to research."""
+
+    decision: str
+    research_questions: list[str]
+
+
+class Token(Event):
+    """A piece of the report, for the page."""
+
+    delta: str
+
+
+class DeepResearch(Workflow):
+    """Retrieve, plan, answer each question of the plan, stream a report; the workflow itself returns nothing."""
+
+    def __init__(self, index: Any, llm: Any) -> None:
+        super().__init__(timeout=10)
+        self.index, self.llm = index, llm
+
+    @step
+    async def research(self, ctx: Context, ev: StartEvent) -> Researched:
+        self.request = ev.get("user_msg")
+        hits = self.index.as_retriever(similarity_top_k=2).retrieve(self.request)
+        context = "\n".join(f"<Citation id='{hit.node_id}'>\n{hit.get_content()}</Citation>" for hit in hits)
+        prompt = PromptTemplate("Make a plan.\n{context}\nRequest: {request}")
+        plan = await self.llm.astructured_predict(Plan, prompt, context=context, request=self.request)
+        answers = [
+            (await self.llm.acomplete(f"Answer with citations.\n{context}\nQuestion: {question}")).text
+            for question in plan.research_questions
+        ]
+        return Researched(answers=answers)
+
+    @step
+    async def report(self, ctx: Context, ev: Researched) -> StopEvent:
+        known = "\n".join(ev.answers)
+        pieces = await self.llm.astream_complete(f"Write a report for: {self.request}\nResearch:\n{known}")
+        async for piece in pieces:
+            ctx.write_event_to_stream(Token(delta=piece.delta))
+        return StopEvent(result="")
+
+
+@app(
+    "deep research, whose report is streamed and not returned",
+    f"{TEMPLATES}use-cases/python/deep_research/workflow.py",
+    sample(question="All about the capital", answer="The whole report."),
+)
+def _(kit: ModuleType) -> None:
+    plan = {"decision": "research", "research_questions": ["Where is it?", "What is it known for?"]}
+    llm = kit.Model(
+        script=[
+            ("Make a plan", [("Plan", plan)]),
+            ("Write a report", "The whole report."),
+            ("Question: Where is it?", "It lies on a river, as the first citation says."),
+            ("Question: What is it known for?", "It is known for what the second citation says."),
+        ]
+    )
+    asyncio.run(_run(DeepResearch(VectorStoreIndex(kit.pages()), llm), user_msg="All about the capital"))
+
+
+@app(
+    "a workflow that streams and never asks its model",
+    f"{TEMPLATES}use-cases/python/deep_research/workflow.py",
+    sample(answer=None, grade="incomplete", warnings=["no answer"]),
+)
+def _(kit: ModuleType) -> None:
+    class Silent(Workflow):
+        @step
+        async def only(self, ctx: Context, ev: StartEvent) -> StopEvent:
+            hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2).retrieve(ev.get("user_msg"))
+            ctx.write_event_to_stream(Token(delta=str(len(hits))))
+            return StopEvent(result="")
+
+    asyncio.run(_run(Silent(), user_msg=Q))
+
+
+# -- conversations
+
+AGAIN = "And what is drunk there?"
+TURNS = [("user", Q), ("assistant", A)]
+CONDENSED = "What is drunk in the capital of France?"
+
+
+@app(
+    "a chat that condenses the question",
+    "tonykipkemboi/streamlit_pycon24_tutorial: step-by-step/step_5.py",
+    sample(),
+    sample(
+        question=AGAIN,
+        standalone=CONDENSED,
+        contexts=[WINE, PARIS],
+        retrieved=[WINE, PARIS],
+        answer="Wine.",
+        history=TURNS,
+    ),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(script=[("standalone question", CONDENSED), (CONDENSED, "Wine.")])
+    engine = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="condense_question", llm=llm)
+    assert [engine.chat(question).response for question in (Q, AGAIN)] == [A, "Wine."]
+
+
+@app(
+    "a chat with memory that streams",
+    f"{TEMPLATES}engines/python/chat/engine.py",
+    sample(),
+    sample(
+        question=AGAIN,
+        standalone=CONDENSED,
+        contexts=[WINE, PARIS],
+        retrieved=[WINE, PARIS],
+        answer="Wine.",
+        history=TURNS,
+    ),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(script=[("Follow Up Input", CONDENSED), ("Standalone question", CONDENSED), (AGAIN, "Wine.")])
+    memory = ChatMemoryBuffer.from_defaults(token_limit=15_000)
+    engine = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="condense_plus_context", llm=llm, memory=memory)
+    for question, answer in ((Q, A), (AGAIN, "Wine.")):
+        assert "".join(engine.stream_chat(question).response_gen) == answer
+
+
+def _calling(kit: ModuleType) -> Any:
+    """Calls the tool once per question."""
+    return kit.Model(
+        script=[
+            ("rivers flow", "Rivers."),
+            ("where the rivers are", [("store", {"input": "rivers"})]),
+            ("river Seine", A),
+            ("tool: ", A),
+            (Q, [("store", {"input": "capital"})]),
+        ]
+    )
+
+
+@app(
+    "an agent that remembers by its context",
+    f"{DOCS}examples/agent/agent_workflow_basic.ipynb",
+    sample(standalone="capital"),
+    sample(
+        question="Tell me where the rivers are.",
+        standalone="rivers",
+        contexts=[LYON, PARIS],
+        retrieved=[LYON, PARIS],
+        answer="Rivers.",  # and no history: this version of the framework's contexts forgets the memory
+    ),
+)
+def _(kit: ModuleType) -> None:
+    inner = kit.Model(script=[("Query: rivers", "All rivers flow together."), ("", "It is on the river Seine.")])
+    engine = VectorStoreIndex(kit.pages()).as_query_engine(llm=inner, similarity_top_k=2)
+    tool = QueryEngineTool.from_defaults(engine, name="store", description="Knows the country.")
+    agent = FunctionAgent(tools=[tool], llm=_calling(kit))
+
+    async def run() -> None:
+        ctx = Context(agent)
+        assert str(await agent.run(Q, ctx=ctx)) == A
+        assert str(await agent.run("Tell me where the rivers are.", ctx=ctx)) == "Rivers."
+
+    asyncio.run(run())
+
+
+@app(
+    "an agent with a memory and a retriever tool",
+    f"{DOCS}examples/agent/memory/chat_memory_buffer.ipynb",
+    sample(standalone="capital"),
+    sample(
+        question="Tell me where the rivers are.",
+        standalone="rivers",
+        contexts=[PARIS, LYON],  # the result of the first turn's tool still stands before that of the second
+        retrieved=[LYON, PARIS],
+        answer="Rivers.",
+        history=TURNS,
+    ),
+)
+def _(kit: ModuleType) -> None:
+    retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2)
+    tool = RetrieverTool.from_defaults(retriever, name="store", description="Knows the country.")
+    llm = kit.Model(
+        script=[
+            ("Saone flow", "Rivers."),
+            ("where the rivers are", [("store", {"input": "rivers"})]),
+            ("river Seine", A),
+            (Q, [("store", {"input": "capital"})]),
+        ]
+    )
+    agent = FunctionAgent(tools=[tool], llm=llm)
+
+    async def run() -> None:
+        memory = Memory.from_defaults(session_id="one", token_limit=40_000)
+        assert str(await agent.run(Q, memory=memory)) == A
+        assert str(await agent.run("Tell me where the rivers are.", memory=memory)) == "Rivers."
+
+    asyncio.run(run())
+
+
+@app(
+    "a ReAct agent with a retriever tool",
+    f"{DOCS}examples/agent/react_agent_with_query_engine.ipynb",
+    sample(standalone="capital"),
+)
+def _(kit: ModuleType) -> None:
+    retriever = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2)
+    tool = RetrieverTool.from_defaults(retriever, name="store", description="Knows the country.")
+    script = [
+        ("Observation: Paris", f"Thought: I can answer without using any more tools.\nAnswer: {A}"),
+        (Q, 'Thought: I need to use a tool.\nAction: store\nAction Input: {"input": "capital"}'),
+    ]
+    asyncio.run(_asked(ReActAgent(tools=[tool], llm=kit.Model(script=script)), Q))
+
+
+async def _asked(agent: Any, question: str) -> None:
+    assert str(await agent.run(question)) == A
+
+
+async def _run(workflow: Any, **given: Any) -> None:
+    await workflow.run(**given)
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_app(name: str, parts: ModuleType) -> None:
+    with capture() as captured:
+        APPS[name].run(parts)
+    samples = [parts.read(one) for one in captured.samples]
+    assert not captured.problems
+    assert len(samples) == len(APPS[name].samples)
+    for seen, expected in zip(samples, APPS[name].samples, strict=True):
+        said = seen.pop("warnings")
+        assert seen == {field: value for field, value in expected.items() if field != "warnings"}
+        assert len(said) == len(expected["warnings"])
+        assert all(part in warning for part, warning in zip(expected["warnings"], said, strict=True))
