@@ -43,8 +43,8 @@ ADHERENT = '{"reason": "It says so.", "verdict": "yes", "unsupported": []}'
 RATED = '{"reason": "It says so.", "band": "partial", "score": 0.5}'
 
 
-def _listed(name: str, verdict: str, names: Sequence[str]) -> str:
-    return json.dumps({name: [{"label": label, verdict: 1, "reason": "It says so."} for label in names]})
+def _listed(name: str, verdict: str, shown: Part) -> str:
+    return json.dumps({name: [{"label": label, verdict: 1, "reason": "It says so."} for label in shown.labels]})
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ CASES = (
     Case(
         "utilization listwise",
         ContextUtilization(judging="listwise"),
-        lambda contexts, _: _listed("chunks", "useful", Part("Chunk", ("",) * contexts, "letters").labels),
+        lambda contexts, _: _listed("chunks", "useful", Part("Chunk", ("",) * contexts, "letters")),
     ),
     Case("utilization, probability", ContextUtilization(relevance="probability"), lambda *_: USEFUL, most=100),
     Case("adherence", ContextAdherence(), lambda *_: ADHERENT),
@@ -80,7 +80,7 @@ CASES = (
     Case(
         "accuracy per context",
         RetrievalAccuracy(calls="per_context"),
-        lambda _, facts: _listed("facts", "covered", Part("Fact", ("",) * facts, "lines").labels),
+        lambda _, facts: _listed("facts", "covered", Part("Facts", ("",) * facts, "lines")),
         by_facts=True,
     ),
 )
