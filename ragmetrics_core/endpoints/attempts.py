@@ -90,16 +90,15 @@ class Attempts:
             JudgeUnavailable: If no call will succeed.
         """
         sent: list[float] = []  # when each call left
+        if self.budget.remaining is None:
+            return await self._attempted(request, sent)
         try:
             async with asyncio.timeout(self.budget.remaining) as deadline:
                 return await self._attempted(request, sent)
-        except LimitReached as error:
-            reached = error
         except TimeoutError:
             if not deadline.expired():
                 raise
-            reached = self.budget.expire()
-        return ChatReply((), Usage(calls=len(sent)), (reached,) * request.n)
+        return ChatReply((), Usage(calls=len(sent)), (self.budget.expire(),) * request.n)
 
     async def _attempted(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         counted = 0
@@ -107,6 +106,8 @@ class Attempts:
             answers = self.endpoint.answers
             try:
                 reply = await self._in_turn(request, sent)
+            except LimitReached as reached:
+                return ChatReply((), Usage(calls=len(sent)), (reached,) * request.n)
             except JudgeUnavailable:
                 raise
             except JudgeError as error:
