@@ -130,7 +130,7 @@ class Attempts:
         """Seconds until the next attempt, by exponential backoff with full jitter; None if there shall be none."""
         if not isinstance(error, TransientJudgeError) or counted >= self.most:
             return None
-        longest = min(_SHORTEST_WAIT * 2 ** min(len(sent) - 1, 10), _LONGEST_WAIT)
+        longest = min(_SHORTEST_WAIT * 2 ** min(max(counted - 1, 0), 10), _LONGEST_WAIT)
         wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
         if error.retry_after is not None:
             wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
