@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 from uuid import uuid4
@@ -11,6 +12,12 @@ from hypothesis import settings
 # Tests call no host, so the frameworks must not either; they read this when they are imported.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 os.environ["LANGSMITH_TRACING"] = "false"
+
+# Tests start many interpreters; where none keeps its bytecode, as in many containers, each would compile everything.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).with_name("__pycache__"))
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Every test has a cache folder of its own; in an empty one matplotlib would look through all fonts again.
 os.environ.setdefault("MPLCONFIGDIR", str(Path(tempfile.gettempdir()) / "ragmetrics-tests-matplotlib"))

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from said import chunks, covered, facts, polls, rating, useful_list
-from sklearn.metrics import average_precision_score
 
 from ragmetrics_core import (
     METRICS,
@@ -243,6 +242,8 @@ def test_average_precision_and_random_order_agree_with_scikit_learn(case):
     verdicts = [int(verdict) for verdict in over_ranks(case, "useful", case["replies"])]
     if not any(verdicts):  # scikit-learn warns that it is not defined; here it is 0
         return
+    from sklearn.metrics import average_precision_score  # two seconds that no other test needs
+
     ranking = [-rank for rank in range(len(verdicts))]
     value, evidence = case["expected"]["float"], case["expected"]["evidence"]
     assert average_precision_score(verdicts, ranking) == pytest.approx(value)

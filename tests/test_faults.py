@@ -1,4 +1,4 @@
-"""A thousand samples through an endpoint that fails in every way: each gets a score, none is scored twice."""
+"""Hundreds of samples through an endpoint that fails in every way: each gets a score, none is scored twice."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def drawn(seed: int) -> tuple[Callable[[int], Fault | None], Counter[str]]:
     return fault, counts
 
 
-def test_a_thousand_samples_are_scored_once_each_whatever_fails(
+def test_samples_are_scored_once_each_whatever_fails(
     loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     faults, counts = drawn(7)
     server = loopback_server(faults=faults)
-    rows = [{"id": str(n), "question": f"q {n}", "contexts": [f"c {n}"], "answer": "a"} for n in range(1000)]
+    rows = [{"id": str(n), "question": f"q {n}", "contexts": [f"c {n}"], "answer": "a"} for n in range(400)]
     judge = LLMJudge(OpenAICompatibleModel(server.base_url, "test", timeout=1.0), attempts=12)
     seen: list[SampleResult] = []
     report = evaluate(rows, [ContextUtilization()], judge=judge, concurrency=128, progress=False)
@@ -50,7 +50,7 @@ def test_a_thousand_samples_are_scored_once_each_whatever_fails(
     survived = sum(counts[name] for name in SHARES)
     assert all(counts[name] for name in SHARES)
     assert report.usage.faults >= survived  # on a busy machine a call may take too long as well
-    assert report.usage.calls == 1000 + report.usage.faults
+    assert report.usage.calls == len(rows) + report.usage.faults
     assert f"Calls repeated after faults of the judge's endpoint: {report.usage.faults}." in report.table()
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
-pytest.importorskip("litellm", reason="LiteLLM is not installed")
+if find_spec("litellm") is None:
+    pytest.skip("LiteLLM is not installed", allow_module_level=True)
 KEY = "sk-secret-key"
 TEXT = "a secret text"
 REQUEST = ChatRequest(
@@ -47,10 +49,9 @@ RUNNER = asyncio.Runner()
 @pytest.fixture(autouse=True, scope="module")
 def _connections() -> Iterator[None]:
     yield
-    import litellm
-
-    RUNNER.run(litellm.close_litellm_async_clients())
-    litellm.in_memory_llm_clients_cache.flush_cache()
+    if litellm := sys.modules.get("litellm"):
+        RUNNER.run(litellm.close_litellm_async_clients())
+        litellm.in_memory_llm_clients_cache.flush_cache()
     RUNNER.close()
 
 

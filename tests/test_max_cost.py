@@ -149,7 +149,7 @@ def test_free_calls_are_not_held_up() -> None:
     concurrency=st.integers(1, 8),
     opened=st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_bill_keeps_to_the_cap(
     prices: list[float | None], turns: list[int], cap: float, concurrency: int, opened: bool
 ) -> None:

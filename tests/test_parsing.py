@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization,
 from ragmetrics_core.data.errors import ConflictingVerdicts, CutOffReply, EmptyReply, MalformedReply
 from ragmetrics_core.data.questions import Instructions, Question
 from ragmetrics_core.endpoints.chat import ChatRequest, Choice
-from ragmetrics_core.judging.forms import read, schema_for
+from ragmetrics_core.judging.forms import described, read, schema_of
 from ragmetrics_core.judging.parsing import spans, value_offsets
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 
@@ -251,17 +250,15 @@ def test_schemas_are_strict(question: Question[Any]) -> None:
             for value in schema.values():
                 check(value)
 
-    undescribed = replace(question, instructions=Instructions("Judge.\n{answer}"))
-    schema = schema_for(undescribed)
-    assert schema is not None
+    schema = schema_of(question.Reply)
     check(dict(schema))
-    assert schema is schema_for(replace(undescribed)), "one object for thousands of requests"
+    assert schema is schema_of(question.Reply), "one object for thousands of requests"
     assert set(schema["properties"]) <= set(question.Reply.model_fields)
 
 
 @pytest.mark.parametrize("question", [BINARY, GRADED, LISTED, RECALL, FACTS, TOGETHER, ADHERENT])
 def test_no_schema_repeats_what_a_shipped_prompt_says_of_the_form(question: Question[Any]) -> None:
-    assert schema_for(question) is None
+    assert described(question.Reply, question.instructions.template)
 
 
 @pytest.mark.parametrize(
@@ -274,8 +271,7 @@ def test_no_schema_repeats_what_a_shipped_prompt_says_of_the_form(question: Ques
     ],
 )
 def test_a_schema_is_sent_unless_the_template_names_every_field(form: str, sent: bool) -> None:
-    question = replace(LISTED, instructions=Instructions(f"{form}\n{{chunks}}"))
-    assert (schema_for(question) is not None) is sent
+    assert described(LISTED.Reply, f"{form}\n{{chunks}}") is not sent
 
 
 @pytest.mark.parametrize(
@@ -355,9 +351,8 @@ def test_offsets_of_values() -> None:
 
 
 def test_a_client_that_changes_its_schema_changes_no_other_request() -> None:
-    question = replace(BINARY, instructions=Instructions("{chunk}"))
-    request = ChatRequest((), schema_for(question))
+    request = ChatRequest((), schema_of(BINARY.Reply))
     before = json.dumps(request.schema)
     request.own_schema()["properties"]["useful"]["title"] = "changed"
-    assert json.dumps(schema_for(question)) == before
+    assert json.dumps(schema_of(BINARY.Reply)) == before
     assert ChatRequest(()).own_schema() == {}

@@ -36,12 +36,7 @@ _NEIGHBOUR = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")(?=\s*['"])""",
 
 
 def present(value: Any) -> bool:
-    """False for None, NaN, NaT and texts that show nothing; an empty list is a value: nothing was retrieved.
-
-    Example:
-        >>> present(float("nan")), present(" "), present([]), present(0)
-        (False, False, True, True)
-    """
+    """False for None, NaN, NaT and texts that show nothing; an empty list is a value: nothing was retrieved."""
     value = plain_data(value)
     if isinstance(value, str):
         return not blank(value)
@@ -56,12 +51,7 @@ def plain_data(value: Any) -> Any:
 
 
 def number_as_text(value: Any) -> Any:
-    """A number as its text, whole ones without decimals, which data frames add beside gaps; all else as it is.
-
-    Example:
-        >>> number_as_text(1856), number_as_text(1856.0), number_as_text(0.5), number_as_text(True)
-        ('1856', '1856', '0.5', True)
-    """
+    """A number as its text, whole ones without decimals, which data frames add beside gaps; all else as it is."""
     value = plain_data(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
@@ -91,10 +81,7 @@ def structured(value: Any) -> Any:
 
 
 def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
-    """Follow a path of keys and indices through dicts, JSON strings and lists.
-
-    Returns:
-        Whether something is there, and what.
+    """Follow a path of keys and indices through dicts, JSON strings and lists: whether something is there, and what.
 
     Example:
         >>> follow({"prediction": '{"contexts": ["a", "b"]}'}, ["prediction", "contexts", "1"])

@@ -128,18 +128,18 @@ class FactMatrix(Evidence):
     contexts_value: Share | None = None
 
 
-_SHAPES: tuple[tuple[frozenset[str], type[Evidence]], ...] = (
-    (frozenset({"chunks"}), JudgedChunks),
-    (frozenset({"facts", "cells"}), FactMatrix),
-    (frozenset({"asked", "repeatability"}), Polled),
-)
+_SHAPES: dict[type[Evidence], tuple[str, ...]] = {
+    JudgedChunks: ("chunks",),
+    FactMatrix: ("facts", "cells"),
+    Polled: ("asked", "repeatability"),
+}
 
 
 def _typed(value: Any) -> Any:
     """Evidence from its fields: of the class of its kind, else of the shape that it has."""
     if not isinstance(value, Mapping):
         return value
-    shape = next((shape for names, shape in _SHAPES if names <= value.keys()), Evidence)
+    shape = next((shape for shape, names in _SHAPES.items() if value.keys() >= set(names)), Evidence)
     return Evidence.known.get(str(value.get("kind")), shape).model_validate(value)
 
 

@@ -35,7 +35,7 @@ def own(place: str) -> Any:
         SettingError: If there is no such module, or it has nothing of this name.
     """
     module, _, name = place.strip().partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), name)):
+    if not module or not name or module.startswith("."):
         raise SettingError(f"{place!r} must be written module:name")
     before = list(sys.path)
     sys.path.append(os.getcwd())

@@ -58,12 +58,7 @@ def safe(text: str) -> str:
 
 
 def blank(text: str) -> bool:
-    r"""True for a text that shows nothing: empty, white space, or signs without a shape such as a byte order mark.
-
-    Example:
-        >>> blank(""), blank("\ufeff"), blank("\u200b "), blank("0")
-        (True, True, True, False)
-    """
+    """True for a text that shows nothing: empty, white space, or signs without a shape such as a byte order mark."""
     return all(character.isspace() or category(character) in ("Cf", "Cc") for character in text)
 
 

@@ -17,9 +17,6 @@ def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, fl
     Returns:
         Lower and upper bound in [0, 1].
 
-    Raises:
-        ValueError: If there is no trial.
-
     Source:
         Wilson (1927), JASA 22(158), 209–212.
 

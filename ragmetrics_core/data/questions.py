@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from statistics import fmean
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_args
 from unicodedata import normalize
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationInfo, WithJsonSchema
@@ -190,11 +190,7 @@ class Question(_Private, Generic[R]):
         return self.parts[name].text
 
     def read(self, value: object) -> R:
-        """Read a reply.
-
-        Raises:
-            ValidationError: If it has not the form that was asked for.
-        """
+        """Read a reply; ``ValidationError`` if it has not the form that was asked for."""
         return self.Reply.model_validate(value, context=self)
 
     def examples(self) -> tuple[R, R] | None:
@@ -276,9 +272,7 @@ def ask(questions: Sequence[Question[R]]) -> Generator[Batch, Replies, tuple[Ask
     Returns:
         ``Asked`` or ``NotAnswered`` for each question, in order; use it with ``yield from``.
     """
-    if not questions:
-        return ()
-    replies = yield tuple(questions)
+    replies = (yield tuple(questions)) if questions else ()
     return cast("tuple[Asked[R] | NotAnswered, ...]", replies)
 
 
@@ -291,20 +285,15 @@ def cells(reply: BaseModel) -> tuple[BaseModel, ...]:
 @lru_cache(maxsize=64)
 def list_field(model: type[BaseModel]) -> str | None:
     """Name of the field of a reply that is a list of objects; None if it has none."""
-    for name, info in model.model_fields.items():
-        items = getattr(info.annotation, "__args__", ())
-        if items and isinstance(items[0], type) and issubclass(items[0], BaseModel):
-            return name
-    return None
+    kinds = {name: next(iter(get_args(info.annotation)), None) for name, info in model.model_fields.items()}
+    return next((name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def shares(replies: Sequence[BaseModel], weigh: Weigh, mode: Mode | None = None) -> tuple[Weight, ...]:
     """The share of replies with the positive label, per verdict; of a single reply the bare verdict."""
     mode = mode or ("verdict" if len(replies) == 1 else "polls")
-    columns = zip(*(cells(reply) for reply in replies), strict=True)
-    return tuple(
-        Weight(fmean(getattr(cell, weigh.field) == weigh.positive for cell in column), mode) for column in columns
-    )
+    verdicts = zip(*map(cells, replies), strict=True)
+    return tuple(Weight(fmean(getattr(one, weigh.field) == weigh.positive for one in own), mode) for own in verdicts)
 
 
 class Labelled(Silent, extra="ignore"):

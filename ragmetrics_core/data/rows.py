@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -62,13 +63,9 @@ _NEEDED = {
 _Found = dict[str, tuple[Any, str]]  # per field its value, and the column or path that it came from
 
 
+@lru_cache(maxsize=4096)
 def plain_name(name: str) -> str:
-    """A name without case, spaces, hyphens and underscores.
-
-    Example:
-        >>> plain_name("Retrieved contexts"), plain_name("retrievedContexts")
-        ('retrievedcontexts', 'retrievedcontexts')
-    """
+    """A name without case, spaces, hyphens and underscores."""
     return "".join(character for character in name.casefold() if character not in "_- ")
 
 

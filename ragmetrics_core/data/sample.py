@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
@@ -108,6 +108,7 @@ def _as_texts(value: object) -> object:
     return value
 
 
+Facts = Annotated[tuple[Fact, ...] | None, BeforeValidator(_with_texts), AfterValidator(lambda facts: facts or None)]
 Contexts = Annotated[tuple[Context, ...], BeforeValidator(lambda value: () if value is None else _with_texts(value))]
 
 
@@ -144,7 +145,7 @@ class Sample(Frozen):
     answer: OptionalText = Field(default=None, repr=False)
     reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = Field(default=(), repr=False)
     retrieved: Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)] = None
-    facts: Annotated[tuple[Fact, ...] | None, BeforeValidator(lambda facts: _with_texts(facts) or None)] = None
+    facts: Facts = None
     standalone_question: OptionalText = Field(default=None, repr=False)
     history: tuple[Turn, ...] = ()
     generator: str | None = None

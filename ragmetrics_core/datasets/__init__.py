@@ -1,6 +1,5 @@
 """Data sets to evaluate retrieval with, built from the user's own documents, and judges scored on them."""
 
-from ragmetrics_core.datasets.chunking import Chunk as Chunk
 from ragmetrics_core.datasets.chunking import Document as Document
 from ragmetrics_core.datasets.chunking import chunked as chunked
 from ragmetrics_core.datasets.continuous import ContinuousSettings as ContinuousSettings

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from pydantic import Field
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Frozen, Text
+from ragmetrics_core.data.sample import Context
 
 CHUNK_SIZE = 2000
 _GAP = re.compile(r"\s")
@@ -29,21 +29,7 @@ class Document(Frozen):
     text: Text = Field(repr=False)
 
 
-class Chunk(Frozen):
-    """A part of a document.
-
-    Args:
-        id: ``document#number``, from 0.
-        document: Id of its document.
-        text: The text, without white space at its ends.
-    """
-
-    id: str
-    document: str
-    text: Text = Field(repr=False)
-
-
-def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Chunk, ...]:
+def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Context, ...]:
     """Cut a document into chunks.
 
     Args:
@@ -52,7 +38,8 @@ def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> 
         overlap: Characters at the end of a chunk that the next one repeats, at most; whole words only.
 
     Returns:
-        Chunks in order, none of them blank. Without overlap only white space is lost between them.
+        Chunks in order with ids ``document#number``, none of them blank, without white space at their ends. Without
+        overlap only white space is lost between them.
 
     Raises:
         SettingError: If the size is not positive, or the overlap is not below half of it.
@@ -72,12 +59,7 @@ def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> 
             gap = _GAP.search(text, max(end - overlap - 1, start + 1), end - 1)
         start = gap.end() if gap else end
     named = enumerate(filter(None, texts))
-    return tuple(Chunk(id=f"{document.id}#{number}", document=document.id, text=text) for number, text in named)
-
-
-def all_chunks(documents: Iterable[Document], *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Chunk, ...]:
-    """Chunks of several documents, in order; see ``chunked``."""
-    return tuple(chunk for document in documents for chunk in chunked(document, size=size, overlap=overlap))
+    return tuple(Context(id=f"{document.id}#{number}", text=text) for number, text in named)
 
 
 def _end(text: str, start: int, size: int) -> int:

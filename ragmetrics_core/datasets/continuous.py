@@ -16,10 +16,10 @@ from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.questions import Part
 from ragmetrics_core.data.sample import Context
-from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, chunked
+from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document, chunked
 from ragmetrics_core.datasets.loading import plain
 from ragmetrics_core.datasets.making import LeftOut, Maker, header, template
-from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument, Sentence
+from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
@@ -88,7 +88,7 @@ def _random(*parts: object) -> random.Random:
     return random.Random("|".join(map(str, parts)))  # noqa: S311 - a reproducible choice, no cryptography
 
 
-def _candidates(pool: dict[str, tuple[Chunk, ...]], settings: ContinuousSettings) -> list[str]:
+def _candidates(pool: dict[str, tuple[Context, ...]], settings: ContinuousSettings) -> list[str]:
     """Documents with enough chunks, in random order."""
     filled = [name for name, chunks in pool.items() if chunks]
     if settings.noise and len(filled) < 3:
@@ -106,14 +106,14 @@ def _candidates(pool: dict[str, tuple[Chunk, ...]], settings: ContinuousSettings
     return _random(settings.seed, "documents").sample(found, len(found))
 
 
-def _chosen(name: str, pool: dict[str, tuple[Chunk, ...]], settings: ContinuousSettings) -> tuple[Chunk, ...]:
+def _chosen(name: str, pool: dict[str, tuple[Context, ...]], settings: ContinuousSettings) -> tuple[Context, ...]:
     """Consecutive chunks of a document, then chunks of other documents, as many different ones as there are."""
     draw = _random(settings.seed, name)
     start = draw.randrange(len(pool[name]) - settings.golden + 1)
     chosen = pool[name][start : start + settings.golden]
     others = [draw.sample(chunks, len(chunks)) for other, chunks in pool.items() if other != name and chunks]
     draw.shuffle(others)
-    own, noise = {chunk.text for chunk in pool[name]}, dict[str, Chunk]()
+    own, noise = {chunk.text for chunk in pool[name]}, dict[str, Context]()
     for chunk in chain.from_iterable(zip_longest(*others)):  # a chunk of each document, then the next of each
         if chunk is not None and chunk.text not in own:
             noise.setdefault(chunk.text, chunk)
@@ -123,15 +123,16 @@ def _chosen(name: str, pool: dict[str, tuple[Chunk, ...]], settings: ContinuousS
 
 
 async def _labelled(
-    name: str, chunks: Sequence[Chunk], settings: ContinuousSettings, metric: RetrievalAccuracy, maker: Maker
+    name: str, chunks: tuple[Context, ...], settings: ContinuousSettings, metric: RetrievalAccuracy, maker: Maker
 ) -> LabelledDocument:
     golden = tuple(chunk.text for chunk in chunks[: settings.golden])
     written, labels = await maker.write(golden), Part("Chunk", golden, "letters").labels
     document = LabelledDocument(
         id=name,
         question=written.question,
-        sentences=tuple(Sentence(text=one.text, context=labels.index(one.chunk)) for one in written.sentences),
-        contexts=tuple(Context(id=chunk.id, text=chunk.text) for chunk in chunks),
+        sentences=tuple(one.text for one in written.sentences),
+        tags=tuple(labels.index(one.chunk) for one in written.sentences),
+        contexts=chunks,
         golden=settings.golden,
     )
     outcome = await maker.measure(metric, document.sample())
@@ -158,7 +159,7 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
     """A combination of contexts, labelled without a call: the mean over facts of the logical OR over contexts."""
     chosen = tuple(sorted(subset))
     facts = [any(row[column].covered for column in chosen) for row in document.cells]
-    tagged = [sentence.context in chosen for sentence in document.sentences]
+    tagged = [tag in chosen for tag in document.tags]
     return CombinationPoint(
         document=document.id,
         contexts=chosen,

@@ -14,7 +14,7 @@ from pydantic import Field
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Context, Sample
-from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Chunk, Document, all_chunks
+from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document, chunked
 from ragmetrics_core.datasets.loading import Pair, check_pairs, plain
 from ragmetrics_core.datasets.making import Maker, header, template
 from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
@@ -48,22 +48,18 @@ def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, maker
         InputError: If the model gave nothing usable.
         JudgeUnavailable: If it will answer nothing.
     """
-    chunks = all_chunks(documents, size=settings.chunk_size, overlap=settings.overlap)
+    draw = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
+    pools = [(it.id, chunked(it, size=settings.chunk_size, overlap=settings.overlap)) for it in documents]
+    shuffled = [[(name, chunk.text) for chunk in draw.sample(chunks, len(chunks))] for name, chunks in pools]
+    draw.shuffle(shuffled)
+    turns = [one for turn in zip_longest(*shuffled) for one in turn if one is not None]
 
-    async def make(chunk: Chunk) -> Pair:
-        written = await maker.write([chunk.text])
-        return Pair(question=written.question, answer=written.response, document=chunk.document)
+    async def make(candidate: tuple[str, str]) -> Pair:
+        name, text = candidate
+        written = await maker.write([text])
+        return Pair(question=written.question, answer=written.response, document=name)
 
-    made = maker.until(settings.questions, _turns(chunks, settings.seed), make, lambda pair: plain(pair.question))
-    return tuple(run(made))
-
-
-def _turns(chunks: Sequence[Chunk], seed: int) -> list[Chunk]:
-    """Chunks in random order, but none of a document before every other document had as many."""
-    turns: dict[str, list[Chunk]] = {}
-    for chunk in random.Random(f"{seed}|questions").sample(chunks, len(chunks)):  # noqa: S311 - no cryptography
-        turns.setdefault(chunk.document, []).append(chunk)
-    return [chunk for turn in zip_longest(*turns.values()) for chunk in turn if chunk is not None]
+    return tuple(run(maker.until(settings.questions, turns, make, lambda pair: plain(pair.question))))
 
 
 def build_discrete(
@@ -95,7 +91,8 @@ def build_discrete(
         raise SettingError(f"{settings.take} first and {settings.take} last documents do not fit into {settings.top}")
     check_pairs(pairs)
     if retriever is None:
-        chunks = all_chunks(documents, size=settings.chunk_size, overlap=settings.overlap)
+        size, overlap = settings.chunk_size, settings.overlap
+        chunks = [chunk for document in documents for chunk in chunked(document, size=size, overlap=overlap)]
         if len(chunks) < settings.top:
             raise InputError(
                 f"the corpus has {len(chunks)} chunks and {settings.top} are to be retrieved; "

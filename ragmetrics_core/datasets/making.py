@@ -20,9 +20,9 @@ from ragmetrics_core.datasets.chunking import Document
 from ragmetrics_core.datasets.sets import Header, corpus_digest
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
-from ragmetrics_core.engine.carrying import RunJudge, carry_out
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike
+from ragmetrics_core.engine.scoring import RunJudge, carry_out
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.templates import digest
 

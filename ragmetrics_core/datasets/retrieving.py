@@ -13,7 +13,6 @@ from ragmetrics_core.data.cells import context
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.extras import extra, own
 from ragmetrics_core.data.sample import Context
-from ragmetrics_core.datasets.chunking import Chunk
 from ragmetrics_core.lexical.text import content
 
 Retriever = Callable[[str, int], Iterable[Any]]
@@ -34,7 +33,7 @@ class BM25:
         bm25s (Lù 2024, arXiv 2407.03618), method "lucene", k1 = 1.5, b = 0.75. Equal scores keep the corpus' order.
     """
 
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, chunks: Sequence[Context]) -> None:
         bm25s = extra("bm25s", "datasets", "BM25")
         logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports each index otherwise
         self._chunks = chunks
@@ -49,8 +48,7 @@ class BM25:
         asked = [token for token in content(question) if token in self._known]
         scores = self._index.get_scores(asked).tolist() if asked else [0.0] * len(self._chunks)
         order = sorted(range(len(scores)), key=lambda index: -scores[index])[:count]
-        ranked = [(self._chunks[index], round(scores[index], 6)) for index in order]
-        return [Context(text=chunk.text, id=chunk.id, score=score) for chunk, score in ranked]
+        return [self._chunks[index].model_copy(update={"score": round(scores[index], 6)}) for index in order]
 
 
 def retrieved(retriever: Retriever, question: str, count: int, number: int) -> list[Context]:

@@ -74,25 +74,14 @@ class DiscretePoint(Frozen):
         return self.sample.id or ""
 
 
-class Sentence(Frozen):
-    """A sentence of a golden response.
-
-    Args:
-        text: The sentence.
-        context: Index of the golden context that it was taken from.
-    """
-
-    text: Text = Field(repr=False)
-    context: int
-
-
 class LabelledDocument(Frozen):
     """A question with golden contexts of one document, noise of others, and the matrix of facts × contexts.
 
     Args:
         id: The document.
         question: The question that a model wrote.
-        sentences: The golden response, each sentence with its chunk.
+        sentences: The golden response, sentence by sentence.
+        tags: For each of them, the index of the golden context that it was taken from.
         contexts: Golden contexts in the order of the document, then the noise.
         golden: How many of them are golden.
         facts: Facts of the golden response.
@@ -102,27 +91,18 @@ class LabelledDocument(Frozen):
 
     id: str
     question: Text = Field(repr=False)
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[Text, ...] = Field(repr=False)
+    tags: tuple[int, ...]
     contexts: tuple[Context, ...]
     golden: int
     facts: tuple[Fact, ...] = ()
     cells: tuple[tuple[Cell, ...], ...] = ()
     calls: int = 0
 
-    @property
-    def response(self) -> str:
-        """The golden response."""
-        return " ".join(sentence.text for sentence in self.sentences)
-
     def sample(self, subset: Iterable[int] | None = None, *, frozen: bool = False) -> Sample:
-        """The document as a sample.
-
-        Args:
-            subset: Indices of the contexts to keep; None for all.
-            frozen: With the set's facts, so that none are extracted.
-        """
+        """The document as a sample, with all contexts or those of these indices; ``frozen``: with the set's facts."""
         kept = self.contexts if subset is None else tuple(self.contexts[index] for index in subset)
-        said, facts = self.response, self.facts if frozen else None
+        said, facts = " ".join(self.sentences), self.facts if frozen else None
         return Sample(id=self.id, question=self.question, contexts=kept, answer=said, reference=said, facts=facts)
 
 

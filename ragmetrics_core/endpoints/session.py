@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, repeat
@@ -25,6 +25,7 @@ from ragmetrics_core.data.errors import (
     EmptyReply,
     JudgeError,
     LimitReached,
+    MalformedReply,
     UnusableReply,
 )
 from ragmetrics_core.data.usage import Usage
@@ -38,6 +39,7 @@ T = TypeVar("T")
 Outcome = Choice | JudgeError
 
 _encoded = json.JSONEncoder(sort_keys=True).encode
+_STRAYS, _OFTEN = 3, 0.05  # malformed replies from which on the schema is sent with every request
 _LONGER = 4  # times as many tokens for a reply that was cut off
 
 
@@ -66,6 +68,11 @@ class _Shared:
         self.flights: dict[str, tuple[ReplyStore, asyncio.Future[Outcome | None]]] = {}
         self.memory = MemoryStore()
         self.availability = Availability()
+        self.read = self.malformed = 0
+
+    def strays(self) -> bool:
+        """Whether the model has often given another form than the one described to it."""
+        return self.malformed >= _STRAYS and self.malformed > self.read * _OFTEN
 
 
 class Session:
@@ -140,13 +147,21 @@ class Session:
         self._here = shared
 
     async def ask(
-        self, request: ChatRequest, read: Callable[[Choice], T], *, polls: int = 1, first_poll: int = 0
+        self,
+        request: ChatRequest,
+        read: Callable[[Choice], T],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        polls: int = 1,
+        first_poll: int = 0,
     ) -> Answers[T]:
         """Ask for several replies; an unusable one is repaired once, on its own.
 
         Args:
             request: The request.
             read: Reads a reply; raises ``UnusableReply`` for what cannot be used.
+            schema: Schema of the reply, for requests without one: sent with repairs of malformed replies, and with
+                every request to a model that often needs them.
             polls: How many replies.
             first_poll: Index of the first of them.
 
@@ -154,12 +169,16 @@ class Session:
             JudgeUnavailable: If no call will succeed.
         """
         await self.prepare()
-        keys = self._keys(request, polls, first_poll)
+        assert self._here is not None  # noqa: S101  # prepared
+        keys = self._keys(request, polls, first_poll)  # however the form is asked for
+        bound = request if request.schema else replace(request, schema=schema)
         spent: list[Usage] = []
-        outcomes = await self._replies(request, keys, spent)
+        outcomes = await self._replies(bound if self._here.strays() else request, keys, spent)
         known = [_read(outcome, read) for outcome in outcomes]
+        self._here.read += len(known)
+        self._here.malformed += sum(isinstance(error, MalformedReply) for error in known)
         repairs = {
-            place: self._repaired(request, keys[place], outcome, error, read, spent)
+            place: self._repaired(bound, keys[place], outcome, error, read, spent)
             for place, (outcome, error) in enumerate(zip(outcomes, known, strict=True))
             if isinstance(outcome, Choice) and isinstance(error, UnusableReply) and not outcome.origin.unusable
         }

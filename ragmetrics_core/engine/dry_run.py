@@ -12,10 +12,10 @@ from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question,
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities
-from ragmetrics_core.engine.carrying import RunJudge, carry_out
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
+from ragmetrics_core.engine.scoring import RunJudge, carry_out
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.rendering import render
@@ -117,10 +117,9 @@ class CountingJudge(Judge):
                 self._asked.add(key)
                 self.total += self._usage(question, sum(map(len, contents)), replies)
         if not replies:
-            kind = type(question).__name__
-            return Answer(NotAnswered(QuestionNotSupported(f"questions of type {kind} name no example reply")))
-        weights = (Weight(1.0),) * len(cells(replies[0])) if question.weigh else ()
-        return Answer(Asked(replies, weights=weights))
+            said = f"questions of type {type(question).__name__} name no example reply"
+            return Answer(NotAnswered(QuestionNotSupported(said)))
+        return Answer(Asked(replies, weights=(Weight(1.0),) * len(cells(replies[0])) if question.weigh else ()))
 
     def _replies(self, question: Question[R]) -> tuple[R, ...]:
         """Least or most; where polls are asked for in rounds and may stop early, they disagree so that none stops."""

@@ -40,11 +40,7 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do work on the judges' loop and wait for it; who stops waiting, e.g. by Ctrl-C, ends it.
-
-    Raises:
-        SettingError: If called on the judges' loop itself.
-    """
+    """Do work on the judges' loop, as ``submit`` does, and wait for it; who stops waiting, e.g. by Ctrl-C, ends it."""
     future = submit(work)
     try:
         return future.result()

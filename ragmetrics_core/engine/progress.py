@@ -84,8 +84,8 @@ class Display:
         if self._bar is not None:
             self._bar.stop()
 
-    def add(self, result: SampleResult) -> None:
-        """Count one sample and show it."""
+    def add(self, result: SampleResult) -> SampleResult:
+        """Count one sample, show it and hand it on."""
         self.progress.add(result)
         if callable(self._show):
             self._show(self.progress)
@@ -94,3 +94,4 @@ class Display:
         elif self._show is not False and time.monotonic() - self._last >= _LOG_SECONDS:
             self._last = time.monotonic()
             logger.info("%s", self.progress.line())
+        return result

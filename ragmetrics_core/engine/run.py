@@ -21,11 +21,11 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import StoreLike, resolve_store
-from ragmetrics_core.engine.carrying import QuestionSlots, RunJudge, carry_out
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
+from ragmetrics_core.engine.scoring import QuestionSlots, RunJudge, carry_out
 from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
@@ -69,6 +69,7 @@ class Run:
         self.interrupted = False
         self.audit: Audit | None = None
         self._models: set[str] = set()
+        self._waiting: deque[Future[SampleResult]] = deque()
         self._before: tuple[Sample, ...] = ()
         self._started, self._date = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
         self.store = resolve_store(store)
@@ -123,16 +124,40 @@ class Run:
             stopped=self.stopped,
         )
 
-    def start(self, items: Iterable[Sample | RowError]) -> Iterator[Future[SampleResult]]:
-        """Start samples as they are consumed; each future gives one sample's results."""
-        iterator = iter(items)
-        pool = list(islice(iterator, POOL))
-        samples = [item for item in pool if isinstance(item, Sample)]
-        self.metrics = [metric.prepare(samples) for metric in self.metrics]
-        for index, item in enumerate(chain(pool, iterator)):
+    def due(self, samples: Samples, columns: Mapping[str, Any]) -> Iterator[Future[SampleResult]]:
+        """Start as many samples as may be in flight, and give the first of them each time that it has to be taken."""
+        items = iter(warn_of_doubles(each_sample(samples, columns)))
+        pool = list(islice(items, POOL))
+        others = [item for item in pool if isinstance(item, Sample)]
+        self.metrics = [metric.prepare(others) for metric in self.metrics]
+        for index, item in enumerate(chain(pool, items)):
             if self._budget.reached is not None:
-                return
-            yield submit(self._judge(index, item, self.metrics))
+                break
+            self._waiting.append(submit(self._judge(index, item, self.metrics)))
+            if len(self._waiting) >= self.window:
+                yield self._waiting[0]
+        while self._waiting:
+            yield self._waiting[0]
+
+    def take(self, result: SampleResult) -> SampleResult:
+        """Take a due result; a run whose judge has never answered and says that it never will ends here.
+
+        Raises:
+            JudgeUnavailable: With the judge's own sentence.
+        """
+        self._waiting.popleft()
+        for judge in self._judges.values():
+            if judge.answered:
+                continue
+            if judge.unavailable is not None and not isinstance(judge.unavailable, LimitReached):
+                raise judge.unavailable
+            if judge.unreachable is not None:  # all attempts of the first question failed: a wrong address
+                raise JudgeUnavailable(str(judge.unreachable)) from judge.unreachable
+        return result
+
+    def give_up(self) -> list[Future[SampleResult]]:
+        """End what is in flight; what is done already."""
+        return [future for future in self._waiting if not future.cancel()]
 
     def follow(self, index: int, sample: Sample) -> Future[SampleResult]:
         """Start judging a sample of a stream without end; metrics that need others take those before it."""
@@ -153,20 +178,6 @@ class Run:
         results = {name: outcome for name, outcome in named if not _cut(outcome)}
         return SampleResult(index=index, sample=item, results=results, unfinished=spent if spent != Usage() else None)
 
-    def check(self) -> None:
-        """End the run if a judge has never answered and says that it never will.
-
-        Raises:
-            JudgeUnavailable: With the judge's own sentence.
-        """
-        for judge in self._judges.values():
-            if judge.answered:
-                continue
-            if judge.unavailable is not None and not isinstance(judge.unavailable, LimitReached):
-                raise judge.unavailable
-            if judge.unreachable is not None:  # all attempts of the first question failed: a wrong address
-                raise JudgeUnavailable(str(judge.unreachable)) from judge.unreachable
-
     @property
     def window(self) -> int:
         """Most samples in flight, so that memory is bounded while every call slot is used."""
@@ -175,20 +186,16 @@ class Run:
 
 def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]) -> Iterator[SampleResult]:
     """Yield the results of a run in input order; an interrupt yields what is done and marks the run."""
-    waiting: deque[Future[SampleResult]] = deque()
-    with _display(samples, progress) as display:
+    with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
-            for future in _due(run, samples, columns, waiting):
-                yield _taken(run, future.result(), waiting, display)
+            for future in run.due(samples, columns):
+                yield display.add(run.take(future.result()))
         except KeyboardInterrupt:
             run.interrupted = True
-            done = [future for future in waiting if future.done() and not future.cancelled()]
-            _give_up(waiting)
-            for future in done:
-                display.add(future.result())
-                yield future.result()
+            for future in run.give_up():
+                yield display.add(future.result())
         finally:
-            _give_up(waiting)
+            run.give_up()
             run.store.flush()
 
 
@@ -196,42 +203,13 @@ async def astream(
     run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]
 ) -> AsyncIterator[SampleResult]:
     """Yield the results of a run in input order, without blocking the caller's event loop."""
-    waiting: deque[Future[SampleResult]] = deque()
-    with _display(samples, progress) as display:
+    with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
-            for future in _due(run, samples, columns, waiting):
-                yield _taken(run, await asyncio.wrap_future(future), waiting, display)
+            for future in run.due(samples, columns):
+                yield display.add(run.take(await asyncio.wrap_future(future)))
         finally:
-            _give_up(waiting)
+            run.give_up()
             await asyncio.to_thread(run.store.flush)  # another process may hold the file's lock for a while
-
-
-def _display(samples: Samples, progress: Show) -> Display:
-    return Display(len(samples) if isinstance(samples, Sized) else None, progress)
-
-
-def _due(
-    run: Run, samples: Samples, columns: Mapping[str, Any], waiting: deque[Future[SampleResult]]
-) -> Iterator[Future[SampleResult]]:
-    """Start as many samples as may be in flight, and give the first of them each time that it has to be taken."""
-    for future in run.start(warn_of_doubles(each_sample(samples, columns))):
-        waiting.append(future)
-        if len(waiting) >= run.window:
-            yield waiting[0]
-    while waiting:
-        yield waiting[0]
-
-
-def _taken(run: Run, result: SampleResult, waiting: deque[Future[SampleResult]], display: Display) -> SampleResult:
-    waiting.popleft()
-    run.check()
-    display.add(result)
-    return result
-
-
-def _give_up(waiting: deque[Future[SampleResult]]) -> None:
-    for future in waiting:
-        future.cancel()
 
 
 def _cut(outcome: Outcome) -> bool:

@@ -1,24 +1,36 @@
-"""Scoring one sample with one metric, behind ``Metric.score`` and ``Metric.ascore``."""
+"""Scoring one sample with one metric and one judge: the only place where anything may go wrong."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+import traceback
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, TypeVar, cast
 
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed, SettingError
+from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Question, Replies
+from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import resolve_store
-from ragmetrics_core.engine.carrying import RunJudge, carry_out
+from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.engine.loop import run, submit
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+
+T = TypeVar("T")
 
 _store = lru_cache(maxsize=8)(resolve_store)  # one for all calls while RAGMETRICS_STORE names the same file
 _READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  # what metrics read
+
+logger = logging.getLogger("ragmetrics_core")
 
 
 def score_one(metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: Judge | str | None) -> Outcome:
@@ -71,3 +83,169 @@ def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
             f"give {unread[0]}= as an argument of its own"
         )
     return made.model_copy(update={"metadata": {str(name): value for name, value in own.items()}})
+
+
+class QuestionSlots:
+    """Slots for open questions: lets samples in one after the other while few questions are open.
+
+    An open question holds its prompt and a hundred small objects, which the garbage collector visits again and
+    again; opening thousands ahead costs more time than asking them.
+
+    Args:
+        most: Open questions from which on no further sample is let in, and the most of one metric and sample.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._open = 0
+        self._door = asyncio.Lock()
+        self._free = asyncio.Event()
+        self._free.set()
+
+    async def enter(self, work: Callable[[], Iterable[Coroutine[Any, Any, T]]]) -> list[T]:
+        """Start the work of one sample when there are slots, and wait for it.
+
+        Its first questions are counted before the next sample comes in.
+        """
+        async with self._door:
+            await self._free.wait()
+            running = [asyncio.ensure_future(one) for one in work()]
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                for task in running:
+                    task.cancel()
+                raise
+        return await gathered(running)
+
+    def change(self, count: int) -> None:
+        """Count questions that were opened, or answered where negative."""
+        self._open += count
+        if self._open < self.most:
+            self._free.set()
+        else:
+            self._free.clear()
+
+
+@dataclass
+class RunJudge:
+    """A judge's session in one run, and whether it ever answered.
+
+    Attributes:
+        session: The judge's session.
+        slots: Where open questions are counted.
+        answered: Number of questions it has answered.
+        unavailable: Why it answers none; None as long as it does.
+        unreachable: The last failure to reach its endpoint at all.
+    """
+
+    session: Judge
+    slots: QuestionSlots = field(default_factory=lambda: QuestionSlots(64))
+    answered: int = 0
+    unavailable: JudgeUnavailable | None = None
+    unreachable: ConnectionFailed | None = None
+
+
+async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
+    """Carry out a metric on a sample.
+
+    Returns:
+        ``Scored``, ``Undefined`` or ``Failed``, complete with judge, signature, sample id and usage. Never
+        raises: an unexpected exception of a metric or judge becomes ``Failed`` with ``MetricCrashed``.
+    """
+    usage: list[Usage] = []
+    try:
+        outcome = await _conclude(metric, sample, judge, usage)
+    except JudgeError as error:
+        if isinstance(error, JudgeUnavailable) and not error.single:
+            judge.unavailable = error
+        outcome = metric.failed(error)
+    except Exception as error:  # noqa: BLE001  # the failure boundary: the rest of the run goes on
+        outcome = _crashed(metric, error)
+    asked = bool(usage) or outcome.status == "failed"
+    return outcome.model_copy(
+        update={
+            "judge": judge.session.name if asked else "",
+            "signature": metric.signature.by(judge.session.name, judge.session.details),
+            "sample_id": sample.id,
+            "usage": sum(usage, Usage()),
+        }
+    )
+
+
+async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list[Usage]) -> Outcome:
+    gap = metric.gap(sample)
+    if gap is not None:
+        return gap
+    plan = metric.plan(sample)
+    try:
+        if metric.in_thread:  # it computes or waits
+            first = partial(_step, plan, None)
+            begun = in_thread(first, context=copy_context(), name=f"ragmetrics {metric.name}")
+            step = await asyncio.wrap_future(begun)
+        else:
+            step = _step(plan, None)
+        while not isinstance(step, StopIteration):
+            answers = await _answers(judge, step, usage)
+            step = _step(plan, tuple(answer.reply for answer in answers))
+        if not isinstance(step.value, (Scored, Undefined, Failed)):
+            raise TypeError(f"a plan must return Scored, Undefined or Failed, got {type(step.value).__name__}")
+        if isinstance(step.value, Scored) and not 0 <= step.value.value <= 1:  # copies are not validated
+            return metric.scored(step.value.value, step.value.reason, step.value.evidence)
+        return step.value
+    finally:
+        plan.close()
+
+
+def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
+    """The next questions of a plan, or how it ended, which no coroutine hands on as an exception."""
+    try:
+        return plan.send(cast("Replies", replies))
+    except StopIteration as stop:
+        return stop
+
+
+async def _answers(judge: RunJudge, batch: Batch, usage: list[Usage]) -> list[Answer[Any]]:
+    """Ask all questions of a batch, as many at the same time as there are slots for; note what each answer cost."""
+    answers: dict[int, Answer[Any]] = {}
+    waiting = enumerate(batch)
+
+    async def work() -> None:
+        for number, question in waiting:
+            answer = await _answer(judge, question)
+            usage.append(answer.usage)
+            answers[number] = answer
+            judge.slots.change(-1)
+
+    judge.slots.change(len(batch))
+    try:
+        if len(batch) == 1:  # the usual case needs no task of its own
+            await work()
+        else:
+            workers = (work() for _ in range(min(len(batch), judge.slots.most)))
+            await gathered(workers)
+    finally:
+        judge.slots.change(len(answers) - len(batch))
+    return [answers[number] for number in range(len(batch))]
+
+
+async def _answer(judge: RunJudge, question: Question[Any]) -> Answer[Any]:
+    try:
+        answer = await judge.session.answer(question)
+    except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
+        raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
+    if not isinstance(answer.reply, NotAnswered):
+        judge.answered += 1
+    elif isinstance(answer.reply.error, ConnectionFailed):
+        judge.unreachable = answer.reply.error
+    return answer
+
+
+def _crashed(metric: Metric, error: Exception) -> Failed:
+    """A failure that says where the metric's or judge's code raised; texts stay out of the message."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    message = f"{metric.name}: {type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
+    logger.warning("metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name)
+    failed = metric.failed(MetricCrashed(message))
+    raw = "".join(traceback.format_exception(error))
+    return failed.model_copy(update={"error": ErrorInfo(type="MetricCrashed", message=message, raw=raw)})

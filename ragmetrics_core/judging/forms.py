@@ -19,17 +19,17 @@ _COMMENTS: tuple[tuple[object, ...], ...] = ((str, tuple[str, ...], list[str]), 
 _KEYWORDS = ("type", "enum", "anyOf", "items", "description")
 
 
-def schema_for(question: Question[BaseModel]) -> Mapping[str, Any] | None:
-    """The schema to send with a question; None if its template describes the form itself: nothing is said twice."""
-    return _schema(question.Reply, question.instructions.template)
+@lru_cache(maxsize=64)
+def schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
+    """The strict JSON schema of a reply: all fields, no others."""
+    made = model.model_json_schema()
+    return _strict(made, made.get("$defs", {}))
 
 
 @lru_cache(maxsize=64)
-def _schema(model: type[BaseModel], template: str) -> Mapping[str, Any] | None:
-    """The strict JSON schema: all fields, no others; None if the template names every field, in quotes."""
-    made = model.model_json_schema()
-    schema = _strict(made, made.get("$defs", {}))
-    return None if all(f'"{name}"' in template for name in _names(schema)) else schema
+def described(model: type[BaseModel], template: str) -> bool:
+    """Whether a template names every field of the reply, in quotes: the schema would say it twice."""
+    return all(f'"{name}"' in template for name in _names(schema_of(model)))
 
 
 def _names(schema: Mapping[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.session import Read, Session
 from ragmetrics_core.endpoints.store import ReplyStore
 from ragmetrics_core.judging import windows
-from ragmetrics_core.judging.forms import read, schema_for
+from ragmetrics_core.judging.forms import described, read, schema_of
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.parsing import Found
 from ragmetrics_core.judging.probabilities import mode_of, weights
@@ -119,9 +119,10 @@ class _Asking:
         self.usage = Usage()
         self._session = session
         self._question = question
+        self._schema = schema_of(question.Reply)
         self._request = ChatRequest(
             messages=render(question),
-            schema=schema_for(question),
+            schema=None if described(question.Reply, question.instructions.template) else self._schema,
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
         )
@@ -190,7 +191,11 @@ class _Asking:
                 another one than the next run gives.
         """
         answers = await self._session.ask(
-            request, partial(read, question=self._question), polls=polls, first_poll=first_poll
+            request,
+            partial(read, question=self._question),
+            schema=self._schema,
+            polls=polls,
+            first_poll=first_poll,
         )
         self.usage += answers.usage
         errors = [outcome for outcome in answers.outcomes if isinstance(outcome, JudgeError)]

@@ -30,49 +30,34 @@ _ALPHA = 0.05
 _SHOWN = 10
 
 
+Verdict = Literal["better", "worse", "same", "undecided"]
+
+
 class MetricChange(Frozen):
-    """One metric in both runs, over all matched samples or those of one slice.
+    """One metric in both runs, over all matched samples or those of one slice."""
 
-    Args:
-        metric: Name of the metric.
-        slice: Value of the slice; None for all samples.
-        rows: All rows of either run, those without a partner too.
-        outcomes: How often each pair of outcomes occurs, e.g. ``"scored/failed"``.
-        abstained: McNemar's p-value for abstentions.
-        failed: McNemar's p-value for failures.
-        pairs: Samples scored in both.
-        difference: Mean of second − first over them; None without any, like what follows.
-        interval: Its 95 % interval.
-        p: P-value of the permutation test.
-        exact: True if every pattern of signs was tried.
-        clusters: Number of clusters; of pairs, if each stands alone.
-        detectable: Smallest true difference that this design finds with 80 %.
-        needed: Pairs needed to find a difference of the margin with 80 %.
-        one_sided: Its lower and upper one-sided 95 % bounds, the lower one with failures set to the worst, the upper
-            one with failures set to the best for the second run.
-        bounds: The difference if failures are set to the worst and to the best for the second run.
-        p_holm: P-value adjusted for everything tested in this comparison.
-        verdict: What follows for the second run.
-    """
-
-    metric: str
-    slice: str | None = None
-    rows: int = 0
-    outcomes: dict[str, int] = Field(default_factory=dict)
-    abstained: float = 1.0
-    failed: float = 1.0
-    pairs: int = 0
-    difference: float | None = None
-    interval: Interval | None = None
-    p: float | None = None
-    exact: bool = False
-    clusters: int = 0
-    detectable: float | None = None
-    needed: int | None = None
-    one_sided: tuple[float, float] | None = None
-    bounds: tuple[float, float] | None = None
-    p_holm: float | None = None
-    verdict: Literal["better", "worse", "same", "undecided"] = "undecided"
+    metric: str = Field(description="name of the metric")
+    slice: str | None = Field(None, description="value of the slice; None for all samples")
+    rows: int = Field(0, description="all rows of either run, those without a partner too")
+    outcomes: dict[str, int] = Field(default_factory=dict, description="how often each pair occurs, e.g. scored/failed")
+    abstained: float = Field(1.0, description="McNemar's p-value for abstentions")
+    failed: float = Field(1.0, description="McNemar's p-value for failures")
+    pairs: int = Field(0, description="samples scored in both")
+    difference: float | None = Field(None, description="mean of second − first over them, if any")
+    interval: Interval | None = Field(None, description="its 95 % interval")
+    p: float | None = Field(None, description="p-value of the permutation test")
+    exact: bool = Field(False, description="true if every pattern of signs was tried")
+    clusters: int = Field(0, description="number of clusters; of pairs, if each stands alone")
+    detectable: float | None = Field(None, description="smallest true difference that this design finds with 80 %")
+    needed: int | None = Field(None, description="pairs needed to find a difference of the margin with 80 %")
+    one_sided: tuple[float, float] | None = Field(
+        None, description="its one-sided 95 % bounds, failures at the worst and the best"
+    )
+    bounds: tuple[float, float] | None = Field(
+        None, description="the difference with failures at the worst and at the best"
+    )
+    p_holm: float | None = Field(None, description="p-value adjusted for everything tested here")
+    verdict: Verdict = Field("undecided", description="what follows for the second run")
 
     @property
     def name(self) -> str:

@@ -15,23 +15,16 @@ from ragmetrics_core.data.signature import Signature
 
 
 class Audit(Frozen):
-    """What judging samples again with their chunks shuffled showed.
+    """What judging samples again with their chunks shuffled showed."""
 
-    Args:
-        samples: Samples judged again.
-        chunks: Chunks with a verdict in both judgings.
-        changed: Those whose verdict changed.
-        failed: Samples that could not be judged again.
-        seed: Seed of the choice of samples and of the shuffling.
-        by_place: Per place in the shuffled order, from the first: chunks judged useful, chunks judged.
-    """
-
-    samples: int
-    chunks: int
-    changed: int
-    failed: int = 0
-    seed: int = 0
-    by_place: tuple[tuple[int, int], ...] = ()
+    samples: int = Field(description="samples judged again")
+    chunks: int = Field(description="chunks with a verdict in both judgings")
+    changed: int = Field(description="those whose verdict changed")
+    failed: int = Field(0, description="samples that could not be judged again")
+    seed: int = Field(0, description="seed of the choice of samples and of the shuffling")
+    by_place: tuple[tuple[int, int], ...] = Field(
+        (), description="per place in the shuffled order: chunks judged useful, and judged"
+    )
 
     @property
     def sentence(self) -> str:
@@ -73,37 +66,25 @@ class Input(Frozen):
 
 
 class RunFacts(Frozen):
-    """Facts of one run.
+    """Facts of one run."""
 
-    Args:
-        version: Version of ragmetrics that made the run.
-        packages: Versions of Python and of the packages at work that change replies.
-        inputs: The files that the samples came from, or the samples.
-        judges: Names of the judges asked.
-        models: Names of the models as their endpoints returned them.
-        metrics: For each metric asked for, by name, its signature; the order is that of the report.
-        started: When the run began, ISO 8601 in UTC.
-        seconds: How long it took.
-        concurrency: Calls to the judge that could run at the same time.
-        interrupted: True if the run ended before every sample was judged.
-        stopped: Why the run ended early, in words; "" if it did not.
-        notes: What else the reader should know, e.g. that a metric was left out.
-        audit: Shuffled re-judging, if it was asked for.
-    """
-
-    version: str = ""
-    packages: dict[str, str] = Field(default_factory=dict)
-    inputs: tuple[Input, ...] = ()
-    judges: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    metrics: dict[str, Signature] = Field(default_factory=dict)
-    started: str = ""
-    seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    concurrency: int = 1
-    interrupted: bool = False
-    stopped: str = ""
-    notes: tuple[str, ...] = ()
-    audit: Audit | None = None
+    version: str = Field("", description="version of ragmetrics that made the run")
+    packages: dict[str, str] = Field(
+        default_factory=dict, description="versions of Python and of packages that change replies"
+    )
+    inputs: tuple[Input, ...] = Field((), description="the files that the samples came from, or the samples")
+    judges: tuple[str, ...] = Field((), description="names of the judges asked")
+    models: tuple[str, ...] = Field((), description="names of the models as their endpoints returned them")
+    metrics: dict[str, Signature] = Field(
+        default_factory=dict, description="the signature of each metric, in the order of the report"
+    )
+    started: str = Field("", description="when the run began, ISO 8601 in UTC")
+    seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="how long it took")
+    concurrency: int = Field(1, description="calls to the judge that could run at the same time")
+    interrupted: bool = Field(False, description="true if the run ended before every sample was judged")
+    stopped: str = Field("", description='why the run ended early, in words; "" if it did not')
+    notes: tuple[str, ...] = Field((), description="what else the reader should know, e.g. that a metric was left out")
+    audit: Audit | None = Field(None, description="shuffled re-judging, if it was asked for")
 
     @property
     def ended_early(self) -> str:

@@ -23,65 +23,38 @@ CAPTION = "mean score of this judge on samples like these; poll noise included, 
 
 
 class RiskThresholds(Frozen):
-    """When a number counts as a sign of high risk. The defaults are conventions, not measurements.
+    """When a number counts as a sign of high risk. The defaults are conventions, not measurements."""
 
-    Args:
-        mean: A mean below this is low.
-        median: A median below this is low.
-        sd: A standard deviation above this is high; scores in [0, 1] cannot exceed about 0.5.
-        max: A highest score below this is low: not one sample went well.
-        count: Fewer scores than this are too few to say.
-        failed_share: A larger share of failed among the rows with an outcome is high.
-    """
-
-    mean: Share = 0.7
-    median: Share = 0.7
-    sd: Share = 0.3
-    max: Share = 0.8
-    count: Annotated[int, Field(ge=0)] = 30
-    failed_share: Share = 0.05
+    mean: Share = Field(0.7, description="a mean below this is low")
+    median: Share = Field(0.7, description="a median below this is low")
+    sd: Share = Field(0.3, description="a standard deviation above this is high; about 0.5 is the most")
+    max: Share = Field(0.8, description="a highest score below this is low: not one sample went well")
+    count: Annotated[int, Field(ge=0)] = Field(30, description="fewer scores than this are too few to say")
+    failed_share: Share = Field(0.05, description="a larger share of failed among the rows with an outcome is high")
 
 
 class MetricSummary(Frozen):
-    """One metric over all rows. A number that does not exist is None, never NaN.
+    """One metric over all rows. A number that does not exist, as without a scored row, is None, never NaN."""
 
-    Args:
-        metric: Name of the metric.
-        count: Rows scored.
-        mean: Mean score in [0, 1]; higher is better. None if no row was scored, like the next four.
-        median: Median score.
-        sd: Standard deviation (divisor n − 1); None below two scores.
-        min: Lowest score.
-        max: Highest score.
-        interval: 95 % interval of the mean, with its method; see ``CAPTION`` for what it means.
-        unknown: Rows whose score is not known: failed or not judged, bad rows included.
-        worst: The interval if each of them had scored 0.
-        best: The interval if each of them had scored 1.
-        undefined: Rows on which the metric has no meaning, by code.
-        failed: Rows on which no score could be determined, by type of error.
-        not_judged: Rows that are samples but have no result of this metric.
-        useful_share: Context Utilization only: share of the scored samples with any useful chunk.
-        mean_if_useful: Context Utilization only: mean score among those.
-        limits: When a number counts as a sign of high risk.
-    """
-
-    metric: str
-    count: int = 0
-    mean: float | None = None
-    median: float | None = None
-    sd: float | None = None
-    min: float | None = None
-    max: float | None = None
-    interval: Interval | None = None
-    unknown: int = 0
-    worst: Interval | None = None
-    best: Interval | None = None
-    undefined: dict[str, int] = Field(default_factory=dict)
-    failed: dict[str, int] = Field(default_factory=dict)
-    not_judged: int = 0
-    useful_share: float | None = None
-    mean_if_useful: float | None = None
-    limits: RiskThresholds = Field(default=RiskThresholds(), repr=False)
+    metric: str = Field(description="name of the metric")
+    count: int = Field(0, description="rows scored")
+    mean: float | None = Field(None, description="mean score in [0, 1]; higher is better")
+    median: float | None = Field(None, description="median score")
+    sd: float | None = Field(None, description="standard deviation (divisor n − 1); None below two scores")
+    min: float | None = Field(None, description="lowest score")
+    max: float | None = Field(None, description="highest score")
+    interval: Interval | None = Field(None, description="95 % interval of the mean, with its method")
+    unknown: int = Field(0, description="rows whose score is not known: failed or not judged, bad rows included")
+    worst: Interval | None = Field(None, description="the interval if each of them had scored 0")
+    best: Interval | None = Field(None, description="the interval if each of them had scored 1")
+    undefined: dict[str, int] = Field(
+        default_factory=dict, description="rows without a meaning for the metric, by code"
+    )
+    failed: dict[str, int] = Field(default_factory=dict, description="rows without a score, by type of error")
+    not_judged: int = Field(0, description="rows that are samples but have no result of this metric")
+    useful_share: float | None = Field(None, description="share of the scored samples with any useful chunk")
+    mean_if_useful: float | None = Field(None, description="mean score among those")
+    limits: RiskThresholds = Field(default=RiskThresholds(), repr=False, description="when a number is a sign")
 
     @property
     def signs(self) -> tuple[str, ...]:
@@ -111,31 +84,21 @@ class MetricSummary(Frozen):
 
 
 class Summary(Frozen):
-    """A whole run in numbers. ``rows`` = ``judged`` + ``not_judged`` + ``bad_rows``.
+    """A whole run in numbers. ``rows`` = ``judged`` + ``not_judged`` + ``bad_rows``."""
 
-    Args:
-        rows: Rows of the input.
-        judged: Samples with at least one result.
-        not_judged: Samples without any result: the run ended before them, or the application's run failed.
-        bad_rows: Rows that are no sample, not evaluated.
-        without_context: Answers given without any context.
-        application_errors: Samples whose application run went wrong.
-        metrics: One summary per metric.
-        usage: What everything cost together, metrics that a limit of the run kept from their end included.
-        stopped: Why the run ended before all rows of its input were read; "" if it did not.
-        caption: What the intervals mean.
-    """
-
-    rows: int = 0
-    judged: int = 0
-    not_judged: int = 0
-    bad_rows: int = 0
-    without_context: int = 0
-    application_errors: int = 0
-    metrics: tuple[MetricSummary, ...]
-    usage: Usage
-    stopped: str = ""
-    caption: str = CAPTION
+    rows: int = Field(0, description="rows of the input")
+    judged: int = Field(0, description="samples with at least one result")
+    not_judged: int = Field(
+        0, description="samples without any result: the run ended before them, or the application's run failed"
+    )
+    bad_rows: int = Field(0, description="rows that are no sample, not evaluated")
+    without_context: int = Field(0, description="answers given without any context")
+    application_errors: int = Field(0, description="samples whose application run went wrong")
+    grades: dict[str, int] = Field({}, description="captured samples by grade, see ``CaptureNotes``")
+    metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
+    usage: Usage = Field(description="what everything cost together, unfinished metrics included")
+    stopped: str = Field("", description='why the run ended before all rows of its input were read; "" if it did not')
+    caption: str = Field(CAPTION, description="what the intervals mean")
 
     def __getitem__(self, metric: str) -> MetricSummary:
         """Summary of one metric by name; raises ``SettingError`` if it was not measured."""
@@ -175,6 +138,7 @@ class Tally:
         self._number_of = numbering(cluster)
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
+        self._grades: Counter[str] = Counter()
         self._usage = Usage()
 
     def add(self, result: SampleResult) -> None:
@@ -189,6 +153,8 @@ class Tally:
         if sample is not None and not bad:
             self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
             self._rows["application_errors"] += sample.error is not None
+            if sample.capture is not None and sample.capture.grade is not None:
+                self._grades[sample.capture.grade] += 1
 
     def summary(
         self, thresholds: RiskThresholds | None = None, *, stopped: str = "", bootstrap: bool = False
@@ -196,7 +162,7 @@ class Tally:
         """Everything counted so far, as in ``Report.summary``; ``stopped`` says why the run ended early."""
         limits = thresholds or RiskThresholds()
         metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self._metrics.items())
-        return Summary(**self._rows, metrics=metrics, usage=self._usage, stopped=stopped)
+        return Summary(**self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=stopped)
 
 
 class _MetricTally:

@@ -8,6 +8,8 @@ class TestMyModel(FrameworkModelContract):
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,10 +19,12 @@ import pytest
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.questions import Answer, Instructions, NotAnswered, Part, Question
+from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Budget
+from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.metrics.context_utilization import Usefulness
+from ragmetrics_core.metrics.context_utilization import ContextUtilization, Usefulness
 
 TEXT = "a secret text"
 REPLY = '{"useful": 1, "reason": "r"}'
@@ -170,3 +174,28 @@ class FrameworkModelContract:
         """As a model of one's own may raise it."""
         error = errors.ContentRefused("refused", raw=TEXT)
         assert self.fault(lambda: _bare(error)) == (error, 1)
+
+    def test_calls_hold_no_more_threads_than_are_in_flight(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nor is one left behind."""
+        alive, start = list[int](), threading.Thread.start
+
+        def counted(thread: threading.Thread) -> None:
+            start(thread)
+            alive.append(threading.active_count())
+
+        def slow() -> str:
+            time.sleep(0.002)  # long enough for calls to overlap
+            return REPLY
+
+        samples = [Sample(question="q", contexts=("c",), answer=f"a {number}") for number in range(100)]
+        evaluate(samples[:1], [ContextUtilization()], judge="lexical", progress=False)  # the judges' own thread
+        before = set(threading.enumerate())
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", counted)
+            report = evaluate(samples, [ContextUtilization()], judge=self.model(slow), concurrency=4, progress=False)
+        assert len(report.scores("context_utilization")) == len(samples)
+        assert max(alive, default=0) <= len(before) + 4 + 2
+        for thread in set(threading.enumerate()) - before:
+            if not thread.name.startswith("asyncio_"):  # the loop keeps a pool for who blocks it
+                thread.join(10)
+                assert not thread.is_alive()
