@@ -175,6 +175,23 @@ def test_requests_and_tokens_per_minute_are_kept() -> None:
     assert 45 <= asyncio.run(run(Limits(tokens_per_minute=1200))) <= 62
 
 
+def test_calls_that_wait_for_one_model_to_be_ready_share_one_limiter() -> None:
+    class Slow(Priced):
+        async def prepare(self) -> None:
+            for _ in range(self.calls + 3):
+                await asyncio.sleep(0)
+            self.calls += 1
+
+    async def run() -> float:
+        clock = Clock()
+        budget = Budget(Limits(requests_per_minute=60), clock, clock.wait)
+        session = Session(Slow(), attempts=1).during(store=None, concurrency=8, budget=budget)
+        await asyncio.gather(*(session.ask(ChatRequest((Message("user", str(n)),)), str) for n in range(5)))
+        return clock.now
+
+    assert asyncio.run(run()) == pytest.approx(4)
+
+
 def test_what_replies_took_counts_not_what_was_estimated() -> None:
     class Wordy(Priced):
         async def complete(self, request: ChatRequest) -> ChatReply:

@@ -406,6 +406,20 @@ def test_whatever_ends_the_writer_nobody_waits_for_it(
     assert "kept in memory only" in warning
 
 
+def test_a_commit_that_fails_gives_the_file_back(opened: Callable[[], SqliteStore], path: Path) -> None:
+    def failing(connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("no such thing")
+
+    store = opened()
+    store.put({KEY: FULL})
+    store.write(failing)
+    store.flush()
+    other = sqlite3.connect(path, timeout=0, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.close()
+    assert store.get(KEY) == FULL
+
+
 BAD_ROWS: dict[str, tuple[str | bytes, str | bytes]] = {
     "no JSON": ("nothing", "gpt"),
     "no list": ("7", "gpt"),

@@ -361,6 +361,22 @@ ROWS: dict[str, Row] = {
         [PORTO, FARO, EVORA],
         intermediate=["Porto.", "Porto!"],
     ),
+    "one document in two packs that overlap": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            lambda: c.node(
+                "step",
+                model(c, asked(PORTO[:60]), "Porto."),
+                model(c, f"Existing answer: Porto. New context: {PORTO[40:]}"),
+                taken=DOCS[:1],
+            ),
+            answers=SAYS,
+        ),
+        [PORTO],
+        retrieved=["p"],
+        intermediate=["Porto."],
+    ),
     "texts handed on without their ids": Row(
         lambda c: tree(
             c,

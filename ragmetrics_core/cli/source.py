@@ -57,23 +57,25 @@ class Source:
         self._files = [_File(path) for path in options.files]
         self._limit, self._strict = options.limit, options.strict
         self._columns = {name: own for name in COLUMNS if (own := getattr(options, f"{name}_column")) is not None}
+        self._count = 0
         self.undefined: dict[str, str] = {}
         self.failed: dict[str, str] = {}
 
-    def counted(self) -> Source | Counted:
-        """Itself with its length, after a first reading of files that are not large.
+    def counted(self) -> Source | Iterator[Sample | RowError]:
+        """The samples, after a first reading of files that are not large, from which on their number is known.
 
         What makes a file unreadable, and with ``--strict`` a row that is no sample, is found before a call is paid.
         """
         if sum(file.path.stat().st_size for file in self._files) > _LARGE:
-            return self
-        count = 0
-        for file in self._files:
-            for item in read_samples(file.path, self._columns, self._limit):
-                if self._strict and isinstance(item, RowError):
-                    raise item
-                count += 1
-        return Counted(self, count)
+            return iter(self)
+        for item in (item for file in self._files for item in read_samples(file.path, self._columns, self._limit)):
+            if self._strict and isinstance(item, RowError):
+                raise item
+            self._count += 1
+        return self
+
+    def __len__(self) -> int:
+        return self._count
 
     def __iter__(self) -> Iterator[Sample | RowError]:
         self._files = [_File(file.path) for file in self._files]
@@ -144,17 +146,3 @@ class Source:
             gaps = ", ".join(f"{count} in {name}" for name, count in file.missing.items())
             lines.append(f"{file.path}: cells that read nan or null are taken as missing: {gaps}")
         return lines
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Samples whose number is known, for a progress that knows how much is left."""
-
-    source: Source
-    count: int
-
-    def __iter__(self) -> Iterator[Sample | RowError]:
-        return iter(self.source)
-
-    def __len__(self) -> int:
-        return self.count

@@ -34,21 +34,13 @@ _BLOCK = re.compile(r"^== (\d+) ==$")
 
 
 class FactsFile(Frozen):
-    """References with their facts.
+    """References with their facts."""
 
-    Args:
-        model: Who extracted the facts.
-        extraction: With which prompt.
-        prompts: Digest of the prompt.
-        frozen: Digest of the facts; "" as long as they may be edited.
-        rows: The rows with their facts.
-    """
-
-    model: str
-    extraction: str
-    prompts: str
-    frozen: str = ""
-    rows: tuple[Row, ...] = Field(repr=False)
+    model: str = Field(description="who extracted the facts")
+    extraction: str = Field(description="with which prompt")
+    prompts: str = Field(description="digest of the prompt")
+    frozen: str = Field("", description='digest of the facts; "" as long as they may be edited')
+    rows: tuple[Row, ...] = Field(repr=False, description="the rows with their facts")
 
     @property
     def digest(self) -> str:

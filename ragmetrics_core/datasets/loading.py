@@ -25,17 +25,11 @@ _ROWS = (".jsonl", ".ndjson", ".json")
 
 
 class Pair(Frozen):
-    """A question with its golden answer.
+    """A question with its golden answer."""
 
-    Args:
-        question: The question.
-        answer: The golden answer.
-        document: The document that it is about; "" if unknown.
-    """
-
-    question: Text = Field(repr=False)
-    answer: Text = Field(repr=False)
-    document: str = ""
+    question: Text = Field(repr=False, description="the question")
+    answer: Text = Field(repr=False, description="the golden answer")
+    document: str = Field("", description='the document that it is about; "" if unknown')
 
 
 def load_documents(paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None) -> tuple[Document, ...]:

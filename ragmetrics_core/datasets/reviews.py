@@ -40,25 +40,15 @@ _HELP = "p positive, n negative, a ambiguous (left out), s skip for now, b back 
 
 
 class Review(Frozen):
-    """One decision of one person.
+    """One decision of one person."""
 
-    Args:
-        item: Id of the point, or ``document#fact#context`` for a cell.
-        was: The label by rank, for a cell the label of the model.
-        label: The label after review; ambiguous ones are left out of scores.
-        reviewer: Who decided.
-        reason: Why, in the reviewer's words.
-        date: When, ISO 8601 in UTC.
-        second: True for the second reviewer, whose labels only measure agreement.
-    """
-
-    item: str
-    was: Label
-    label: Verdict
-    reviewer: str
-    reason: str = Field(default="", repr=False)
-    date: str = ""
-    second: bool = False
+    item: str = Field(description="id of the point, or `document#fact#context` for a cell")
+    was: Label = Field(description="the label by rank, for a cell the label of the model")
+    label: Verdict = Field(description="the label after review; ambiguous ones are left out of scores")
+    reviewer: str = Field(description="who decided")
+    reason: str = Field(default="", repr=False, description="why, in the reviewer's words")
+    date: str = Field("", description="when, ISO 8601 in UTC")
+    second: bool = Field(False, description="true for the second reviewer, whose labels only measure agreement")
 
 
 class Reviews:
@@ -118,21 +108,13 @@ class Reviews:
 
 
 class Item(Frozen):
-    """One thing to review, without anything that tells its label.
+    """One thing to review, without anything that tells its label."""
 
-    Args:
-        id: What a review names it by.
-        was: Its label so far; never shown.
-        question: The question.
-        claim: The golden answer, or one fact.
-        texts: The documents, or one context.
-    """
-
-    id: str
-    was: Label
-    question: str = Field(repr=False)
-    claim: str = Field(repr=False)
-    texts: tuple[str, ...] = Field(repr=False)
+    id: str = Field(description="what a review names it by")
+    was: Label = Field(description="its label so far; never shown")
+    question: str = Field(repr=False, description="the question")
+    claim: str = Field(repr=False, description="the golden answer, or one fact")
+    texts: tuple[str, ...] = Field(repr=False, description="the documents, or one context")
 
 
 def review_items(given: AnySet) -> list[Item]:

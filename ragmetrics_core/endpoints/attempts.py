@@ -37,17 +37,11 @@ _REFUSALS = 32  # in a row, from which on an endpoint that has answered is taken
 
 
 class Availability:
-    """Whether an endpoint answers at all, as far as the calls of all runs tell.
-
-    Attributes:
-        open: Whether a first call got through, so that others need not wait for it.
-        alone: Held by a call that is sent alone.
-        answers: Calls answered so far.
-    """
+    """Whether an endpoint answers at all, as far as the calls of all runs tell."""
 
     def __init__(self) -> None:
-        self.open = False
-        self.alone = asyncio.Lock()
+        self.open = False  # a first call got through: others need not wait for it
+        self.alone = asyncio.Lock()  # held by a call that is sent alone
         self.answers = 0
         self._refusals = 0
         self._outage: tuple[float, JudgeUnavailable] | None = None
@@ -79,31 +73,18 @@ class Availability:
 
 @dataclass(slots=True, repr=False)
 class Attempts:
-    """The calls of one run.
-
-    Args:
-        model: The model.
-        endpoint: What is known of its endpoint.
-        limiters: What every call passes through, beside the budget.
-        budget: What the run may spend.
-        store: Where replies are kept: a call leaves only when those received before it are.
-        most: Most calls for one request that fails for a passing reason.
-        timeout: Seconds for one call; None for no limit.
-    """
+    """The calls of one run."""
 
     model: ChatModel
     endpoint: Availability
-    limiters: Sequence[Limiter]
+    limiters: Sequence[Limiter]  # beside the budget
     budget: Budget
-    store: ReplyStore
-    most: int
+    store: ReplyStore  # a call leaves only when the replies received before it are kept
+    most: int  # calls for one request that fails for a passing reason
     timeout: float | None
 
     async def send(self, request: ChatRequest) -> ChatReply:
-        """Call until there is a reply, an error that will not pass, or no attempt left.
-
-        Returns:
-            The reply, or its failures as values; ``usage`` counts every call and those repeated after faults.
+        """Call until there is a reply, an error that will not pass, or no attempt left; failures are values.
 
         Raises:
             JudgeUnavailable: If no call will succeed.
@@ -209,11 +190,7 @@ class Attempts:
 
 
 def _cleaned(name: str, reply: ChatReply) -> ChatReply:
-    """The reply without lone surrogates and NUL, which neither a file nor the next request can carry.
-
-    Raises:
-        MalformedReply: If it is too long.
-    """
+    """The reply without lone surrogates and NUL, which neither a file nor the next request can carry."""
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise too_large(name)
     models = tuple(map(safe, reply.usage.models))

@@ -1,8 +1,4 @@
-"""A chat model behind any endpoint that speaks OpenAI's protocol, on aiohttp: the fastest way to one's own server.
-
-One call costs about a tenth of a millisecond of CPU, against two with LiteLLM, so that many calls in flight wait
-for the endpoint and not for this process.
-"""
+"""A chat model behind any endpoint that speaks OpenAI's protocol, on aiohttp: a twentieth of the CPU of LiteLLM."""
 
 from __future__ import annotations
 
@@ -63,6 +59,8 @@ class OpenAICompatibleModel(ChatModel):
         OpenAICompatibleModel('http://127.0.0.1:8000/v1', 'llama3.1')
     """
 
+    name = cache_key = ""
+
     def __init__(
         self,
         base_url: str,
@@ -80,18 +78,16 @@ class OpenAICompatibleModel(ChatModel):
         if not self.base_url.startswith("http"):
             raise errors.SettingError(f"base_url must be one such as http://127.0.0.1:8000/v1, got {self.base_url}")
         parts = urlsplit(base_url)
-        self.model = model
-        self._query = parts.query
+        self.model, self.name = model, name or f"openai-compatible/{model}"
+        self._extra = dict(extra or {})
+        self.cache_key = endpoint_name(self.base_url, {**({"?": parts.query} if parts.query else {}), **self._extra})
         self._user = unquote(parts.netloc.rpartition("@")[0])
         self._url = f"{self.base_url}/chat/completions{f'?{parts.query}' if parts.query else ''}"
-        self._proxy = _proxy(self.base_url)
-        self._api_key = api_key
+        # Looked up once, where aiohttp would for each call.
+        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        self._api_key, self._key_variable = api_key, key_variable
         self._timeout = timeout
-        self._capabilities = capabilities or Capabilities()
-        self._prices = prices
-        self._extra = dict(extra or {})
-        self._name = name or f"openai-compatible/{model}"
-        self._key_variable = key_variable
+        self._capabilities, self._prices = capabilities or Capabilities(), prices
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
@@ -116,16 +112,6 @@ class OpenAICompatibleModel(ChatModel):
             name=name,
             key_variable="OPENAI_API_KEY",
         )
-
-    @property
-    def name(self) -> str:
-        """Name in results."""
-        return self._name
-
-    @property
-    def cache_key(self) -> str:
-        """The endpoint's address, and a digest of its query and the extra fields, which change replies."""
-        return endpoint_name(self.base_url, {"?": self._query, **self._extra} if self._query else self._extra)
 
     def capabilities(self) -> Capabilities:
         """What was stated; the rest is tried."""
@@ -210,12 +196,6 @@ class OpenAICompatibleModel(ChatModel):
 def _named(error: Exception) -> Fault:
     """A fault of which no more is told than the exception's class: its message may hold an address with a key."""
     return Fault(symbols=(type(error).__name__,))
-
-
-def _proxy(address: str) -> str | None:
-    """The proxy that the environment names for an address; looked up once, where aiohttp would for each call."""
-    parts = urlsplit(address)
-    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 _sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}

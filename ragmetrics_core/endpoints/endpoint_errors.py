@@ -84,32 +84,24 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
     errors.QuotaExhausted: "the quota or budget for {where} is used up{details}: raise it or use another model",
     errors.RateLimited: "{where} asked to slow down{details}: lower the concurrency or run again later",
     errors.JudgeTimeout: "{where} sent no reply in time: raise the timeout or check the endpoint",
-    errors.Unreachable: "{where} could not be reached{details}: check the address and that the server runs",
     errors.ConnectionFailed: "{where} could not be reached{details}: check the address and that the server runs",
     errors.JudgeServerError: "{where} failed or sent no valid reply{details}: run again later or check the endpoint",
     errors.UnsupportedParameter: "{where} does not support a parameter of the request{details}",
     errors.RequestRejected: "{where} rejected the request{details}",
     errors.ContentRefused: "{where} or a content filter refused the request{details}",
+    errors.JudgeError: "{where} could not answer{details}",
 }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fault:
-    """What an exception of a client, or a reply that is an error, says.
-
-    Args:
-        status: HTTP status; None if there was none.
-        symbols: Error codes and names of parameters.
-        retry_after: Seconds to wait.
-        text: Everything said, to be searched, never to be shown.
-        classes: Names of the exceptions' classes and of their bases, causes included.
-    """
+    """What an exception of a client, or a reply that is an error, says."""
 
     status: int | None = None
-    symbols: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()  # error codes and names of parameters
     retry_after: float | None = None
-    text: str = ""
-    classes: frozenset[str] = frozenset()
+    text: str = ""  # everything said, to be searched, never to be shown
+    classes: frozenset[str] = frozenset()  # names of the exceptions' classes and their bases, causes included
 
     @classmethod
     def of(cls, error: BaseException) -> Fault:
@@ -174,8 +166,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
     """Error codes and names of parameters, as far as they are symbols."""
-    nested = body.get("error")
-    detail = nested if isinstance(nested, dict) else body
+    detail = nested if isinstance(nested := body.get("error"), dict) else body
     symbols = [detail.get(name) for name in ("code", "type", "param")]
     valid = [symbol for symbol in symbols if isinstance(symbol, str) and _SYMBOL.fullmatch(symbol)]
     named = [*_PARAMETERS.findall(text), *(("param n",) if _ABOUT_N.search(text) else ())]
@@ -183,11 +174,7 @@ def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
 
 
 def seconds(header: Any, now: datetime | None = None) -> float | None:
-    """Read a ``Retry-After`` header: seconds or an HTTP date.
-
-    Returns:
-        Seconds from now, at least 0; None if the header is missing or says neither.
-    """
+    """Seconds from now that a ``Retry-After`` header says, as a number or a date; None if it says neither."""
     text = str("" if header is None else header).strip()
     try:
         wait = float(text)
@@ -227,7 +214,7 @@ def judge_error(
         stated: What the client's class of exception stands for.
         fault: What the exception says.
         where: Name of the model.
-        endpoint: Address of the endpoint, if it is one of the user's own.
+        endpoint: Its address, if it is one of the user's own.
         variables: Environment variables that would hold the key, if it is missing.
     """
     kind = _kind(stated, fault)
@@ -237,7 +224,7 @@ def judge_error(
     if issubclass(kind, errors.ContextWindowExceeded):
         return kind.counted(where, _count(_TOKENS, fault.text), _count(_WINDOW, fault.text))
     details = ", ".join((*((f"HTTP {fault.status}",) if fault.status else ()), *fault.symbols))
-    sentence = _SENTENCES.get(kind, "{where} could not answer{details}")
+    sentence = next(_SENTENCES[base] for base in kind.__mro__ if base in _SENTENCES)
     if kind is errors.JudgeServerError and fault.unreadable:
         sentence = "{where} sent a reply that cannot be read: check that the endpoint is what its name says"
     message = sentence.format(where=where, details=f" ({details})" if details else "")
@@ -252,12 +239,7 @@ def _count(pattern: re.Pattern[str], text: str) -> int | None:
 
 
 def foreign(error: Exception, where: str) -> errors.JudgeError:
-    """The judge error for what any client raised: by what it says of the endpoint, else by its class.
-
-    Args:
-        error: The exception.
-        where: Name of the model.
-    """
+    """The judge error for what any client raised: by what it says of the endpoint, else by its class."""
     fault = Fault.of(error)
     if fault.status is not None or fault.about_key or fault.unanswered:
         return judge_error(errors.JudgeServerError, fault, where)
@@ -272,22 +254,22 @@ def foreign(error: Exception, where: str) -> errors.JudgeError:
 def public(address: str) -> str:
     """An address without the user, password and query that it may hold; what is no address is not repeated."""
     try:
-        parts = urlsplit(address)
-        port = f":{parts.port}" if parts.port else ""
+        parts, port = urlsplit(address), urlsplit(address).port
     except ValueError:
-        return "an address that does not begin with http:// or https://"
+        parts, port = urlsplit(""), None
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host:
         return "an address that does not begin with http:// or https://"
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path.rpartition('@')[2]}"
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rpartition('@')[2]}"
 
 
 def moved(where: str, asked: str, location: str) -> errors.EndpointMoved:
     """The error for a redirect of a call to an address; of where it points to, only what is no word of the endpoint."""
-    target = public(urljoin(asked, location))
-    base = target.removesuffix("/chat/completions")
-    if base == target:  # what else the path says may be anything
-        base = "".join(re.findall(r"^https?://[^/]*", target)) or target
+    base = target = public(urljoin(asked, location))
+    if target.startswith("http"):  # what else the path says may be anything
+        end = "/chat/completions"
+        base = target.removesuffix(end) if target.endswith(end) else "/".join(target.split("/")[:3])
     return errors.EndpointMoved(
         f"{where} answered with a redirect to {base}, which was not followed, because keys and texts would go there: "
         "configure that address as the endpoint's, if it is the right one"

@@ -55,11 +55,9 @@ _REMEMBERED_SECONDS = 600.0
 
 
 async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]], *, hasty: bool = False) -> list[T]:
-    """Run all to their end, then return their results or raise the first error; who leaves leaves none running.
+    """Run all to their end, or ``hasty`` to the first error, and return their results or raise the first error.
 
-    Args:
-        work: What to run.
-        hasty: End the others with the first error.
+    Who leaves leaves none running.
     """
     work = list(work)
     if len(work) == 1:
@@ -79,34 +77,23 @@ async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]], *
 
 
 class Fitting:
-    """What is known of a model, and how requests are made to fit; shared by all runs of a session.
-
-    Args:
-        model: The model.
-        learned: Features that it lacks, as far as is known from trying; added to.
-    """
+    """What is known of a model, and how requests are made to fit; shared by all runs of a session."""
 
     def __init__(self, model: ChatModel, learned: set[str]) -> None:
-        self.learned = learned
+        self.learned = learned  # what it lacks, as known from trying
         self._model = model
         self._in_vain = 0
         self._rejected: dict[str, tuple[float, JudgeError]] = {}
         self._removing = asyncio.Lock()
 
     async def complete(self, key: str, request: ChatRequest, send: Send, arrived: Arrived) -> ChatReply:
-        """Send a request without the features that the model does not have.
+        """Send a request without the features that the model does not have; failures are values.
 
         Args:
             key: Digest of the request; one that was rejected in every form is not sent again for a while.
             request: The request.
             send: Sends a request; gives failures as values.
             arrived: Told of what each call gave as soon as it did, with the position of its first reply.
-
-        Returns:
-            All that was given, what it cost, and failures for replies that are missing.
-
-        Raises:
-            JudgeUnavailable: If no call will succeed.
         """
         since, error = self._rejected.get(key, (0.0, None))
         if error is not None and time.monotonic() < since + _REMEMBERED_SECONDS:
@@ -186,22 +173,15 @@ class Fitting:
 
 
 class _Asking:
-    """One request on its way.
-
-    Attributes:
-        left: Positions of the replies that are still missing.
-        choices: Replies so far.
-        failures: Why the replies that are left were not given, when they were asked for last.
-        usage: What it cost so far.
-    """
+    """One request on its way."""
 
     __slots__ = ("_arrived", "_send", "choices", "failures", "left", "request", "usage")
 
     def __init__(self, request: ChatRequest, send: Send, arrived: Arrived) -> None:
         self.request = request
-        self.left = list(range(request.n))
+        self.left = list(range(request.n))  # positions of the replies that are still missing
         self.choices: list[Choice] = []
-        self.failures: tuple[JudgeError, ...] = ()
+        self.failures: tuple[JudgeError, ...] = ()  # why they were not given, when they were asked for last
         self.usage = Usage()
         self._send, self._arrived = send, arrived
 

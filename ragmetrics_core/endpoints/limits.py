@@ -67,7 +67,7 @@ class Limits:
 
 
 class Limiter(Protocol):
-    """Decides when a call may leave. Every call passes through several, one after the other."""
+    """Decides when a call may leave; every call passes through several."""
 
     async def acquire(self, tokens: float) -> Any:
         """Wait until a call of about so many tokens may leave; returns what ``observe`` is to be given.
@@ -83,13 +83,7 @@ class Limiter(Protocol):
 class Budget:
     """What is left of a run's caps, shared by all calls of the run, on one event loop; a ``Limiter``.
 
-    Args:
-        limits: The limits; None for none.
-        clock: Seconds, monotonic.
-        sleep: Waits, in seconds.
-
     Attributes:
-        limits: The limits.
         calls: Calls sent so far.
         spent: US dollars so far.
         reached: The cap that ended the run; None as long as none did.
@@ -101,21 +95,19 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.limits = limits or Limits()
-        self.calls = 0
-        self.spent = 0.0
+        self.limits, self.clock, self._sleep = limits or Limits(), clock, sleep
+        self.calls, self.spent = 0, 0.0
         self.reached: LimitReached | None = None
-        self.clock = clock
-        self._sleep = sleep
-        self._end = None if self.limits.deadline is None else clock() + self.limits.deadline
+        self._began = clock()
         self._dearest: float | None = None
         self._in_flight = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._ended = asyncio.Event()  # a call; another one for each
 
     @property
     def remaining(self) -> float | None:
         """Seconds left, at least 0; None without a deadline."""
-        return None if self._end is None else max(self._end - self.clock(), 0.0)
+        deadline = self.limits.deadline
+        return None if deadline is None else max(self._began + deadline - self.clock(), 0.0)
 
     async def pause(self, seconds: float) -> None:
         """Wait, but not beyond the deadline."""
@@ -130,7 +122,7 @@ class Budget:
         """
         if self.remaining == 0.0:
             self.expire()
-        if self.reached is None and self.limits.max_calls is not None and self.calls >= self.limits.max_calls:
+        if self.limits.max_calls is not None and self.calls >= self.limits.max_calls:
             self._stop(f"max_calls={self.limits.max_calls} was reached")
         if self.reached is not None:
             raise self.reached.with_traceback(None)
@@ -144,12 +136,10 @@ class Budget:
         del tokens
         self.check()
         while not self._fits():
-            if not self._in_flight:
-                self._stop(f"max_cost={self.limits.max_cost:g} was reached")
+            if self._in_flight:
+                await self._ended.wait()
             else:
-                future = asyncio.get_running_loop().create_future()
-                self._waiting.append(future)
-                await future
+                self._stop(f"max_cost={self.limits.max_cost:g} was reached")
             self.check()
         self.calls += 1
         self._in_flight += 1
@@ -163,10 +153,8 @@ class Budget:
             self._dearest = max(self._dearest or 0.0, outcome.usage.cost)
         elif isinstance(outcome, ChatReply) and self.limits.max_cost is not None:
             self._stop("the price of the judge's model is not known, so max_cost cannot be held; use max_calls")
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        self._ended.set()
+        self._ended = asyncio.Event()
 
     def expire(self) -> LimitReached:
         """End the run for want of time."""
@@ -197,14 +185,10 @@ class SharedSlots:
 
     When several calls in a row are refused, there are fewer slots; each call that goes well makes more again. A single
     refusal says nothing: the request that met it waits by itself, all others go on.
-
-    Attributes:
-        width: Most calls in flight that the endpoint takes, as a real number; infinite until it refuses.
-        taken: Slots taken now.
     """
 
     def __init__(self) -> None:
-        self.width = math.inf
+        self.width = math.inf  # most calls in flight that the endpoint takes; a real number
         self.taken = 0
         self._wanted: Counter[int] = Counter()  # by the slots that their run wants: calls in flight and waiting here
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -268,12 +252,7 @@ class SharedSlots:
 
 
 class Slots:
-    """The slots of one run within those of its session; a ``Limiter``.
-
-    Args:
-        most: Most calls of the run in flight.
-        shared: The session's.
-    """
+    """The slots of one run within those of its session; a ``Limiter``."""
 
     def __init__(self, most: int, shared: SharedSlots) -> None:
         self._most, self._shared = most, shared
@@ -320,11 +299,6 @@ class RateLimiter:
     not leave yet asks again later, and a process that dies holds nothing back. One whose file cannot be written keeps
     the rate by itself, and says so.
 
-    Args:
-        budget: The run's, whose limits it keeps.
-        model: The model's name and endpoint; the file holds a digest of it.
-        clock: Seconds; by default the budget's, or those that all processes share.
-
     Source:
         The leaky bucket as a meter (ITU-T I.371). The time that went by is measured from the last entry, so that a
         clock that is set back holds nobody up.
@@ -333,6 +307,7 @@ class RateLimiter:
     def __init__(self, budget: Budget, model: Sequence[str], clock: Callable[[], float] | None = None) -> None:
         file = budget.limits.rate_file
         self._budget = budget
+        # Of the model's name and endpoint the file holds a digest.
         self._model = hashlib.sha256("\n".join(model).encode()).hexdigest()
         self._file = None if file is None else OwnFile(file, RATES)
         self._clock = clock or (budget.clock if file is None else time.time)

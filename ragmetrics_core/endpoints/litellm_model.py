@@ -77,6 +77,8 @@ class LiteLLMModel(ChatModel):
         LiteLLMModel('ollama/llama3.1', api_base='http://127.0.0.1:11434')
     """
 
+    name = cache_key = ""
+
     def __init__(
         self,
         model: str,
@@ -93,54 +95,41 @@ class LiteLLMModel(ChatModel):
                 f"{model} is reached through LiteLLM: pip install 'ragmetrics-core[litellm]'; without it "
                 "there are OpenAI's own models and openai-compatible/MODEL with api_base="
             )
-        self.model = model
-        self.api_base = api_base
-        self._api_key = api_key
-        self._timeout = timeout
-        self._stated = capabilities
+        self.model = self.name = model
+        self.api_base, self._api_key, self._timeout = api_base, api_key, timeout
         known = listed(model.removeprefix("openai/"))
         self._prices = prices or (None if known is None else known.prices)
         self._extra = dict(extra or {})
-        self._capabilities = capabilities or Capabilities()
-        self._litellm: Any = None
-        self._theirs: tuple[type[Exception], ...] = ()
+        self.cache_key = endpoint_name(api_base or "", self._extra)
+        self._capabilities = capabilities
+        self._theirs: tuple[type[Exception], ...] = ()  # known once LiteLLM is imported
 
     def __repr__(self) -> str:
         base = f", api_base={public(self.api_base)!r}" if self.api_base else ""
         return f"LiteLLMModel({self.model!r}{base})"
 
-    @property
-    def name(self) -> str:
-        """LiteLLM's name of the model."""
-        return self.model
-
-    @property
-    def cache_key(self) -> str:
-        """The endpoint's address, and a digest of the extra arguments, which change replies."""
-        return endpoint_name(self.api_base or "", self._extra)
-
     def capabilities(self) -> Capabilities:
         """What was stated, else what LiteLLM's tables say; unknown before ``prepare``."""
-        return self._capabilities
+        return self._capabilities or Capabilities()
 
     async def prepare(self) -> None:
         """Import LiteLLM in a thread, and look the model up in its tables."""
-        if self._litellm is None:
+        if not self._theirs:
             litellm = await asyncio.to_thread(_litellm)
-            if self._stated is None:
+            if self._capabilities is None:
                 self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
             kinds = [kind for kind in vars(litellm.exceptions).values() if isinstance(kind, type)]
             own = (kind for kind in kinds if kind.__module__ == "litellm.exceptions")
             self._theirs = tuple(kind for kind in own if issubclass(kind, Exception))
-            self._litellm = litellm
 
     def prices(self) -> tuple[float, float] | None:
         """US dollars per prompt and reply token: as stated, else from our file or LiteLLM's table."""
         if self._prices is not None:
             return self._prices
-        if self._litellm is None or self.api_base is not None:
+        if not self._theirs or self.api_base is not None:
             return None
-        entry = self._litellm.model_cost.get(self.model) or self._litellm.model_cost.get(self.model.partition("/")[2])
+        table = _litellm().model_cost
+        entry = table.get(self.model) or table.get(self.model.partition("/")[2])
         sent, received = ((entry or {}).get(f"{side}_cost_per_token") for side in ("input", "output"))
         return (float(sent), float(received)) if sent is not None and received is not None else None
 
@@ -155,7 +144,7 @@ class LiteLLMModel(ChatModel):
         token = _call.set((self.model, refused))
         try:
             async with asyncio.timeout(self._timeout):
-                response = await self._litellm.acompletion(**self._arguments(request))
+                response = await _litellm().acompletion(**self._arguments(request))
         except TimeoutError:
             refused.append(errors.JudgeTimeout(f"{self.model} sent no reply within {self._timeout:g} s"))
         except self._theirs as error:
@@ -194,7 +183,7 @@ class LiteLLMModel(ChatModel):
         kind, fault = next(filter(None, bases), errors.JudgeServerError), Fault.of(error)
         variables = ""
         if self._api_key is None and (fault.about_key or fault.status in (401, 403)):
-            variables = ", ".join(self._litellm.validate_environment(self.model).get("missing_keys", ()))
+            variables = ", ".join(_litellm().validate_environment(self.model).get("missing_keys", ()))
         return judge_error(kind, fault, self.model, self.api_base, variables)
 
 

@@ -73,13 +73,8 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
 def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> ChatReply:
     """Narrow the body of a reply, as parsed from JSON, to what we read of it.
 
-    Args:
-        model: Name of the model, for messages.
-        body: The body.
-        prices: US dollars per prompt token and per reply token; None if unknown.
-
     Raises:
-        JudgeServerError: If the body is no chat reply.
+        JudgeServerError: If it is no chat reply.
     """
     listed = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed, list) or not listed:

@@ -33,32 +33,18 @@ Change = Callable[[sqlite3.Connection], object]
 
 
 class Kind(NamedTuple):
-    """A kind of file that we write.
+    """A kind of file that we write."""
 
-    Args:
-        holds: What it holds, for messages.
-        application_id: The number in its header by which it is known.
-        version: That of its form; a file of another one is refused.
-        table: The statement that makes it.
-        made: What is logged when a new one is made; ``%s`` is its place.
-        without: What is so while it cannot be written, for the warning.
-    """
-
-    holds: str
-    application_id: int
-    version: int
-    table: str
-    made: str
-    without: str
+    holds: str  # what it holds, for messages
+    application_id: int  # in its header, by which it is known
+    version: int  # of its form; a file of another one is refused
+    table: str  # the statement that makes it
+    made: str  # what is logged when a new one is made; %s is its place
+    without: str  # what is so while it cannot be written, for the warning
 
 
 def check(path: Path, kind: Kind) -> None:
-    """Refuse a file that is neither new nor ours; nothing is touched.
-
-    Raises:
-        ForeignFile: If it is somebody else's, no file at all, or of another version.
-        OSError: If it cannot be read.
-    """
+    """Refuse a file that is neither new nor ours, by ``ForeignFile``; nothing is touched."""
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")
@@ -73,16 +59,7 @@ def check(path: Path, kind: Kind) -> None:
 
 
 def connect(path: Path, kind: Kind) -> sqlite3.Connection:
-    """Open the file, making it as needed, for the owner alone; a damaged one is moved aside with a warning.
-
-    Returns:
-        A connection that any one thread at a time may use; it commits by itself.
-
-    Raises:
-        ForeignFile: If it is not ours.
-        OSError: If the file or its folder cannot be made or read.
-        sqlite3.Error: If the file cannot be opened for writing.
-    """
+    """Open a file that is ours, making it as needed, for the owner alone; a damaged one is moved aside."""
     path = path.resolve()
     check(path, kind)
     _make(path, kind)
@@ -168,20 +145,10 @@ def _seen(path: Path) -> tuple[int, int]:
 
 
 class OwnFile:
-    """A file of ours in use, opened at the first use.
+    """A file of ours in use, opened at the first use; ``trouble`` says why it cannot be written any more.
 
     While this process forks it is closed: SQLite's locks belong to a process, and a child that opens a file which it
     inherited open waits for locks that nobody gives back.
-
-    Args:
-        path: The file.
-        kind: What it is.
-
-    Attributes:
-        trouble: Why nothing can be written any more; None as long as it can.
-
-    Raises:
-        ForeignFile: If there is a file that is not ours.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: Kind) -> None:
@@ -300,8 +267,10 @@ class OwnFile:
             except _TROUBLE as error:
                 trouble = error
             finally:
-                with self._lock:
-                    if trouble is not None:
+                if trouble is not None:
+                    if self._writer is not None:
+                        self._writer.close()  # and give up what was begun
+                    with self._lock:
                         self._give_up(trouble)
                 self._written.set_result(None)
 

@@ -128,13 +128,16 @@ class Session:
     async def prepare(self) -> None:
         """Load what the first call needs."""
         loop = asyncio.get_running_loop()
-        shared = self._by_loop.get(loop)
-        if shared is not None and self._here is shared:
+        if self._here is not None and self._here is self._by_loop.get(loop):
             return
         await self.model.prepare()
-        for other in [other for other in self._by_loop if other.is_closed()]:
-            del self._by_loop[other]
-        shared = self._by_loop.setdefault(loop, shared or _Shared(self.model, self._learned))
+        if loop not in self._by_loop:
+            for other in [other for other in self._by_loop if other.is_closed()]:
+                del self._by_loop[other]
+            self._by_loop[loop] = _Shared(self.model, self._learned)
+        shared = self._by_loop[loop]
+        if self._here is shared:  # another call of the run was faster
+            return
         key = self.model.cache_key  # asked for once: it may take a while, and shall not change
         self._place = (self.model.name, key or "")
         limiters: list[Limiter] = [Slots(self._concurrency, shared.slots), *self._further]

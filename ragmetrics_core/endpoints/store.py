@@ -80,7 +80,7 @@ class MemoryStore(ReplyStore):
             self._choices.pop(key, None)
             self._choices[key] = choice
         while len(self._choices) > self._max_entries:
-            self._choices.pop(next(iter(self._choices)))
+            self._choices.pop(next(iter(self._choices)), None)
 
     def reject(self, key: str) -> None:
         """Forget a reply that turned out unusable."""

@@ -30,6 +30,7 @@ _ALPHA = 0.05
 _SHOWN = 10
 
 
+Bounds = tuple[float, float]
 Verdict = Literal["better", "worse", "same", "undecided"]
 
 
@@ -50,12 +51,8 @@ class MetricChange(Frozen):
     clusters: int = Field(0, description="number of clusters; of pairs, if each stands alone")
     detectable: float | None = Field(None, description="smallest true difference that this design finds with 80 %")
     needed: int | None = Field(None, description="pairs needed to find a difference of the margin with 80 %")
-    one_sided: tuple[float, float] | None = Field(
-        None, description="its one-sided 95 % bounds, failures at the worst and the best"
-    )
-    bounds: tuple[float, float] | None = Field(
-        None, description="the difference with failures at the worst and at the best"
-    )
+    one_sided: Bounds | None = Field(None, description="its one-sided 95 % bounds, failures at the worst and the best")
+    bounds: Bounds | None = Field(None, description="the difference with failures at the worst and at the best")
     p_holm: float | None = Field(None, description="p-value adjusted for everything tested here")
     verdict: Verdict = Field("undecided", description="what follows for the second run")
 
