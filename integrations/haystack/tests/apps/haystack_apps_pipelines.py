@@ -407,6 +407,24 @@ def a_question_of_one_word() -> None:
     made.run({"embedder": {"text": "Gate"}, "prompt": {"question": "Gate", **style}, "other": style})
 
 
+@app(
+    f"{COOKBOOK}/query_decomposition.ipynb",
+    Expected(FIRST, "Yes", "Is the east gate walled up?", FIRST),
+)
+def a_question_that_only_the_rewriter_saw() -> None:
+    made = rag(
+        llm=says("Yes"),
+        rewrite=PromptBuilder("Rewrite: {{ q }}"),
+        rewriter=says("Is the east gate of Marburg walled up today?"),
+        as_text=OutputAdapter("{{ replies[0].text }}", str),
+    )
+    for sender, receiver in (("rewrite", "rewriter"), ("rewriter.replies", "as_text.replies")):
+        made.connect(sender, receiver)
+    for receiver in ("embedder.text", "prompt.question"):
+        made.connect("as_text.output", receiver)
+    made.run({"rewrite": {"q": "Is the east gate walled up?"}})
+
+
 JAPANESE = "マールブルクの東門はいつ塞がれましたか"
 
 

@@ -60,7 +60,7 @@ def _judged(calls: Calls, answer: Answer) -> Answer:
     node = next((node for node in calls.models if calls.of[node] is answer.call), None)
     if node is None or not _VERDICT.fullmatch(answer.text or "") or calls.flow(node, 1)[0]:
         return answer
-    shown = one_line("\n".join(message.text for message in prompt(node)))
+    shown = " ".join(one_line(message.text) for message in prompt(node))
     said = [(one, said.text) for one in calls.models if 0 < one.closed < node.opened for said in replies(one)]
     about = [one for one in said if not _VERDICT.fullmatch(one[1]) and one[1].strip() and one_line(one[1]) in shown]
     return _by(calls, about[-1][0], Answer(about[-1][1], f"{about[-1][0].path}.replies")) if about else answer
