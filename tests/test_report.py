@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
-from ragmetrics_core.data.sample import Context, Sample
+from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
 from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
@@ -416,3 +416,14 @@ def test_methods() -> None:
     ):
         assert words in text, words
     assert SECRET not in text
+
+
+def test_grades_of_captured_samples_are_counted_and_filtered() -> None:
+    grades = ["exact", "inferred", "exact", None]
+    notes = [CaptureNotes() if grade is None else CaptureNotes(grade=grade) for grade in grades]
+    rows = [SampleResult(index=place, sample=Sample(capture=one), results={}) for place, one in enumerate(notes)]
+    report = Report([*rows, SampleResult(index=4, sample=Sample(), results={})])
+    assert report.summary().grades == {"exact": 2, "inferred": 1}
+    assert "Captured: 2 exact, 1 inferred." in report.table()
+    assert [row.index for row in report.graded("exact").results] == [0, 2]
+    assert "Captured" not in Report([rows[3]]).table()

@@ -518,7 +518,30 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
             alone(model(c, asked(PORTO))),
             alone(model(c, f"Title for: {ANSWER} {PORTO}", "The city on the Douro, in short")),
         ],
-        [(QUESTION, [PORTO], "The city on the Douro, in short")],
+        [(QUESTION, [PORTO], ANSWER)],
+    ),
+    "notes on each document, an answer from the notes": (
+        lambda c: [
+            alone(retriever(c, *DOCS[:2])),
+            alone(model(c, f"A note on: {PORTO}", NOTE)),
+            alone(model(c, f"A note on: {FARO}", "Faro does not, being in the Algarve.")),
+            alone(model(c, f"{NOTE}\nFaro does not, being in the Algarve.\n{QUESTION}")),
+        ],
+        [(QUESTION, [PORTO, FARO], ANSWER)],
+    ),
+    "the conversation goes on without a retrieval": (
+        lambda c: [
+            alone(retriever(c, DOCS[0])),
+            alone(model(c, asked(PORTO))),
+            alone(
+                model(
+                    c,
+                    [Message("user", asked(PORTO)), Message("assistant", ANSWER), Message("user", "Say more.")],
+                    "There is more to be said of it.",
+                )
+            ),
+        ],
+        [(QUESTION, [PORTO], ANSWER)],
     ),
     "two requests, each in tasks of its own": (
         lambda c: [
@@ -570,7 +593,9 @@ def test_two_that_could_answer_are_said(name: str) -> None:
     (sample,) = [*(s for one in FLOWS[name][0](Clock()) for s in turns.add(one)), *turns.finish()]
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
-    assert sample.capture.warnings == ("several calls may have answered; the last one is taken",)
+    assert sample.capture.warnings == (
+        "several calls may have answered; the last that was shown the question is taken",
+    )
 
 
 # What queries and arguments of tools do not mean

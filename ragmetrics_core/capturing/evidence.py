@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ragmetrics_core.capturing.locating import Place, locate
+from ragmetrics_core.capturing.locating import OWN, Place, locate
 from ragmetrics_core.capturing.reading import ANSWER_KEYS, one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import Document, Node, Tree
 
@@ -18,7 +18,6 @@ _STEERING = {
 }
 _LABEL = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _ALWAYS = float("inf")
-_OWN = 32
 
 Key = tuple[str, ...]
 
@@ -90,6 +89,17 @@ class Calls:
         if value is not None or not text.strip() or self._steers(call):
             return int(value is not None)
         return 1 if len(text) <= 24 and _LABEL.fullmatch(text) else 3
+
+    @cached_property
+    def likely(self) -> list[Node]:
+        """Calls that look most like answering, in their order."""
+        weights = [(self.weight(call), call) for call in self.models]
+        best = max((weight for weight, _ in weights), default=0)
+        return [call for weight, call in weights if weight == best] if best else []
+
+    def asked(self, question: str | None) -> list[Node]:
+        """Those of them that were shown the question."""
+        return [one for one in self.likely if question and any(question in message.text for message in one.prompt)]
 
     def _steers(self, call: Node) -> bool:
         """Whether a later call was asked what this one wrote."""
@@ -187,7 +197,7 @@ class Calls:
         """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
         said = [text_of(node) for node in self.models if _end(node) <= before]
         said += [node.text or "" for node in self.nodes[1:] if node.kind == "agent" and _end(node) <= before]
-        said = [text for text in dict.fromkeys(said) if len(text) >= _OWN]
+        said = [text for text in dict.fromkeys(said) if len(text) >= OWN]
         known = set(self._original)
         found = [one for one in documents if one.author is None]
         return [one for one in found if not said or one.text in known or not self._is_written(one.text, said)]
@@ -267,7 +277,7 @@ class Calls:
             return False
         results = [message.text for message in call.prompt if message.role == "tool"]
         given = (said for result in results for said in (result, *texts_in(parsed(result))))
-        return len(text) >= _OWN or any(one_line(said) == one_line(text) for said in given)
+        return len(text) >= OWN or any(one_line(said) == one_line(text) for said in given)
 
 
 def _replied(node: Node) -> bool:

@@ -94,38 +94,33 @@ class _Turn:
         if answer.extracted or answer.text is None:
             return _Answered(answer, answer.call)
         if answer.call is not None:
-            return self._unrivalled(answer, answer.call)
+            return self._by(answer, answer.call)
         wanted, value = {one_line(text) for text in (answer.text, *answer.replies)} - {""}, parsed(answer.text)
         latest = self.calls.models[::-1]
         wrote = [call for call in latest if one_line(text_of(call)) in wanted]
         wrote += [call for call in latest if wanted & _fields(call) or (value is not None and value in _values(call))]
         if wrote:
-            return self._unrivalled(answer, wrote[0])
-        likely = self._likely()
+            return self._by(answer, wrote[0])
+        likely = self.calls.likely
         if not likely:
             return _Answered(answer)
         why = ("no reply equals the answer; it is taken to rest on the last call that wrote a text",)
         return _Answered(answer, likely[-1], why, len(likely) == 1)
 
-    def _unrivalled(self, answer: Answer, call: Node) -> _Answered:
-        """An answer of plain functions, where any call may be the last word: is there another that it does not use?
+    def _by(self, answer: Answer, call: Node, *, stated: bool = True) -> _Answered:
+        """An answer and its call; where nothing states which call that is, is there another that it does not use?
 
         One that it uses may be the answer all the same, if that was asked the question and this one was not: a title.
         """
-        if self.tree.root.name != FLOW:
+        if stated and self.tree.root.name != FLOW:
             return _Answered(answer, call)
-        question, likely = self.question()[0] or "", self._likely()
-        asked = [one for one in likely if any(question in message.text for message in one.prompt)]
-        used = self.calls.shown(call, ()).calls if call in asked or not asked else [call]
-        others = [one for one in likely if one not in used and one_line(text_of(one)) != one_line(text_of(call))]
-        why = ("several calls may have answered; the last one is taken",) if others else ()
+        asked = call in self.calls.asked(self.question()[0])
+        used = self.calls.shown(call, ()).calls if asked else [call]
+        said = {one_line(text_of(one)) for one in used}
+        others = [one for one in self.calls.likely if one_line(text_of(one)) not in said]
+        taken = "the last that was shown the question" if asked else "the last one"
+        why = (f"several calls may have answered; {taken} is taken",) if others else ()
         return _Answered(answer, call, why, not others)
-
-    def _likely(self) -> list[Node]:
-        """Calls that look most like answering, in their order."""
-        weights = [(self.calls.weight(call), call) for call in self.calls.models]
-        best = max((weight for weight, _ in weights), default=0)
-        return [call for weight, call in weights if weight == best] if best else []
 
     def _found(self) -> _Answered:
         """The answering call where the framework names no answer: one whose text is in the output, else the last."""
@@ -135,14 +130,14 @@ class _Turn:
             call for call in models if one_line(text_of(call)) in output - {""} or self.tree.output in _values(call)
         ]
         several = len({text_of(call) for call in held}) > 1
-        call = held[-1] if held else next(iter(self._likely()[::-1]), None)
+        call = next(iter([*self.calls.likely, *self.calls.asked(self.question()[0]), *held][::-1]), None)
         if call is None:
             return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
         said = "the outputs hold the texts of several model calls; the last one is taken as the answer"
         text = next((answer_text(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
         answer = Answer(text, place)
-        return _Answered(answer, call, (said,), sure=False) if several else self._unrivalled(answer, call)
+        return _Answered(answer, call, (said,), sure=False) if several else self._by(answer, call, stated=bool(held))
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
         """The question, where it was found, and what is uncertain about it."""
@@ -152,9 +147,8 @@ class _Turn:
         tree = self.tree
         if tree.question is not None:
             return tree.question, tree.asked_at, ()
-        nodes = [one.node for one in self.calls.retrievals] + [
-            node for one in self.calls.retrievals for node in one.path
-        ]
+        paths = [one.path for one in self.calls.retrievals]
+        nodes = [*(path[-1] for path in paths), *(node for path in paths for node in path)]
         queries = [node.query for node in nodes if node.query and parsed(node.query) is None]  # no arguments of tools
         if not queries:
             return None, "", ("no question was found",)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ragmetrics_core.capturing.evidence import Calls
+from ragmetrics_core.capturing.evidence import Calls, text_of
 from ragmetrics_core.capturing.guarded import Problems
-from ragmetrics_core.capturing.locating import locate
+from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import one_line
 from ragmetrics_core.capturing.rules import FLOW, samples_of
@@ -32,18 +32,17 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         return trees[0]
     root = Node("step", name, trees[0].root.began, trees[-1].root.ended, [tree.root for tree in trees])
     calls = Calls(Tree(root), ())
-    weights = [max((calls.weight(node) for node in tree.root.walk()), default=0) for tree in trees]
-    last = (
-        trees[-1] if name != FLOW else [tree for tree, w in zip(trees, weights, strict=True) if w == max(weights)][-1]
-    )
     wrote = {one_line(call.reply.text) for call in calls.models if call.reply is not None}
     asked = [tree for tree in trees if tree.question is not None and tree.root.kind != "retriever"]
     asking = next((tree for tree in asked if one_line(tree.question) not in wrote), None)
+    question = asking.question if asking is not None else next((node.query for node in calls.nodes if node.query), None)
+    answering = [*calls.likely, *calls.asked(question)][-1:]
+    last = next((tree for tree in trees if name == FLOW and answering and answering[0] in tree.root.walk()), trees[-1])
     given = {name: value for tree in reversed(trees) for name, value in tree.given.items()}
     return replace(
         last,
         root=root,
-        question=None if asking is None else asking.question,
+        question=question if asking is not None else None,
         asked_at="" if asking is None else asking.asked_at,
         history=() if asking is None else asking.history or last.history,
         error=last.error or last.root.error,
@@ -182,8 +181,10 @@ class Turns(Generic[Run]):
 
     def _joins(self, tree: Tree, calls: Calls) -> bool:
         """Add a run to the groups whose documents it shows to a model; several groups become one."""
-        prompts = [message.text for call in calls.models for message in call.prompt]
-        same, others = self._near(tree.strand)
+        messages = [message for call in calls.models for message in call.prompt]
+        earlier = {one_line(message.text) for message in messages if message.role == "assistant"}
+        prompts = [message.text for message in messages]
+        same, others = ([one for one in some if not _answers(one) & earlier] for some in self._near(tree.strand))
         found = _shown(same, prompts) or _shown(others, prompts)
         if not found:
             return False
@@ -241,11 +242,18 @@ def _shown(groups: Sequence[_Group], prompts: Sequence[str]) -> list[_Group]:
     for group in sorted(groups, key=lambda group: (asked[id(group)], group.since), reverse=True):
         documents = [doc for part in group.trees for some in Calls(part, ()).lists() for doc in some]
         held = [text for doc in documents for text in (doc.text, *doc.forms)]
+        held += [text for text in _answers(group) if held and len(text) >= OWN]
         shown = {held[index] for index in locate(held, prompts).order} - texts
         if shown or (asked[id(group)] and not held):
             found.append(group)
             texts |= shown
     return found
+
+
+def _answers(group: _Group) -> set[str]:
+    """What models wrote in a group; where it stands as the assistant's word, the conversation has moved on."""
+    calls = [call for part in group.trees for call in Calls(part, ()).likely]
+    return {one_line(text_of(call)) for call in calls} - {""}
 
 
 def _queries(group: _Group) -> set[str]:

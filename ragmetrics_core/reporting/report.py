@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data.sample import Grade
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.grouping import GroupBy
@@ -80,6 +81,19 @@ class Report:
         if metric not in self.metrics:
             raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(self.metrics) or 'none'}")
         return [row.results[metric].value if metric in row.results else None for row in self.results]
+
+    def graded(self, *grades: Grade) -> Report:
+        """The report over the captured samples of these grades alone (see ``CaptureNotes``).
+
+        Example:
+            >>> from ragmetrics_core.data.sample import CaptureNotes, Sample
+            >>> notes = [CaptureNotes(grade=grade) for grade in ("exact", "inferred")]
+            >>> rows = [SampleResult(index=n, sample=Sample(capture=one), results={}) for n, one in enumerate(notes)]
+            >>> len(Report(rows).graded("exact", "located").results)
+            1
+        """
+        notes = ((row, row.sample.capture if row.sample is not None else None) for row in self.results)
+        return Report([row for row, one in notes if one is not None and one.grade in grades], self.run)
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write the report as JSON lines, in place of an existing file; texts of the samples are in it.

@@ -94,6 +94,7 @@ class Summary(Frozen):
     bad_rows: int = Field(0, description="rows that are no sample, not evaluated")
     without_context: int = Field(0, description="answers given without any context")
     application_errors: int = Field(0, description="samples whose application run went wrong")
+    grades: dict[str, int] = Field({}, description="captured samples by grade, see ``CaptureNotes``")
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
     usage: Usage = Field(description="what everything cost together, unfinished metrics included")
     stopped: str = Field("", description='why the run ended before all rows of its input were read; "" if it did not')
@@ -137,6 +138,7 @@ class Tally:
         self._number_of = numbering(cluster)
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
+        self._grades: Counter[str] = Counter()
         self._usage = Usage()
 
     def add(self, result: SampleResult) -> None:
@@ -151,6 +153,8 @@ class Tally:
         if sample is not None and not bad:
             self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
             self._rows["application_errors"] += sample.error is not None
+            if sample.capture is not None and sample.capture.grade is not None:
+                self._grades[sample.capture.grade] += 1
 
     def summary(
         self, thresholds: RiskThresholds | None = None, *, stopped: str = "", bootstrap: bool = False
@@ -158,7 +162,7 @@ class Tally:
         """Everything counted so far, as in ``Report.summary``; ``stopped`` says why the run ended early."""
         limits = thresholds or RiskThresholds()
         metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self._metrics.items())
-        return Summary(**self._rows, metrics=metrics, usage=self._usage, stopped=stopped)
+        return Summary(**self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=stopped)
 
 
 class _MetricTally:

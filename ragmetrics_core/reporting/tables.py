@@ -50,6 +50,8 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         lines.append(f"{numbers.metric}: {useful}; mean among those {_shown(3, numbers.mean_if_useful)}.")
     rows = "1 row" if summary.rows == 1 else f"{summary.rows} rows"
     lines.append(f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad.")
+    if summary.grades:
+        lines.append(f"Captured: {', '.join(f'{count} {grade}' for grade, count in summary.grades.items())}.")
     if summary.usage.faults:
         lines.append(f"Calls repeated after faults of the judge's endpoint: {summary.usage.faults}.")
     if run.ended_early:

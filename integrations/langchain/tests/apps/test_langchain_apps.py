@@ -5,112 +5,41 @@ The first line of each names the repository and file whose shape it has.
 
 from __future__ import annotations
 
-import asyncio
 import html
-import operator
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from collections.abc import Sequence
+from typing import Any, TypedDict
 
 import pytest
-from langchain.agents import create_agent
-from langchain.tools import tool
 from langchain_classic.chains import ConversationalRetrievalChain, RetrievalQA
 from langchain_core.documents import Document
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.tools import create_retriever_tool
-from langchain_fakes import Shelf, Speaker, calls, document, joined
+from langchain_corpus import (
+    ALL,
+    ANSWER,
+    HIDDEN,
+    MEMORY,
+    PLAN,
+    QUESTION,
+    RAG,
+    REFLECT,
+    TOOLS,
+    Expected,
+    app,
+    check,
+    everything,
+    grader,
+    names,
+    rag,
+)
+from langchain_fakes import Shelf, Speaker, calls, joined
 from langchain_ragmetrics import capture
-from langgraph.graph import START, StateGraph
-from langgraph.graph.message import add_messages
-from langgraph.types import Send
-
-from ragmetrics_core.data.sample import Sample
 
 # What public applications still use.
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
-
-QUESTION = "How do agents plan their work?"
-ANSWER = "They break a task into smaller steps and reflect on each of them."
-PLAN = document(
-    "Task decomposition: an agent breaks a large task into smaller, manageable subgoals.\nIt's done by prompting.",
-    "plan",
-)
-MEMORY = document('Memory: short-term memory is what is "in context"; long-term memory is an external store.', "memory")
-TOOLS = document("Tool use: the agent learns to call external APIs for what is missing from the weights.", "tools")
-REFLECT = document("Self-reflection: the agent looks back on past actions & corrects its earlier mistakes.", "reflect")
-ALL = [PLAN, MEMORY, TOOLS]
-RAG = ChatPromptTemplate.from_template("Answer from the context only:\n{context}\n\nQuestion: {question}")
-HIDDEN = "{} of {} retrieved documents were not shown to the model"
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What an application must give; contexts and retrieved as ids and scores, or texts where they are cut."""
-
-    contexts: list[Any]
-    retrieved: list[Any] | None = None
-    answer: str | None = ANSWER
-    question: str | None = QUESTION
-    history: list[str] = field(default_factory=list)
-    grade: str = "exact"
-    warnings: list[str] = field(default_factory=list)
-    error: str | None = None
-    standalone: str | None = None
-
-
-Play = Callable[[], Any]
-APPS: dict[str, tuple[Play, list[Expected], dict[str, Any]]] = {}
-
-
-def app(*expected: Expected, **options: Any) -> Callable[[Play], Play]:
-    def add(play: Play) -> Play:
-        assert (play.__doc__ or "").count("/") > 1, "name the source of the shape"
-        APPS[play.__name__] = (play, list(expected), options)
-        return play
-
-    return add
-
-
-KNOWN = {one.page_content: one.id for one in (*ALL, REFLECT)}
-
-
-def seen(sample: Sample) -> Expected:
-    assert sample.capture is not None
-
-    def short(contexts: Any) -> list[Any]:
-        named = [(KNOWN.get(one.text, one.text), one.score) for one in contexts]
-        assert all(one.id is None or KNOWN.get(one.text, one.id) == one.id for one in contexts)
-        return [name if score is None else (name, score) for name, score in named]
-
-    contexts = short(sample.contexts)
-    retrieved = None if sample.retrieved is None else short(sample.retrieved)
-    return Expected(
-        contexts,
-        None if retrieved == contexts else retrieved,
-        sample.answer,
-        sample.question,
-        [turn.content for turn in sample.history],
-        str(sample.capture.grade),
-        list(sample.capture.warnings),
-        sample.error,
-        sample.standalone_question,
-    )
-
-
-def everything() -> list[Document]:
-    return [one.model_copy(deep=True) for one in ALL]
-
-
-def rag(context: Any, *lines: Any) -> Any:
-    inputs = {"context": context, "question": RunnablePassthrough()}
-    return inputs | RAG | Speaker(lines=list(lines) or ANSWER) | StrOutputParser()
-
 
 # Chains
 
@@ -278,12 +207,6 @@ def answer_printed_not_returned() -> None:
 
 # Plain functions, no chain around them
 
-GRADE = ChatPromptTemplate.from_template("Is this relevant to {question}? {document}")
-
-
-def grader(*verdicts: str) -> Any:
-    return GRADE | Speaker(lines=[f'{{"binary_score": "{one}"}}' for one in verdicts]) | JsonOutputParser()
-
 
 @app(Expected(["plan", "memory"], retrieved=["plan", "memory", "tools"], warnings=[HIDDEN.format(1, 3)]))
 def graded_by_hand() -> None:
@@ -315,6 +238,27 @@ def hypothetical_document() -> None:
     writer = passage | Speaker(lines="A passage that could answer it, about plans.") | StrOutputParser()
     found = (writer | Shelf(books=everything()[:2])).invoke({"question": QUESTION})
     (RAG | Speaker(lines=ANSWER) | StrOutputParser()).invoke({"context": found, "question": QUESTION})
+
+
+@app(
+    Expected(
+        ["plan", "memory"],
+        question="And how do they?",
+        standalone=QUESTION,
+        history=["What are agents?", "Programs that act."],
+    )
+)
+def condensed_by_hand() -> None:
+    """bot-remains/hydraiq/chatbot/chains.py, its chains called one after the other, the answer streamed."""
+    prompt = ChatPromptTemplate.from_template("{chat_history} Alone: {question}")
+    asked = (prompt | Speaker(lines=QUESTION) | StrOutputParser()).invoke(
+        {
+            "question": "And how do they?",
+            "chat_history": [("human", "What are agents?"), ("ai", "Programs that act.")],
+        }
+    )
+    found = Shelf(books=everything()[:2]).invoke(asked)
+    list(Speaker(lines=ANSWER).stream(f"{joined(found)}\n{asked}"))
 
 
 @app(Expected(["plan"]))
@@ -356,7 +300,7 @@ def two_questions() -> None:
         ["plan"],
         answer="A second summary of the same page, in other words.",
         grade="inferred",
-        warnings=["several calls may have answered; the last one is taken"],
+        warnings=["several calls may have answered; the last that was shown the question is taken"],
     )
 )
 def two_that_could_answer() -> None:
@@ -366,223 +310,9 @@ def two_that_could_answer() -> None:
         Speaker(lines=line).invoke(f"Context: {joined(found)}\nQuestion: {QUESTION}")
 
 
-# Graphs
-
-
-class State(TypedDict, total=False):
-    question: str
-    documents: list[Document]
-    generation: str
-
-
-def generate(state: State) -> State:
-    made = RAG | Speaker(lines=ANSWER) | StrOutputParser()
-    return {"generation": made.invoke({"context": joined(state["documents"]), "question": state["question"]})}
-
-
-def graph(*nodes: Any, state: Any = State) -> Any:
-    built = StateGraph(state)
-    built.add_sequence(list(nodes))
-    built.add_edge(START, nodes[0].__name__)
-    return built.compile()
-
-
-@app(Expected(["plan", "reflect"], retrieved=["plan", "memory", "tools"], warnings=[HIDDEN.format(2, 3)]))
-def corrective_graph() -> None:
-    """langchain-ai/langgraph/examples/rag/langgraph_crag.ipynb: filter, rewrite the question, add a page of the web."""
-
-    def retrieve(state: State) -> State:
-        return {"documents": Shelf(books=everything()).invoke(state["question"]), "question": state["question"]}
-
-    def grade_documents(state: State) -> State:
-        made = grader("yes", "no", "no")
-        kept = [
-            one
-            for one in state["documents"]
-            if made.invoke({"question": state["question"], "document": one.page_content})["binary_score"] == "yes"
-        ]
-        return {"documents": kept, "question": state["question"]}
-
-    def transform_query(state: State) -> State:
-        better = Speaker(lines="What are the ways in which agents plan?").invoke(f"Improve: {state['question']}").text
-        return {"documents": state["documents"], "question": str(better)}
-
-    def web_search(state: State) -> State:
-        page = Document(page_content=REFLECT.page_content)
-        return {"documents": [*state["documents"], page]}
-
-    graph(retrieve, grade_documents, transform_query, web_search, generate).invoke({"question": QUESTION})
-
-
-@app(Expected(["plan", "memory", "tools"]))
-def self_reflective_graph() -> None:
-    """langchain-ai/langgraph/examples/rag/langgraph_self_rag.ipynb: two graders after the answer."""
-
-    def retrieve(state: State) -> State:
-        return {"documents": Shelf(books=everything()).invoke(state["question"])}
-
-    def check(state: State) -> State:
-        prompt = ChatPromptTemplate.from_template("Facts: {documents}\nGeneration: {generation}")
-        for _ in range(2):
-            (prompt | Speaker(lines=calls("Grade", binary_score="yes"))).invoke(state)
-        return {"question": state["question"]}
-
-    graph(retrieve, generate, check).invoke({"question": QUESTION})
-
-
-class Chat(TypedDict, total=False):
-    messages: Annotated[list[AnyMessage], add_messages]
-
-
-@app(Expected(["plan", "memory"], standalone="agent planning"))
-def agentic_graph() -> None:
-    """langchain-ai/langgraph/examples/rag/langgraph_agentic_rag.ipynb: tool call, rewrite as a message, answer."""
-    search = create_retriever_tool(Shelf(books=everything()[:2]), "search", "Searches.")
-
-    def agent(state: Chat) -> Chat:
-        return {"messages": [Speaker(lines=calls("search", query="agent planning")).invoke(state["messages"])]}
-
-    def retrieve(state: Chat) -> Chat:
-        return {"messages": [search.invoke(state["messages"][-1].tool_calls[0])]}  # type: ignore[union-attr]
-
-    def rewrite(state: Chat) -> Chat:
-        better = Speaker(lines="In which ways do agents plan what they do?").invoke("Improve the question").text
-        return {"messages": [HumanMessage(str(better))]}
-
-    def answer(state: Chat) -> Chat:
-        context = str(state["messages"][-2].text)
-        made = RAG | Speaker(lines=ANSWER)
-        return {"messages": [made.invoke({"context": context, "question": state["messages"][0].text})]}
-
-    graph(agent, retrieve, rewrite, answer, state=Chat).invoke({"messages": [("user", QUESTION)]})
-
-
-@app(Expected(["plan", "memory"]))
-def answer_as_a_human_message() -> None:
-    """langchain-ai/langgraph/examples/multi_agent/agent_supervisor.ipynb: a worker's text as a human message."""
-
-    def worker(state: Chat) -> Chat:
-        found = Shelf(books=everything()[:2]).invoke(str(state["messages"][0].text))
-        said = Speaker(lines=ANSWER).invoke(f"{joined(found)}\n{state['messages'][0].text}").text
-        return {"messages": [HumanMessage(str(said), name="worker")]}
-
-    graph(worker, state=Chat).invoke({"messages": [("user", QUESTION)]})
-
-
-class Research(TypedDict, total=False):
-    messages: Annotated[list[AnyMessage], add_messages]
-    steps: list[str]
-    documents: Annotated[list[Document], operator.add]
-
-
-class Task(TypedDict):
-    query: str
-
-
-@app(Expected(["plan", "memory"]))
-def research_agent() -> None:
-    """langchain-ai/rag-research-agent-template/src/retrieval_graph/graph.py: route, plan, a sub-graph that fans out."""
-    found = {"goals": PLAN, "recall": MEMORY}
-
-    async def one(state: Task) -> Any:
-        return {"documents": await Shelf(books=[found[state["query"]]]).ainvoke(state["query"])}
-
-    class Search(TypedDict, total=False):
-        question: str
-        queries: list[str]
-        documents: Annotated[list[Document], operator.add]
-
-    async def queries(state: Search) -> Search:
-        await Speaker(lines=calls("Response", queries=["goals", "recall"])).ainvoke(state["question"])
-        return {"queries": ["goals", "recall"]}
-
-    inner = StateGraph(Search)
-    inner.add_node(queries)
-    inner.add_node("one", one)  # type: ignore[arg-type]
-    inner.add_edge(START, "queries")
-    inner.add_conditional_edges("queries", lambda state: [Send("one", {"query": q}) for q in state["queries"]], ["one"])
-    researcher = inner.compile()
-
-    async def plan(state: Research) -> Research:
-        await Speaker(lines=calls("Plan", steps=["look it up"])).ainvoke(state["messages"])
-        return {"steps": ["look it up"]}
-
-    async def research(state: Research) -> Research:
-        result = await researcher.ainvoke({"question": state["steps"][0]})
-        return {"documents": result["documents"]}
-
-    async def respond(state: Research) -> Research:
-        context = "\n".join(f"<document>\n{one.page_content}\n</document>" for one in state["documents"])
-        said = await Speaker(lines=ANSWER).ainvoke(
-            [("system", f"<documents>\n{context}\n</documents>"), *state["messages"]]
-        )
-        return {"messages": [said]}
-
-    asyncio.run(graph(plan, research, respond, state=Research).ainvoke({"messages": [("user", QUESTION)]}))
-
-
-# Agents
-
-
-@app(
-    Expected(["memory"], retrieved=["plan", "memory", "tools"], standalone="memory", warnings=[HIDDEN.format(2, 3)]),
-)
-def tool_shows_one() -> None:
-    """langchain-ai/langgraph/examples/rag/langgraph_agentic_rag.ipynb, its tool returning one of three pages."""
-
-    @tool
-    def search(query: str) -> str:
-        """Searches."""
-        return Shelf(books=everything()).invoke(query)[1].page_content
-
-    create_agent(Speaker(lines=[calls("search", query="memory"), ANSWER]), [search]).invoke(
-        {"messages": [("user", QUESTION)]}
-    )
-
-
-@app(Expected(["plan", "tools"], standalone=None))
-def agents_of_an_agent() -> None:
-    """langchain-ai/langgraph/examples/multi_agent/hierarchical_agent_teams.ipynb: agents as tools of an agent."""
-
-    def worker(name: str, one: Document, said: str) -> Any:
-        shelf = create_retriever_tool(Shelf(books=[one]), "search", "Searches.")
-        inner = create_agent(Speaker(lines=[calls("search", query=name), said]), [shelf])
-
-        @tool(name)
-        def delegate(task: str) -> str:
-            """Delegates."""
-            return str(inner.invoke({"messages": [("user", task)]})["messages"][-1].text)
-
-        return delegate
-
-    workers = [
-        worker("planner", PLAN, "The planner says that tasks are decomposed first."),
-        worker("toolsmith", TOOLS, "The toolsmith says that tools are called then."),
-    ]
-    lines = [calls("planner", task="plans?"), calls("toolsmith", task="tools?"), ANSWER]
-    create_agent(Speaker(lines=lines), workers).invoke({"messages": [("user", QUESTION)]})
-
-
-@app(Expected(["plan"], standalone="plans"), context_tools={"web_search"})
-def named_text_tool() -> None:
-    """shauryakatna/RAGFlowBot/graph/nodes/web_search.py: a search of the web that returns text, named as context."""
-
-    @tool
-    def web_search(query: str) -> str:
-        """Searches the web."""
-        return PLAN.page_content
-
-    create_agent(Speaker(lines=[calls("web_search", query="plans"), ANSWER]), [web_search]).invoke(
-        {"messages": [("user", QUESTION)]}
-    )
-
-
-@pytest.mark.parametrize("name", APPS)
+@pytest.mark.parametrize("name", names(__name__))
 def test_app(name: str) -> None:
-    play, expected, options = APPS[name]
-    with capture(**options) as captured, suppress(GeneratorExit):
-        play()
-    assert [seen(sample) for sample in captured.samples] == expected
+    check(name)
 
 
 def test_the_hint_names_what_to_say() -> None:
