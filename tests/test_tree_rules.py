@@ -361,6 +361,22 @@ ROWS: dict[str, Row] = {
         [PORTO, FARO, EVORA],
         intermediate=["Porto.", "Porto!"],
     ),
+    "one document in two packs that overlap": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            lambda: c.node(
+                "step",
+                model(c, asked(PORTO[:60]), "Porto."),
+                model(c, f"Existing answer: Porto. New context: {PORTO[40:]}"),
+                taken=DOCS[:1],
+            ),
+            answers=SAYS,
+        ),
+        [PORTO],
+        retrieved=["p"],
+        intermediate=["Porto."],
+    ),
     "texts handed on without their ids": Row(
         lambda c: tree(
             c,
@@ -447,6 +463,7 @@ NONE: dict[str, Callable[[Clock], Tree]] = {
     "no retrieval": lambda c: tree(c, model(c, "Hello"), answers=SAYS),
     "ignored": lambda c: Tree(c.node("ignored", retriever(c, *DOCS), model(c, asked(PORTO)))),
     "a grader of what is handed in": lambda c: tree(c, model(c, asked(PORTO), GRADED), taken=DOCS),
+    "a grader that says yes": lambda c: tree(c, model(c, asked(PORTO), "Yes."), taken=DOCS, answers=(Answer("Yes."),)),
 }
 
 
@@ -482,6 +499,10 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
             alone(model(c, f"{PORTO} {REWRITTEN}")),
         ],
         [(QUESTION, [PORTO], ANSWER)],
+    ),
+    "a word that may be a verdict": (  # said to be inferred, see below
+        lambda c: [alone(retriever(c, DOCS[0])), alone(model(c, asked(PORTO), "Yes"))],
+        [(QUESTION, [PORTO], "Yes")],
     ),
     "two questions, one after the other": (
         lambda c: [
@@ -587,15 +608,19 @@ def test_several_runs(name: str) -> None:
     assert turns.finish() == []
 
 
-@pytest.mark.parametrize("name", ["a title that reads the answer"])
-def test_two_that_could_answer_are_said(name: str) -> None:
+DOUBTS = {
+    "a title that reads the answer": "several calls may have answered; the last that was shown the question is taken",
+    "a word that may be a verdict": "the answer may be a verdict",
+}
+
+
+@pytest.mark.parametrize("name", DOUBTS)
+def test_doubts_are_said(name: str) -> None:
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     (sample,) = [*(s for one in FLOWS[name][0](Clock()) for s in turns.add(one)), *turns.finish()]
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
-    assert sample.capture.warnings == (
-        "several calls may have answered; the last that was shown the question is taken",
-    )
+    assert sample.capture.warnings == (DOUBTS[name],)
 
 
 # What queries and arguments of tools do not mean

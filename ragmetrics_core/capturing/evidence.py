@@ -225,6 +225,9 @@ class Calls:
         for part in (each[place] for place in order):
             result.unknown |= part.unknown
             for key, (document, place) in part.found.items():
+                if key in result.found and "whole" not in (place.extent, result.found[key][1].extent):
+                    prompts = [message.text for one in result.calls for message in one.prompt]
+                    place = locate([document.text], prompts).places[0]  # its parts in all of them
                 if key not in result.found or result.found[key][1].coverage < place.coverage:
                     result.found[key] = document, place
         result.calls.sort(key=lambda node: node.began)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -36,6 +36,8 @@ OWN = 32
 """Bytes that a showing needs on ground that no better one has taken."""
 ALONE = 16
 """A text of fewer bytes must stand apart, since its words may be anybody's."""
+WHOLE = 0.98
+"""Of a text so much is all of it, also where pieces of it stand apart."""
 OCCURRENCES = 500
 """Occurrences of a short text that are looked at in one message."""
 
@@ -290,7 +292,9 @@ class _Settling:
     def _shown(self, one: int, showings: list[Showing]) -> Place:
         text, first = self.texts[one], showings[0]
         runs = sorted((run for showing in showings for run in showing.runs), key=lambda run: run.first)
-        if first.literal or (first.whole and len(showings) == 1):
+        agreeing = b"".join(text.stream[piece.of : piece.of + piece.size] for run in runs for piece in run.pieces)
+        coverage = letters(agreeing) / letters(text.stream) if text.stream else 1.0
+        if first.literal or (first.whole and len(showings) == 1) or coverage >= WHOLE:
             extent: Extent = "whole"
         elif len(runs) > 1 or (runs[0].first == 0 and runs[0].last == first.total):
             extent = "parts"
@@ -298,8 +302,6 @@ class _Settling:
             extent = "beginning"
         else:
             extent = "end" if runs[0].last == first.total else "middle"
-        agreeing = b"".join(text.stream[piece.of : piece.of + piece.size] for run in runs for piece in run.pieces)
-        coverage = letters(agreeing) / letters(text.stream) if text.stream else 1.0
         reason = "its whole text stands there" if extent == "whole" else f"{coverage:.0%} of it stands there"
         message = self.messages[first.message]
         return Place(one, "shown", coverage, extent, first.message, reason, text, message, tuple(showings))
@@ -327,17 +329,36 @@ def _mark(ground: bytearray, showing: Showing) -> None:
 
 
 def _give(slots: list[list[Showing]], showing: Showing) -> None:
-    """A whole showing is one more; a part joins parts that it does not repeat; beside a whole one it is a title."""
+    """A whole showing is one more; a part joins parts that it does not repeat; beside a whole one it is a title.
+
+    In another message it also joins parts that it overlaps: a long text is cut into pieces that overlap.
+    """
     whole = any(slot[0].whole for slot in slots)
     if showing.whole or not slots:
         slots.append([showing])
     elif not whole:
         for slot in slots:
             runs = [run for one in slot for run in one.runs]
-            if all(new.last <= run.first or run.last <= new.first for new in showing.runs for run in runs):
-                slot.append(showing)
+            elsewhere = all(one.message != showing.message for one in slot)
+            new = [left for run in showing.runs if (left := _fresh(run, runs) if elsewhere else run)]
+            if all(one.last <= run.first or run.last <= one.first for one in new for run in runs):
+                if new:
+                    slot.append(replace(showing, runs=new))
                 return
         slots.append([showing])
+
+
+def _fresh(new: Run, runs: Sequence[Run]) -> Run | None:
+    """What of a run others do not hold; its ends are cut where they overlap."""
+    left: Run | None = new
+    for run in runs:
+        if left is not None and run.first <= left.first < run.last:
+            left = left.behind(0, run.last)
+        elif left is not None and left.first < run.first < left.last <= run.last:
+            left = Run(
+                [Piece(one.at, one.of, min(one.size, run.first - one.of)) for one in left.pieces if one.of < run.first]
+            )
+    return left
 
 
 def _occurrences(group: Group, message: Text) -> Iterator[tuple[int, tuple[int, int] | None]]:

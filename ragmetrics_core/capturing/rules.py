@@ -23,6 +23,7 @@ from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceFrom, Gra
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
 _QUERY = 200
+_VERDICTS = ("yes", "no", "true", "false", "relevant", "irrelevant", "not relevant", "grounded", "supported", "useful")
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
@@ -74,7 +75,7 @@ class _Turn:
             return False
         handed_in = bool(tree.root.taken) and tree.question is not None
         if handed_in and not self.calls.tried and not self.error:
-            handed_in = any(self.calls.weight(call) for call in self.calls.models)
+            handed_in = any(self.calls.weight(one) and _word(one) not in _VERDICTS for one in self.calls.models)
         return tree.is_query or self.calls.tried or handed_in or self.where.contexts_from is not None
 
     def answers(self) -> list[_Answered]:
@@ -119,8 +120,9 @@ class _Turn:
         said = {one_line(text_of(one)) for one in used}
         others = [one for one in self.calls.likely if one_line(text_of(one)) not in said]
         taken = "the last that was shown the question" if asked else "the last one"
-        why = (f"several calls may have answered; {taken} is taken",) if others else ()
-        return _Answered(answer, call, why, not others)
+        doubt = f"several calls may have answered; {taken} is taken" if others else ""
+        doubt = "the answer may be a verdict" if _word(call) in _VERDICTS else doubt
+        return _Answered(answer, call, (doubt,) if doubt else (), not doubt)
 
     def _found(self) -> _Answered:
         """The answering call where the framework names no answer: one whose text is in the output, else the last."""
@@ -319,6 +321,10 @@ def _values(call: Node) -> list[Any]:
     value = parsed(text_of(call))
     arguments = [dict(one.arguments) for one in call.reply.calls] if call.reply is not None else []
     return [*([] if value is None else [value]), *reversed(arguments)]
+
+
+def _word(call: Node) -> str:
+    return text_of(call).strip(" .!\n").lower()
 
 
 def _fields(call: Node) -> set[str]:

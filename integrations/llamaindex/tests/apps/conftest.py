@@ -40,12 +40,17 @@ class Model(FunctionCallingLLM):
 
     script: list[tuple[str, Reply]] = Field(default_factory=list)
     answer: str = "The answer of the model."
+    window: int = 4_096
+    asked: list[str] = Field(default_factory=list)
 
     @property
     def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="fake", is_chat_model=True, is_function_calling_model=True)
+        return LLMMetadata(
+            model_name="fake", is_chat_model=True, is_function_calling_model=True, context_window=self.window
+        )
 
     def _reply(self, prompt: str) -> ChatResponse:
+        self.asked.append(prompt)
         reply = next((reply for pattern, reply in self.script if pattern in prompt), self.answer)
         if isinstance(reply, str):
             return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=reply))

@@ -37,7 +37,7 @@ from llama_index.core.query_engine import (
 )
 from llama_index.core.response_synthesizers import ResponseMode
 from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
@@ -490,6 +490,23 @@ def _(kit: ModuleType) -> None:
 )
 def _(kit: ModuleType) -> None:
     ask(kit, Q, kit.Model(script=[("Relevant, yes or no?\nParis", "yes"), ("Relevant, yes or no?", "no")]), graded=True)
+
+
+MANUAL = " ".join(
+    f"Step {n}: {verb} part {n * 37 % 101} with tool {n * 53 % 89}."
+    for n, verb in enumerate(["turn", "lift", "press", "oil", "wipe", "loosen", "fasten", "bend", "heat", "cool"] * 12)
+)
+
+
+@app(
+    "a page that needs several calls in a small window",
+    f"{DOCS}examples/low_level/response_synthesis.ipynb",
+    sample(question="How?", contexts=[("manual", MANUAL)], retrieved=[("manual", MANUAL)], answer="Like this."),
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(answer="Like this.", window=1_100)
+    VectorStoreIndex([TextNode(id_="manual", text=MANUAL)]).as_query_engine(llm=llm).query("How?")
+    assert len(llm.asked) > 2
 
 
 class Sourced(BaseModel):

@@ -7,8 +7,8 @@ Example:
 """
 
 from llama_index.evaluation.ragmetrics.capture.door import capture as capture
+from llama_index.evaluation.ragmetrics.capture.door import samples_from as samples_from
 from llama_index.evaluation.ragmetrics.capture.door import watch as watch
-from llama_index.evaluation.ragmetrics.capture.samples import samples_from as samples_from
 from llama_index.evaluation.ragmetrics.datasets import evaluate_query_engine as evaluate_query_engine
 from llama_index.evaluation.ragmetrics.datasets import load_rag_dataset as load_rag_dataset
 from llama_index.evaluation.ragmetrics.evaluators import ContextAdherenceEvaluator as ContextAdherenceEvaluator

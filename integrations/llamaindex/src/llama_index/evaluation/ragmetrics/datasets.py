@@ -11,8 +11,7 @@ from typing import Any
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.evaluation import QueryResponseDataset
-from llama_index.evaluation.ragmetrics.capture.door import capture
-from llama_index.evaluation.ragmetrics.capture.samples import samples_from
+from llama_index.evaluation.ragmetrics.capture.door import capture, samples_from
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 
 from ragmetrics_core import Report, Sample, evaluate
@@ -125,24 +124,19 @@ def _questions(questions: Any) -> Iterable[Sample]:
 
 
 def _run(query_engine: BaseQueryEngine, wanted: Sample) -> Sample:
-    """One run of the engine, as one sample."""
+    """One run of the engine, a streamed answer read to its end, as one sample."""
+    told: object
     question = wanted.question or ""
     with capture(question=question, reference=wanted.reference, id=wanted.id, metadata=wanted.metadata) as captured:
-        told = _ask(query_engine, question)
+        try:
+            told = query_engine.query(question)
+            if isinstance(told, (StreamingResponse, AsyncStreamingResponse)):
+                str(told)
+        except Exception as error:  # noqa: BLE001  # a failure boundary: the sample says so, the next question is asked
+            told = error
     if captured.samples:
         return captured.samples[0].model_copy(update={"facts": wanted.facts})
     return wanted.model_copy(update=_of_unseen(told))
-
-
-def _ask(query_engine: BaseQueryEngine, question: str) -> object:
-    """What the engine returns, a streamed answer read to its end; or what it raises."""
-    try:
-        response = query_engine.query(question)
-        if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
-            str(response)
-    except Exception as error:  # noqa: BLE001  # a failure boundary: the sample says so, the next question is asked
-        return error
-    return response
 
 
 def _of_unseen(told: object) -> dict[str, object]:

@@ -13,7 +13,7 @@ from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
-from llama_index.evaluation.ragmetrics.capture.samples import samples_from
+from llama_index.evaluation.ragmetrics.capture.door import samples_from
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, LlamaIndexModel, as_judge, settings_llm
 from pydantic import ValidationError
 

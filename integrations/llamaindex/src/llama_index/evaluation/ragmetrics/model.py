@@ -185,9 +185,9 @@ def _reply(llm: LLM, response: ChatResponse, *, structured: bool, weighed: bool)
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
         text = json.dumps(calls[0].tool_kwargs, ensure_ascii=False) if calls else text
     tokens = aligned(text, response.logprobs or ()) if weighed else ()
-    raw = _raw(response)
-    finish, refusal = _end(raw)
-    return ChatReply((Choice(text or refusal, "refused" if refusal else finish, tokens),), _usage(response, raw))
+    raw = response.raw.model_dump() if isinstance(response.raw, BaseModel) else response.raw
+    finish, refusal, usage = _end(raw if isinstance(raw, Mapping) else {}, response.additional_kwargs)
+    return ChatReply((Choice(text or refusal, "refused" if refusal else finish, tokens),), usage)
 
 
 def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> tuple[TokenAlternatives, ...]:
@@ -221,37 +221,18 @@ def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> tuple[TokenAlt
     return tuple(reversed(found))
 
 
-def _raw(response: ChatResponse) -> dict[str, Any]:
-    """The endpoint's own reply as data, where the LLM hands it on."""
-    raw: object = response.raw
-    if isinstance(raw, BaseModel):
-        raw = raw.model_dump()
-    return dict(raw) if isinstance(raw, Mapping) else {}
-
-
-def _end(raw: Mapping[str, Any]) -> tuple[Any, str]:
-    """How the reply ended, and the words of a refusal."""
-    choices = raw.get("choices")
+def _end(raw: Mapping[str, Any], more: Mapping[str, Any]) -> tuple[Any, str, Usage]:
+    """How a reply ended, the words of a refusal, and what it cost; LlamaIndex knows no prices."""
+    choices, nested, model = raw.get("choices"), raw.get("usage"), raw.get("model")
     first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
     said = first.get("finish_reason") or raw.get("stop_reason") or raw.get("done_reason")
     message = first.get("message")
     refusal = message.get("refusal") if isinstance(message, Mapping) else None
-    return _FINISH.get(str(said), "stop"), refusal if isinstance(refusal, str) else ""
-
-
-def _usage(response: ChatResponse, raw: Mapping[str, Any]) -> Usage:
-    """What the call cost; LlamaIndex knows no prices."""
-    nested = raw.get("usage")
-    counts = {**(nested if isinstance(nested, Mapping) else {}), **response.additional_kwargs}
-    model = raw.get("model")
-    return Usage(
-        calls=1,
-        prompt_tokens=_count(counts, "prompt_tokens", "input_tokens"),
-        completion_tokens=_count(counts, "completion_tokens", "output_tokens"),
-        cost=None,
-        models=(model,) if isinstance(model, str) else (),
+    counts = {**(nested if isinstance(nested, Mapping) else {}), **more}
+    sent, received = (
+        next((counts[name] for name in names if isinstance(counts.get(name), int)), 0)
+        for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
     )
-
-
-def _count(counts: Mapping[str, Any], *names: str) -> int:
-    return next((counts[name] for name in names if isinstance(counts.get(name), int)), 0)
+    names = (model,) if isinstance(model, str) else ()
+    usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=received, cost=None, models=names)
+    return _FINISH.get(str(said), "stop"), refusal if isinstance(refusal, str) else "", usage

@@ -1,1 +1,1 @@
-"""Capturing: what the framework did (``recorder``, ``run``), as the core's tree (``tree``); responses (``samples``)."""
+"""Capturing: what the framework did (``recorder``, ``run``), as the core's tree of calls (``tree``)."""

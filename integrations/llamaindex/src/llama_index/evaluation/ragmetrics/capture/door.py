@@ -1,15 +1,38 @@
-"""``capture`` and ``watch`` for LlamaIndex."""
+"""``capture``, ``watch`` and ``samples_from`` for LlamaIndex."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from typing import Any
 
+from llama_index.core.agent.workflow.workflow_events import AgentOutput
+from llama_index.core.base.response.schema import PydanticResponse, Response
+from llama_index.core.chat_engine.types import AgentChatResponse
+from llama_index.core.workflow import StopEvent
+from llama_index.evaluation.ragmetrics.capture import snapshot
 from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
 from llama_index.evaluation.ragmetrics.capture.run import Run
-from llama_index.evaluation.ragmetrics.capture.tree import trees_of
+from llama_index.evaluation.ragmetrics.capture.snapshot import Streamed
+from llama_index.evaluation.ragmetrics.capture.tree import as_documents, trees_of
 from llama_index.evaluation.ragmetrics.model import as_judge
 
-from ragmetrics_core.capturing import FrontDoor, Listener, Overrides, Turns
+from ragmetrics_core import Sample
+from ragmetrics_core.capturing import (
+    Answer,
+    Document,
+    FrontDoor,
+    Listener,
+    Node,
+    Overrides,
+    SettingError,
+    Tree,
+    Turns,
+    samples_of,
+)
+from ragmetrics_core.capturing import Source as From
+
+Source = Run | Response | PydanticResponse | Streamed | AgentChatResponse | AgentOutput | StopEvent | str
 
 _SAMPLELESS = (
     "LlamaIndex's runs were seen, but none gave a sample; say where things are by question_from=, contexts_from= and "
@@ -17,8 +40,9 @@ _SAMPLELESS = (
 )
 
 
-def _assembler(where: Overrides, listener: Listener) -> Turns[Run]:
-    return Turns(partial(trees_of, where=where), where, listener.problems, _SAMPLELESS)
+def _assembler(where: Overrides, listener: Listener | None) -> Turns[Run]:
+    problems = None if listener is None else listener.problems
+    return Turns(partial(trees_of, where=where), where, problems, _SAMPLELESS)
 
 
 _DOOR = FrontDoor(
@@ -31,3 +55,71 @@ _DOOR = FrontDoor(
 )
 capture = _DOOR.capture
 watch = _DOOR.watch
+
+
+def samples_from(
+    run: Source,
+    *,
+    question_from: From | None = None,
+    contexts_from: From | None = None,
+    answer_from: From | None = None,
+    context_tools: Collection[str] | None = None,
+    build: Callable[[Any], Iterable[Sample]] | None = None,
+) -> list[Sample]:
+    """Make the samples of a recorded run or of a response.
+
+    Args:
+        run: A run, or anything that a query engine, chat engine, agent or workflow returned. A stream is not read:
+            without its text the sample has no answer. A response knows no question, nor what was retrieved before
+            reranking.
+        question_from: See ``capture``, like the others; of a response a callable gets the response.
+        contexts_from: The same for the contexts.
+        answer_from: The same for the answer.
+        context_tools: Names of tools whose text is a context.
+        build: A callable from the run to its samples.
+
+    Returns:
+        One sample, or what ``build`` gives.
+
+    Raises:
+        SettingError: If it is neither a run nor a response.
+
+    Example:
+        >>> from llama_index.core.base.response.schema import Response
+        >>> samples_from(Response("Paris."))[0].answer
+        'Paris.'
+    """
+    where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
+    if isinstance(run, Run):
+        turns = _assembler(where, None)
+        return [*turns.add(run), *turns.finish()]
+    if not isinstance(snapshot.result_of(run), Source):
+        raise SettingError(
+            f"samples_from needs a run or a response of a query engine, chat engine, agent or workflow, got "
+            f"{type(snapshot.result_of(run)).__name__}"
+        )
+    return samples_of(_of_response(run), where)
+
+
+def _of_response(response: object) -> Tree:
+    """What a response tells without its run."""
+    named = {one.key: one for one in snapshot.sources_of(response)}.values()
+    found = tuple(one for one in named if one.text.strip() and not _is_written(one))
+    text, data = snapshot.answer_of(response), snapshot.plain(snapshot.result_of(response))
+    unread = text is None and snapshot.streamed(response) is not None
+    return Tree(
+        Node("step", "response"),
+        answers=(Answer(text, "response", documents=found),),
+        is_query=True,
+        complete=not unread,
+        warnings=("the streamed answer was not read to its end",) if unread else (),
+        other=tuple(one for one in named if one not in found),
+        run=response,
+        places=(data if isinstance(data, dict) else {},),
+        plain=as_documents,
+    )
+
+
+def _is_written(node: Document) -> bool:
+    """Whether it is an answer to a sub-question, by how the framework writes such nodes."""
+    return node.score is None and not node.metadata and node.text.startswith(("Sub question:", "\nQuestion:"))

@@ -70,7 +70,7 @@ def install(spans: Spans, events: Events) -> None:
     """Put the handlers on the root dispatcher, unless they are there."""
     root = get_dispatcher()
     # Handlers compare equal by value, so ours are looked for by identity; others may have removed them.
-    if not any(handler is spans for handler in root.span_handlers):
+    if not any(one is spans for one in root.span_handlers):
         root.add_span_handler(spans)
-    if not any(handler is events for handler in root.event_handlers):
+    if not any(one is events for one in root.event_handlers):
         root.add_event_handler(events)

@@ -25,46 +25,36 @@ from llama_index.core.types import BasePydanticProgram
 from llama_index.core.workflow import Workflow
 from llama_index.evaluation.ragmetrics.capture.run import Kind
 
-ROOTS: frozenset[Kind] = frozenset(
-    {"query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program"}
-)
+ROOTS = frozenset[Kind](["query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program"])
 """Kinds that are a run of their own where nothing is around them."""
 
-_WAYS = ("", "a", "stream_", "astream_")
-_METHODS: tuple[tuple[type, Kind, frozenset[str]], ...] = (
-    (BaseQueryEngine, "query", frozenset({"query", "aquery"})),
-    (BaseChatEngine, "chat", frozenset({"chat", "achat", "stream_chat", "astream_chat"})),
-    (Workflow, "workflow", frozenset({"run"})),
-    (BaseRetriever, "retrieve", frozenset({"retrieve", "aretrieve"})),
-    (BaseSynthesizer, "synth", frozenset({"synthesize", "asynthesize"})),
-    (BaseSynthesizer, "respond", frozenset({"get_response", "aget_response"})),
-    (StreamingAgentChatResponse, "write", frozenset({"write_response_to_history", "awrite_response_to_history"})),
-    (BaseTool, "tool", frozenset({"call", "acall", "__call__"})),
-    (BaseLLM, "program", frozenset({"structured_predict", "astructured_predict"})),
-    (
-        BaseLLM,
-        "model",
-        frozenset(f"{mode}{name}" for mode in ("", "a", "stream_", "astream_") for name in ("chat", "complete")),
-    ),
-    (BasePydanticProgram, "program", frozenset({"__call__", "acall"})),
-    (BaseSelector, "ignored", frozenset({"select", "aselect"})),
-    (TransformComponent, "ignored", frozenset({"__call__", "acall"})),
+_Named = tuple[type, str]  # a class, and methods of it
+_METHODS: tuple[tuple[type, Kind, str], ...] = (
+    (BaseQueryEngine, "query", "query aquery"),
+    (BaseChatEngine, "chat", "chat achat stream_chat astream_chat"),
+    (Workflow, "workflow", "run"),
+    (BaseRetriever, "retrieve", "retrieve aretrieve"),
+    (BaseSynthesizer, "synth", "synthesize asynthesize"),
+    (BaseSynthesizer, "respond", "get_response aget_response"),
+    (StreamingAgentChatResponse, "write", "write_response_to_history awrite_response_to_history"),
+    (BaseTool, "tool", "call acall __call__"),
+    (BaseLLM, "program", "structured_predict astructured_predict"),
+    (BaseLLM, "model", "chat achat stream_chat astream_chat complete acomplete stream_complete astream_complete"),
+    (BasePydanticProgram, "program", "__call__ acall"),
+    (BaseSelector, "ignored", "select aselect"),
+    (TransformComponent, "ignored", "__call__ acall"),
 )
-_JUDGING = frozenset({"evaluate", "aevaluate", "evaluate_response", "aevaluate_response"})
-_TEST_DATA = (
-    DatasetGenerator,
-    frozenset({"_agenerate_dataset", "generate_questions_from_nodes", "generate_dataset_from_nodes"}),
-)
+_TEST_DATA = (DatasetGenerator, "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes")
 # What prepares or checks an application: judging, writing test data, finding tools, building an index.
-_ASIDE: tuple[tuple[type, frozenset[str]], ...] = (
-    (BaseEvaluator, _JUDGING),
-    (BaseRetrievalEvaluator, _JUDGING),
+_ASIDE: tuple[_Named, ...] = (
+    (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
+    (BaseRetrievalEvaluator, "evaluate aevaluate"),
     _TEST_DATA,
-    (ObjectRetriever, frozenset({"retrieve", "aretrieve"})),
-    (BaseIndex, frozenset({"build_index_from_nodes", "insert", "insert_nodes", "update_ref_doc", "refresh_ref_docs"})),
-    (IngestionPipeline, frozenset({"run", "arun"})),
+    (ObjectRetriever, "retrieve aretrieve"),
+    (BaseIndex, "build_index_from_nodes insert insert_nodes update_ref_doc refresh_ref_docs"),
+    (IngestionPipeline, "run arun"),
 )
-_NAMES = frozenset(name for _, names in _ASIDE for name in names)
+_NAMES = frozenset(name for _, names in _ASIDE for name in names.split())
 _UUID = 37  # characters of "-" and a UUID at the end of a span's id
 
 
@@ -82,17 +72,17 @@ def kind_of(owner: type, span_id: str) -> Kind | None:
 def _kind(owner: type, method: str) -> Kind | None:
     if issubclass(owner, BaseNodePostprocessor) and method.endswith("postprocess_nodes"):
         return "post"
-    return next((kind for base, kind, methods in _METHODS if method in methods and issubclass(owner, base)), None)
+    return next((kind for base, kind, names in _METHODS if method in names.split() and issubclass(owner, base)), None)
 
 
-def is_aside(owners: tuple[tuple[type, frozenset[str]], ...] = _ASIDE) -> bool:
+def is_aside(owners: tuple[_Named, ...] = _ASIDE) -> bool:
     """True if an evaluator, a generator of test data, an index being built or a retriever of tools called this."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:
         name = frame.f_code.co_name
         if name in _NAMES:
             found = frame.f_locals.get("self")
-            if any(name in names and isinstance(found, owner) for owner, names in owners):
+            if any(name in names.split() and isinstance(found, owner) for owner, names in owners):
                 return True
         frame = frame.f_back
     return False

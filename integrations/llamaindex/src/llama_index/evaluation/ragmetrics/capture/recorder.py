@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -19,26 +19,10 @@ from typing import Any
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput, ToolCall
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.evaluation.ragmetrics.capture import snapshot
 from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install
 from llama_index.evaluation.ragmetrics.capture.kinds import ROOTS, is_aside, is_test_data, kind_of
 from llama_index.evaluation.ragmetrics.capture.run import Kind, Run
-from llama_index.evaluation.ragmetrics.capture.snapshot import (
-    agent_reply,
-    copy_arguments,
-    copy_result,
-    copy_start,
-    fields_of,
-    ids_of,
-    last_model,
-    plain,
-    prompt_of,
-    reply_of,
-    result_of,
-    sources_of,
-    start_fields,
-    streamed,
-    told_turns,
-)
 from llama_index.evaluation.ragmetrics.capture.streams import observe
 from llama_index_instrumentation.span import active_span_id
 
@@ -60,6 +44,11 @@ class _Live:
     written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaits: int | None = None
     ended: bool = False
+
+    @property
+    def data(self) -> bool:
+        """Whether inputs and outputs are needed whole."""
+        return any(one.data for one in self.listeners)
 
 
 _Track = tuple[_Live, Node]
@@ -138,7 +127,7 @@ class Recorder:
         elif tracks or fresh:
             self._places[id_] = self._placed(kind, id_, given, instance, around or _OUTSIDE, fresh)
 
-    def _placed(  # all that is known of a span
+    def _placed(
         self,
         kind: Kind | None,
         id_: str,
@@ -149,7 +138,7 @@ class Recorder:
     ) -> _Place:
         """The place of a span: a call of its own, or one that capturing looks through."""
         again = kind == "tool" and around.kind == "tool"  # a tool that is called calls itself
-        twin = _twin(around, prompt_of(given)) if kind == "model" else None
+        twin = _twin(around, snapshot.prompt_of(given)) if kind == "model" else None
         if kind is None or again or twin is not None or (kind == "respond" and around.synthesizes):
             self._condensing(around, given.get("prompt_args"))
             event = given.get("ev")
@@ -158,13 +147,13 @@ class Recorder:
         if not around.tracks and kind not in ROOTS:
             return _Place(kind=kind)
         node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock), call=around.call)
-        self._given(kind, node, given, instance)
+        self._copied(snapshot.copy_arguments, kind, node, given, instance)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
         if fresh and kind in ROOTS:
             live = _Live(Run(kind, node, _strand()), fresh)
             for one in fresh:
                 one.begun = True
-            self._started(live, given, instance)
+            self._copied(snapshot.copy_start, live.run, given, instance, live.data)
             tracks += ((live, node),)
         for live, _ in tracks:
             live.spans.append(id_)
@@ -176,18 +165,19 @@ class Recorder:
         place = self._left(id_)
         self._wrote(id_, place, instance, None)
         if place.kind == "ignored" and is_test_data():
-            self._test_data.update(ids_of(result))
+            self._test_data.update(snapshot.ids_of(result))
+        if isinstance(result, AgentOutput) and instance is None:
+            self._agent_said(place, result)
         if place.kind is None or place.node is None:
-            if isinstance(result, AgentOutput) and instance is None:
-                self._agent_said(place, result)
             return
-        self._returned(place.kind, place.node, result)
+        self._copied(snapshot.copy_result, place.kind, place.node, result)
         place.node.ended = next(_clock)
+        made = place.node.kind == "retriever" and {one.id for one in place.node.documents or ()}
         for live, _ in place.tracks:
-            if live.run.kind in ("query", "retrieve") and self._is_test_data(place.kind, place.node):
+            if made and made <= self._test_data and live.run.kind in ("query", "retrieve"):
                 live.run.root.kind = "ignored"
             if place.node is live.run.root:
-                self._outcome(live, result)
+                self._copied(snapshot.copy_outcome, live.run, result, live.data)
                 self._finish(live, result)
 
     @guarded
@@ -215,7 +205,7 @@ class Recorder:
         place = self._places.get(id_ or "", _OUTSIDE)
         if place.node is None or place.node.kind != "model" or place.node.reply is not None:
             return
-        place.node.reply, place.node.ended = reply_of(reply), next(_clock)
+        place.node.reply, place.node.ended = snapshot.reply_of(reply), next(_clock)
         for live, _ in place.tracks:
             if place.node is live.run.root and live.run.streamed:
                 self._end(live)
@@ -227,34 +217,10 @@ class Recorder:
             self._places.pop(id_, None)
         return place
 
-    # Copies are guarded one by one: what cannot be copied is missing, and the run is still recorded.
-
     @guarded
-    def _given(self, kind: Kind, node: Node, given: Mapping[str, Any], instance: object) -> None:
-        copy_arguments(kind, node, given, instance)
-
-    @guarded
-    def _returned(self, kind: Kind, node: Node, result: object) -> None:
-        copy_result(kind, node, result)
-
-    def _is_test_data(self, kind: Kind, node: Node) -> bool:
-        return (
-            kind == "retrieve" and bool(node.documents) and {one.id for one in node.documents or ()} <= self._test_data
-        )
-
-    @guarded
-    def _started(self, live: _Live, given: Mapping[str, Any], instance: object) -> None:
-        if any(one.data for one in live.listeners):
-            live.run.inputs = plain({**given, **start_fields(given)})
-        copy_start(live.run, given, instance)
-
-    @guarded
-    def _outcome(self, live: _Live, result: object) -> None:
-        if any(one.data for one in live.listeners):
-            found = plain(result_of(result))
-            rest = found if isinstance(found, dict) else {}
-            live.run.outputs = {**plain(fields_of(result)), "result": found, **rest}
-        live.run.sources = sources_of(result)
+    def _copied(self, copy: Callable[..., object], *given: object) -> None:
+        """Copies are guarded one by one: what cannot be copied is missing, and the run is still recorded."""
+        copy(*given)
 
     @guarded
     def _condensing(self, place: _Place, arguments: object) -> None:
@@ -262,20 +228,20 @@ class Recorder:
         told = arguments.get("chat_history") if isinstance(arguments, dict) else None
         for live, _ in place.tracks if isinstance(told, str) else ():
             if live.run.kind == "chat":
-                live.run.history = live.run.history or told_turns(told or "")
+                live.run.history = live.run.history or snapshot.told_turns(told or "")
 
     @guarded
     def _agent_said(self, place: _Place, output: AgentOutput) -> None:
         """A step of an agent ended: its model's reply, with the tools that it called."""
         for _, node in place.tracks:
-            model = last_model(node)
+            model = snapshot.last_model(node)
             if model is not None and (output.tool_calls or model.reply is None):
-                model.reply, model.ended = agent_reply(output), next(_clock)
+                model.reply, model.ended = snapshot.agent_reply(output), next(_clock)
 
     @guarded
     def _finish(self, live: _Live, result: object) -> None:
         """The root returned: the run is over, unless its answer is still streaming."""
-        run, response = live.run, streamed(result)
+        run, response = live.run, snapshot.streamed(result)
         run.streamed = response is not None and run.root.text is None
         if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
             run.streamed = True
@@ -283,12 +249,12 @@ class Recorder:
         elif response is None or not run.streamed:
             self._end(live)
         elif isinstance(response, StreamingAgentChatResponse) and response.is_writing_to_memory:
+            # What is not written by the time that the response is gone never will be.
+            weakref.finalize(response, self._streamed, live, "", GeneratorExit()).atexit = False
             with self._lock:
                 live.awaits, written = id(response), live.written.get(id(response))
             if written is not None:
                 self._streamed(live, *written)
-            else:  # what is not written by the time that the response is gone never will be
-                weakref.finalize(response, self._streamed, live, "", GeneratorExit()).atexit = False
         else:
             observe(response, partial(self._streamed, live), partial(_within, live))
 

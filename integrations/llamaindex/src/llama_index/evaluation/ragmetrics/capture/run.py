@@ -21,36 +21,19 @@ class Pointer(Document):
 
 @dataclass(slots=True, repr=False, eq=False)
 class Run:
-    """One run of an application, from its outermost call inwards.
+    """One run of an application, from its outermost call inwards."""
 
-    Args:
-        kind: What the outermost call does.
-        root: The outermost call, with the question it was asked and what it answered; the others are its children.
-        strand: The task or thread it began in.
-        history: Earlier turns that it was given, or that its memory holds.
-        fields: Texts of a workflow's start event.
-        sources: The source nodes that its result names.
-        streamed: Its answer is read from a stream.
-        partial: What was read of a stream that broke off.
-        complete: False if a stream was not read to its end, or the run was interrupted.
-        calls: How many calls it has.
-        cut: True if calls are missing because there were too many.
-        inputs: The outermost call's arguments as plain data, where the user names keys or paths.
-        outputs: Its result as plain data, likewise.
-        other: Nodes without a text, once they are taken out of the tree.
-    """
-
-    kind: Kind
-    root: Node
-    strand: str = ""
-    history: tuple[Turn, ...] = ()
-    fields: dict[str, str] = field(default_factory=dict)
-    sources: tuple[Document, ...] = ()
-    streamed: bool = False
-    partial: str | None = None
-    complete: bool = True
+    kind: Kind  # what the outermost call does
+    root: Node  # the outermost call, with its question and answer; the others are its children
+    strand: str = ""  # the task or thread it began in
+    history: tuple[Turn, ...] = ()  # earlier turns that it was given, or that its memory holds
+    fields: dict[str, str] = field(default_factory=dict)  # texts of a workflow's start event
+    sources: tuple[Document, ...] = ()  # the source nodes that its result names
+    streamed: bool = False  # its answer is read from a stream
+    partial: str | None = None  # what was read of a stream that broke off
+    complete: bool = True  # False if a stream was not read to its end, or the run was interrupted
     calls: int = 1
-    cut: bool = False
-    inputs: dict[str, Any] = field(default_factory=dict)
-    outputs: dict[str, Any] = field(default_factory=dict)
-    other: tuple[Document, ...] | None = None
+    cut: bool = False  # calls are missing because there were too many
+    inputs: dict[str, Any] = field(default_factory=dict)  # arguments as plain data, where the user names keys or paths
+    outputs: dict[str, Any] = field(default_factory=dict)  # the result as plain data, likewise
+    other: tuple[Document, ...] | None = None  # nodes without a text, once they are taken out of the tree

@@ -60,8 +60,10 @@ def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instanc
         node.model = None if name == "unknown" else name  # the framework's word for no name
 
 
-def copy_start(run: Run, arguments: Mapping[str, Any], instance: object) -> None:
-    """Copy what the outermost call says of the conversation."""
+def copy_start(run: Run, arguments: Mapping[str, Any], instance: object, data: bool) -> None:
+    """Copy what the outermost call says of the conversation; with ``data`` all that it was given."""
+    if data:
+        run.inputs = plain({**arguments, **start_fields(arguments)})
     if run.kind == "chat":
         run.history = turns_of(arguments.get("chat_history")) or _remembered(vars(instance).get("_memory"))
     elif run.kind == "workflow":
@@ -88,6 +90,14 @@ def copy_result(kind: Kind, node: Node, result: object) -> None:
         model = last_model(node)
         if isinstance(result_of(result), AgentOutput) and model is not None and node.text:
             model.reply = Message("assistant", node.text)  # without the agent's own words around it
+
+
+def copy_outcome(run: Run, result: object, data: bool) -> None:
+    """Copy the source nodes of a run's result; with ``data`` all of it."""
+    run.sources = sources_of(result)
+    if data:
+        found = plain(result_of(result))
+        run.outputs = {**plain(fields_of(result)), "result": found, **(found if isinstance(found, dict) else {})}
 
 
 def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -254,23 +264,16 @@ def plain(value: object, depth: int = 6) -> Any:
     """Plain data of a value, for keys and paths that the user names; what is no data becomes None."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
-    if depth == 0:
-        return None
+    if isinstance(value, (QueryBundle, ChatMessage)):
+        return question_of(value)
     if isinstance(value, NodeWithScore):
         found = document_of(value)
         return {"id": found.id, "text": found.text, "score": found.score, "metadata": found.metadata}
-    if isinstance(value, (QueryBundle, ChatMessage)):
-        return question_of(value)
-    if isinstance(value, (list, tuple)):
-        return [plain(item, depth - 1) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): plain(item, depth - 1) for key, item in value.items()}
     if isinstance(value, (Response, PydanticResponse, AgentChatResponse, Streamed, AgentOutput)):
-        return {
-            "response": answer_of(value),
-            "source_nodes": plain(getattr(value, "source_nodes", []), depth - 1),
-            "metadata": plain(getattr(value, "metadata", None), depth - 1),
-        }
+        more = {name: getattr(value, name, None) for name in ("source_nodes", "metadata")}
+        return {"response": answer_of(value), **{name: plain(one, depth - 1) for name, one in more.items()}}
     if isinstance(value, Event):
-        return {name: plain(item, depth - 1) for name, item in fields_of(value).items()}
-    return None
+        value = fields_of(value)
+    if depth and isinstance(value, Mapping):
+        return {str(key): plain(item, depth - 1) for key, item in value.items()}
+    return [plain(item, depth - 1) for item in value] if depth and isinstance(value, (list, tuple)) else None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
@@ -28,54 +28,53 @@ def observe(response: Streamed, ended: Ended, within: Within) -> None:
         ended: Called when the stream was read to its end, failed, was closed, or was forgotten unread.
         within: What each piece is read in.
     """
-    read = _Read(ended, within)
     if isinstance(response, StreamingResponse):
-        response.response_gen = read.kept(read.sync(response.response_gen))
+        response.response_gen = _kept(_reading(response.response_gen, ended, within), ended)
     elif isinstance(response, AsyncStreamingResponse):
-        response.response_gen = read.kept(read.asynchronous(response.response_gen))
+        response.response_gen = _kept(_areading(response.response_gen, ended, within), ended)
     elif response.chat_stream is not None:
-        response.chat_stream = read.kept(read.sync(response.chat_stream))
+        response.chat_stream = _kept(_reading(response.chat_stream, ended, within), ended)
     elif response.achat_stream is not None:
-        response.achat_stream = read.kept(read.asynchronous(response.achat_stream))
+        response.achat_stream = _kept(_areading(response.achat_stream, ended, within), ended)
 
 
-class _Read:
-    """What was read of a stream; says how it ended when the reading is left."""
+def _kept(stream: Any, ended: Ended) -> Any:
+    """A generator that was never started ends without a word; its finalizer says so."""
+    weakref.finalize(stream, ended, "", GeneratorExit()).atexit = False
+    return stream
 
-    def __init__(self, ended: Ended, within: Within) -> None:
-        self._texts: list[str] = []
-        self._ended, self._within = ended, within
 
-    def __enter__(self) -> list[str]:
-        return self._texts
+@contextmanager
+def _read(ended: Ended) -> Iterator[list[str]]:
+    texts: list[str] = []
+    try:
+        yield texts
+    except BaseException as error:
+        ended("".join(texts), error)
+        raise
+    ended("".join(texts), None)
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._ended("".join(self._texts), error)
 
-    def kept(self, stream: Any) -> Any:
-        """A generator that was never started ends without a word; its finalizer says so."""
-        weakref.finalize(stream, self._ended, "", GeneratorExit()).atexit = False
-        return stream
+def _reading(pieces: Any, ended: Ended, within: Within) -> Generator[Any, None, None]:
+    with _read(ended) as read:
+        while True:
+            with within():
+                piece = next(pieces, _END)
+            if piece is _END:
+                return
+            read.append(_text(piece))
+            yield piece
 
-    def sync(self, pieces: Any) -> Generator[Any, None, None]:
-        with self as read:
-            while True:
-                with self._within():
-                    piece = next(pieces, _END)
-                if piece is _END:
-                    return
-                read.append(_text(piece))
-                yield piece
 
-    async def asynchronous(self, pieces: Any) -> AsyncGenerator[Any, None]:
-        with self as read:
-            while True:
-                with self._within():
-                    piece = await anext(pieces, _END)
-                if piece is _END:
-                    return
-                read.append(_text(piece))
-                yield piece
+async def _areading(pieces: Any, ended: Ended, within: Within) -> AsyncGenerator[Any, None]:
+    with _read(ended) as read:
+        while True:
+            with within():
+                piece = await anext(pieces, _END)
+            if piece is _END:
+                return
+            read.append(_text(piece))
+            yield piece
 
 
 def _text(piece: object) -> str:
