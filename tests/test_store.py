@@ -414,8 +414,7 @@ def test_a_file_that_others_hold_is_waited_for(
     store.close()
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("PRAGMA journal_mode=DELETE")  # as another process leaves it that has just made it
-    other.execute("BEGIN")
-    other.execute("SELECT count(*) FROM replies").fetchone()
+    other.execute("BEGIN IMMEDIATE")
     leaving = threading.Timer(0.1, other.close)
     leaving.start()
     assert opened().get(KEY) == FULL
