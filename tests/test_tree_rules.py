@@ -662,6 +662,9 @@ def test_an_argument_of_a_tool_is_no_question() -> None:
     )
     assert sample.question is None
     assert [context.text for context in sample.contexts] == [PORTO]
+    reading = tool(c, PORTO, query='{"repo": "a", "path": "b"}', documents=DOCS[:1])
+    (sample,) = samples_of(tree(c, reading, model(c, PORTO), question=None))
+    assert sample.question is None
 
 
 def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
