@@ -246,6 +246,49 @@ def a_query_taken_apart() -> None:
     ).run({name: {"question": SIBLINGS} for name in ("split_prompt", "pairs_prompt", "reasoning_prompt")})
 
 
+LONG = "It was walled up in the year 1632, when the tower had burned, says the chronicle."
+
+
+@app(f"{COOKBOOK}/prometheus2_evaluation.ipynb", Expected(FIRST, LONG, retrieved=FIRST))
+def a_verdict_is_no_answer() -> None:
+    made = rag(llm=says(LONG), check=PromptBuilder("Is this grounded? {{ replies[0].text }}"), judge=says("yes"))
+    made.connect("llm.replies", "check.replies")
+    made.connect("check", "judge")
+    made.run(asked())
+
+
+PASSAGE = "The east gate was closed for good in the year after the siege, because its tower was a ruin by then."
+
+
+@component
+class Hypothetical:
+    """Documents that a model writes only to be embedded."""
+
+    def __init__(self) -> None:
+        self.inner = connected(
+            ("prompt", "generator"),
+            ("generator.replies", "adapter.replies"),
+            prompt=PromptBuilder("Write a paragraph that answers: {{ question }}"),
+            generator=says(PASSAGE),
+            adapter=OutputAdapter(
+                "{{ replies | documents }}",
+                list[Document],
+                custom_filters={"documents": lambda replies: [Document(content=one.text) for one in replies]},
+                unsafe=True,
+            ),
+        )
+
+    @component.output_types(embedding=list[float])
+    def run(self, text: str) -> dict[str, Any]:
+        self.inner.run({"prompt": {"question": text}})
+        return {"embedding": [1.0, 0.0]}
+
+
+@app(f"{COOKBOOK}/using_hyde_for_improved_retrieval.ipynb", Expected(FIRST, retrieved=FIRST))
+def hypothetical_documents_are_not_retrieved() -> None:
+    rag(embedder=Hypothetical()).run(asked())
+
+
 @component
 class WebSearch:
     @component.output_types(documents=list[Document], links=list[str])
@@ -362,6 +405,24 @@ def a_question_of_one_word() -> None:
     style = {"style": "plain words"}
     made = rag("Answer in {{ style }}.\n" + LIST, other=PromptBuilder("Use {{ style }}."))
     made.run({"embedder": {"text": "Gate"}, "prompt": {"question": "Gate", **style}, "other": style})
+
+
+@app(
+    f"{COOKBOOK}/query_decomposition.ipynb",
+    Expected(FIRST, "Yes", "Is the east gate walled up?", FIRST),
+)
+def a_question_that_only_the_rewriter_saw() -> None:
+    made = rag(
+        llm=says("Yes"),
+        rewrite=PromptBuilder("Rewrite: {{ q }}"),
+        rewriter=says("Is the east gate of Marburg walled up today?"),
+        as_text=OutputAdapter("{{ replies[0].text }}", str),
+    )
+    for sender, receiver in (("rewrite", "rewriter"), ("rewriter.replies", "as_text.replies")):
+        made.connect(sender, receiver)
+    for receiver in ("embedder.text", "prompt.question"):
+        made.connect("as_text.output", receiver)
+    made.run({"rewrite": {"q": "Is the east gate walled up?"}})
 
 
 JAPANESE = "マールブルクの東門はいつ塞がれましたか"

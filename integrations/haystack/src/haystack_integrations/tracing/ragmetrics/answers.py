@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Node, Run
-from haystack_integrations.tracing.ragmetrics.tree import Calls, replies
+from haystack_integrations.tracing.ragmetrics.tree import Calls, prompt, replies
 
 from ragmetrics_core.capturing import Answer, Message, documents_in, one_line, texts_in
 
 _NAMED = ("replies", "reply", "answer", "answers", "response", "last_message")
+_VERDICT = re.compile(
+    r"(?is)\W*(yes|no|true|false|pass(ed)?|fail(ed)?|(in)?valid|(un)?(safe|grounded)|\d+)\W*|\s*{(?!.*\"answer\").*}\s*"
+)
 _ASKED = ("query", "queries", "question", "questions", "prompt")
 
 
@@ -24,7 +28,7 @@ def answers(calls: Calls) -> list[Answer]:
     if found:
         return _once([_traced(calls, one) for one in found])
     spoken = _final(calls.run, [one for place, value in left for one in _spoken(calls, place, value)])
-    found = [_traced(calls, one) for one in spoken]
+    found = [_judged(calls, _traced(calls, one)) for one in spoken]
     if len({one.place for one in found}) > 1:  # those whose call had documents
         found = [one for one in found if one.documents] or found
     return _once(found)
@@ -49,6 +53,17 @@ def _traced(calls: Calls, answer: Answer) -> Answer:
     component = _component(calls.run, answer.place)
     documents = calls.flow(component)[0] if component is not None else None
     return replace(answer, documents=documents or answer.documents)
+
+
+def _judged(calls: Calls, answer: Answer) -> Answer:
+    """What a verdict is about, where a call gives one that was shown another one's reply and itself no documents."""
+    node = next((node for node in calls.models if calls.of[node] is answer.call), None)
+    if node is None or not _VERDICT.fullmatch(answer.text or "") or calls.flow(node, 1)[0]:
+        return answer
+    shown = " ".join(one_line(message.text) for message in prompt(node))
+    said = [(one, said.text) for one in calls.models if 0 < one.closed < node.opened for said in replies(one)]
+    about = [one for one in said if not _VERDICT.fullmatch(one[1]) and one[1].strip() and one_line(one[1]) in shown]
+    return _by(calls, about[-1][0], Answer(about[-1][1], f"{about[-1][0].path}.replies")) if about else answer
 
 
 def _by(calls: Calls, node: Node, answer: Answer) -> Answer:

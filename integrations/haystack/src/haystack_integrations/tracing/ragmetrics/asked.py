@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Run
-from haystack_integrations.tracing.ragmetrics.tree import Calls
+from haystack_integrations.tracing.ragmetrics.tree import Calls, prompt
 
 from ragmetrics_core import Turn
 from ragmetrics_core.capturing import Message, documents_in, history_in, one_line, question_in
@@ -31,20 +31,24 @@ class Given:
     history: tuple[Turn, ...] = ()
 
 
-def question(run: Run, shown: Sequence[Message], query: str | None) -> Given | None:
-    """The question in the user's own words: in a socket of a usual name before one that the model was shown."""
-    given = _texts(run)
+def question(calls: Calls, shown: Sequence[Message], query: str | None) -> Given | None:
+    """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
+    given = _texts(calls.run)
     same = next((one for one in given if query and one_line(one.text) == one_line(query)), None)
     if same is not None:
         return same
-    seen = "\n".join(one_line(message.text) for message in shown)
-    likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, seen))]
+    seen, anywhere = _joined(shown), _joined([one for node in calls.models for one in prompt(node)])
+    likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, anywhere))]
 
     def order(one: Given) -> tuple[bool, bool, int, int]:
         there = _within(one.text, seen)
         return one.rank < len(_USUAL) and there, there, len(one.places), -one.rank
 
-    return max(likely, key=order) if likely else _templated(run, shown)
+    return max(likely, key=order) if likely else _templated(calls.run, shown)
+
+
+def _joined(messages: Sequence[Message]) -> str:
+    return "\n".join(one_line(message.text) for message in messages)
 
 
 def _texts(run: Run) -> list[Given]:
@@ -89,9 +93,8 @@ def _templated(run: Run, shown: Sequence[Message]) -> Given | None:
     places = [place for place, name, value in _inputs(run) if name == "template" and value]
     builders = [node for node in run.components() if f"{node.path}.template" in places]
     text = question_in(tuple(shown))
-    if text is None or not builders or any(any(documents_in(node.input)) for node in builders):
-        return None
-    return Given(text, places)
+    fits = bool(builders) and not any(any(documents_in(node.input)) for node in builders)
+    return Given(text, places) if text is not None and fits else None
 
 
 def history(calls: Calls, asked: Given | None, before: int | None) -> tuple[Turn, ...]:

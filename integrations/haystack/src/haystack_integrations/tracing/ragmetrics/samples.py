@@ -90,7 +90,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     last = calls.models[-1] if calls.models else None
     call = answer.call if answer is not None else calls.of[last] if last is not None else None
     carried, at = (answer.question, f"{answer.place} query") if answer is not None else (None, "")
-    asked = question(run, call.prompt if call is not None else (), carried)
+    asked = question(calls, call.prompt if call is not None else (), carried)
     flow, place = calls.flow(last) if answer is None and last is not None else (None, "")
     left = documents_left(run)
     gives_documents = answer is None and bool(left) and run.error is None and _ends_with_retrieval(calls, last)

@@ -22,6 +22,7 @@ class Calls:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.of: dict[Node, Call] = {}
+        self._said = {one_line(said.text) for node in run.nodes for said in replies(node)}
         for node in run.nodes:
             self.of[node] = self._call(node)
         self.root = self.of[run.root]
@@ -34,7 +35,7 @@ class Calls:
         made = Call(self._kind(node), node.path or node.type or "run", node.opened, node.closed or None)
         made.taken = written(documents_in(node.input))
         if node is not self.run.root:
-            made.documents = self._documents(node)
+            made.documents, made.error = self._documents(node), "no output" if node.output is None else None
         if made.kind == "model":
             made.prompt = prompt(node)
             said = replies(node)
@@ -44,8 +45,6 @@ class Calls:
         elif node is not self.run.root:
             made.query = asked(node.input)
             made.text = next(texts_in(node.sockets.get("last_message")), None)
-        if node is not self.run.root and node.output is None:
-            made.error = "no output"
         if parent is not None:
             parent.children.append(made)
         return made
@@ -84,7 +83,7 @@ class Calls:
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
         """Documents that a span returned: () for an empty list of them, None where it returns none."""
-        found = written(documents_in(node.output))
+        found = tuple(one for one in written(documents_in(node.output)) if one_line(one.text) not in self._said)
         return found if found or (emits_documents(node) and node.output is not None) else None
 
     # What a span is
@@ -114,7 +113,8 @@ class Calls:
             return False
         spec = node.tags.get("haystack.component.input_spec") or {}
         given = any(documents_in(node.input)) or any("Document" in str(socket.get("type")) for socket in spec.values())
-        return not given and (any(documents_in(node.sockets)) or emits_documents(node))
+        found = bool(self._documents(node)) or (emits_documents(node) and not any(documents_in(node.sockets)))
+        return not given and found
 
     @property
     def models(self) -> list[Node]:
@@ -124,7 +124,7 @@ class Calls:
 
     # The framework's own data flow
 
-    def flow(self, node: Node) -> tuple[tuple[Document, ...] | None, str]:
+    def flow(self, node: Node, steps: int = _STEPS) -> tuple[tuple[Document, ...] | None, str]:
         """Documents in the sockets of what wrote a call's prompt, or of what wrote its texts; and the sockets.
 
         Returns:
@@ -134,7 +134,7 @@ class Calls:
         agent = next((outer for outer in node.ancestors if outer.operation == AGENT), None)
         shown = (*prompt(node), *prompt(agent or node))
         frontier = [(message.text, (agent or node).opened) for message in shown]
-        for _ in range(_STEPS):
+        for _ in range(steps):
             if own or not frontier:
                 break
             makers = list(dict.fromkeys(maker for text, end in frontier if (maker := self._maker(text, end))))

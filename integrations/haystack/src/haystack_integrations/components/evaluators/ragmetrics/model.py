@@ -26,11 +26,7 @@ from ragmetrics_core.endpoints.openai_form import tokens_of
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
-_MESSAGE: dict[str, Callable[[str], ChatMessage]] = {
-    "system": ChatMessage.from_system,
-    "user": ChatMessage.from_user,
-    "assistant": ChatMessage.from_assistant,
-}
+_MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_assistant}  # else the user's
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
 
 
@@ -100,7 +96,7 @@ class HaystackModel(FrameworkModel):
         return partial(self._called, self._arguments(request))
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        messages = [_MESSAGE[one.role](one.content) for one in request.messages]
+        messages = [_MESSAGE.get(one.role, ChatMessage.from_user)(one.content) for one in request.messages]
         settings = self._settings(request) if self._takes_settings else {}
         return {"messages": messages} | ({"generation_kwargs": settings} if settings else {})
 
