@@ -257,7 +257,22 @@ def a_verdict_is_no_answer() -> None:
     made.run(asked())
 
 
+@app(f"{COOKBOOK}/ai_sales_research_assistant.ipynb", Expected(FIRST, retrieved=FIRST))
+def further_questions_are_no_answer() -> None:
+    made = rag(
+        more=PromptBuilder("Ask further: {{ replies[0].text }}"), asking=says("1. Who did it?\n2. And why then?")
+    )
+    made.connect("llm.replies", "more.replies")
+    made.connect("more", "asking")
+    made.run(asked())
+
+
 PASSAGE = "The east gate was closed for good in the year after the siege, because its tower was a ruin by then."
+
+
+@app(f"{TUTORIALS}/27_First_RAG_Pipeline.ipynb", Expected(FIRST, TEXTS["mill"], retrieved=FIRST))
+def a_model_that_quotes_a_whole_document() -> None:
+    rag(llm=says(TEXTS["mill"])).run(asked())
 
 
 @component

@@ -34,10 +34,10 @@ class Given:
 def question(calls: Calls, shown: Sequence[Message], query: str | None) -> Given | None:
     """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
     given = _texts(calls.run)
-    same = next((one for one in given if query and one_line(one.text) == one_line(query)), None)
-    if same is not None:
-        return same
-    seen, anywhere = _joined(shown), _joined([one for node in calls.models for one in prompt(node)])
+    if same := [one for one in given if query and one_line(one.text) == one_line(query)]:
+        return same[0]
+    every = [one for node in calls.models for one in prompt(node)]
+    seen, anywhere = ("\n".join(one_line(one.text) for one in some) for some in (shown, every))
     likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, anywhere))]
 
     def order(one: Given) -> tuple[bool, bool, int, int]:
@@ -45,10 +45,6 @@ def question(calls: Calls, shown: Sequence[Message], query: str | None) -> Given
         return one.rank < len(_USUAL) and there, there, len(one.places), -one.rank
 
     return max(likely, key=order) if likely else _templated(calls.run, shown)
-
-
-def _joined(messages: Sequence[Message]) -> str:
-    return "\n".join(one_line(message.text) for message in messages)
 
 
 def _texts(run: Run) -> list[Given]:
