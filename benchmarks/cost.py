@@ -30,9 +30,9 @@ from ragmetrics_core import (
     Metric,
     RetrievalAccuracy,
     Sample,
-    Usage,
     evaluate,
 )
+from ragmetrics_core.data.usage import Usage
 
 _WORDS = (
     "The harbour office of the old town keeps a ledger of every ship that came in, of its cargo and of its master, "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives, Usage
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
 from ragmetrics_core.testing.replies import plausible_reply, tokens
 
 

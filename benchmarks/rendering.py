@@ -28,8 +28,9 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
 )
+from ragmetrics_core.data.questions import Part
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.rendering import fact_labels, labels, render
+from ragmetrics_core.judging.rendering import render
 
 GROWTH = 12.0
 """What ten times the input may cost at most."""
@@ -42,8 +43,8 @@ ADHERENT = '{"reason": "It says so.", "verdict": "yes", "unsupported": []}'
 RATED = '{"reason": "It says so.", "band": "partial", "score": 0.5}'
 
 
-def _listed(name: str, verdict: str, names: Sequence[str]) -> str:
-    return json.dumps({name: [{"label": label, verdict: 1, "reason": "It says so."} for label in names]})
+def _listed(name: str, verdict: str, shown: Part) -> str:
+    return json.dumps({name: [{"label": label, verdict: 1, "reason": "It says so."} for label in shown.labels]})
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ CASES = (
     Case(
         "utilization listwise",
         ContextUtilization(judging="listwise"),
-        lambda contexts, _: _listed("chunks", "useful", labels(contexts)),
+        lambda contexts, _: _listed("chunks", "useful", Part("Chunk", ("",) * contexts, "letters")),
     ),
     Case("utilization, probability", ContextUtilization(relevance="probability"), lambda *_: USEFUL, most=100),
     Case("adherence", ContextAdherence(), lambda *_: ADHERENT),
@@ -79,7 +80,7 @@ CASES = (
     Case(
         "accuracy per context",
         RetrievalAccuracy(calls="per_context"),
-        lambda _, facts: _listed("facts", "covered", fact_labels(facts)),
+        lambda _, facts: _listed("facts", "covered", Part("Facts", ("",) * facts, "lines")),
         by_facts=True,
     ),
 )

@@ -22,8 +22,8 @@ from endpoint import Endpoint, endpoint
 from goals import Goal, Rows, at_most
 from killed import rows
 
-from ragmetrics_core import ChatModel, ContextUtilization, LiteLLMModel, LLMJudge, OpenAICompatibleModel, evaluate
-from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest
+from ragmetrics_core import ContextUtilization, LiteLLMModel, LLMJudge, OpenAICompatibleModel, evaluate
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatRequest
 from ragmetrics_core.endpoints.openai_form import request_body
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.judging.rendering import render

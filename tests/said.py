@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ragmetrics_core import Asked, Instructions, Metric, Question, Sample, Weight
+from ragmetrics_core import Metric, Question, Sample
 from ragmetrics_core.data.errors import JudgeError
+from ragmetrics_core.data.questions import Asked, Instructions, Weight
 from ragmetrics_core.metrics.context_recall import Rating
 from ragmetrics_core.metrics.context_utilization import UsefulGrade, Usefulness
 from ragmetrics_core.metrics.fact_matrix import Covered, CoveredList

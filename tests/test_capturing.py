@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from said import covered, facts, poll, polls
 
-from ragmetrics_core import Answer, RetrievalAccuracy, Sample, ScriptedJudge, SettingError, Usage
+from ragmetrics_core import RetrievalAccuracy, Sample, ScriptedJudge
 from ragmetrics_core.capturing import Answer as FoundAnswer
 from ragmetrics_core.capturing import (
     BackgroundEvaluator,
@@ -35,6 +35,9 @@ from ragmetrics_core.capturing import (
     judge_context,
     samples_of,
 )
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.questions import Answer
+from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge

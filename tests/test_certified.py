@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from ragmetrics_core import Report, Sample, SampleResult, Scored
+from ragmetrics_core import Report, Sample, Scored
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.certification import certify, fewest, lower_bound
 

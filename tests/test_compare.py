@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import Report, Sample, SampleResult, Scored, Undefined
+from ragmetrics_core import Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.evidence import Cell
 from ragmetrics_core.data.questions import Mode
-from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult
+from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
 from ragmetrics_core.data.sample import Fact
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence

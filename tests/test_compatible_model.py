@@ -13,14 +13,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from ragmetrics_core import (
-    ContextAdherence,
-    LiteLLMModel,
-    LLMJudge,
-    OpenAICompatibleModel,
+from ragmetrics_core import ContextAdherence, LiteLLMModel, LLMJudge, OpenAICompatibleModel
+from ragmetrics_core.data.errors import (
+    AuthenticationFailed,
+    ContextWindowExceeded,
+    JudgeServerError,
+    MissingDependency,
     SettingError,
 )
-from ragmetrics_core.data.errors import AuthenticationFailed, ContextWindowExceeded, JudgeServerError, MissingDependency
 from ragmetrics_core.endpoints.compatible_model import EXCEPTIONS
 from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
 from ragmetrics_core.endpoints.endpoint_errors import judge_error

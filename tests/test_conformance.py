@@ -12,20 +12,16 @@ from pathlib import Path
 import pytest
 from said import chunks, covered, facts, polls, rating, useful_list
 
-from ragmetrics_core import (
-    METRICS,
-    Asked,
-    JudgeError,
-    Sample,
-    ScriptedJudge,
-    Weight,
-)
+from ragmetrics_core import Sample, ScriptedJudge
 from ragmetrics_core.data import errors
+from ragmetrics_core.data.errors import JudgeError
+from ragmetrics_core.data.questions import Asked, Weight
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.registry import METRICS
 
 FOLDER = Path(__file__).parents[1] / "conformance"
 CASES = [(path.stem, case) for path in sorted(FOLDER.glob("*.json")) for case in json.loads(path.read_text("utf-8"))]

@@ -10,15 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import poll, polls
 
-from ragmetrics_core import (
-    ContextAdherence,
-    JudgeError,
-    LexicalJudge,
-    NotAnswered,
-    ScriptedJudge,
-    SettingError,
-)
-from ragmetrics_core.data.errors import RateLimited
+from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
+from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
+from ragmetrics_core.data.questions import NotAnswered
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient, stopped_estimate
 from ragmetrics_core.metrics.polls import Adherent
 

@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import rating
 
-from ragmetrics_core import (
-    ContextRecall,
-    JudgeError,
-    LexicalJudge,
-    ScriptedJudge,
-    SettingError,
-)
+from ragmetrics_core import ContextRecall, LexicalJudge, ScriptedJudge
+from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
 
 

@@ -10,17 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import chunks, useful, useful_list
 
-from ragmetrics_core import (
-    Asked,
-    Context,
-    ContextUtilization,
-    JudgeError,
-    LexicalJudge,
-    Sample,
-    ScriptedJudge,
-    SettingError,
-    Weight,
-)
+from ragmetrics_core import Context, ContextUtilization, LexicalJudge, Sample, ScriptedJudge
+from ragmetrics_core.data.errors import JudgeError, SettingError
+from ragmetrics_core.data.questions import Asked, Weight
 from ragmetrics_core.metrics.average_precision import (
     average_precision,
     expected_average_precision,

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from ragmetrics_core import LexicalJudge, LLMJudge, MemoryStore
+from ragmetrics_core import LexicalJudge, LLMJudge
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
@@ -41,6 +41,7 @@ from ragmetrics_core.datasets import (
 )
 from ragmetrics_core.datasets.continuous import document_points, point_of
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, to_jsonl
+from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.testing.replies import quoting_reply
 from ragmetrics_core.testing.server import LoopbackServer

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ragmetrics_core import METRICS, InputError, Report, Sample, evaluate
+from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.cli import demo as command
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.demo import own_docs
+from ragmetrics_core.metrics.registry import METRICS
 
 
 def test_every_metric_scores_and_hits_and_misses_are_as_said(capsys: pytest.CaptureFixture[str]) -> None:

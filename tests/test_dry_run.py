@@ -9,10 +9,6 @@ from typing import Any
 import pytest
 
 from ragmetrics_core import (
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
@@ -20,12 +16,13 @@ from ragmetrics_core import (
     Metric,
     OpenAICompatibleModel,
     RetrievalAccuracy,
-    RowError,
     Sample,
     evaluate,
 )
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.engine.dry_run import Estimate, estimate
 from ragmetrics_core.testing.server import LoopbackServer
 

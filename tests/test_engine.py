@@ -13,24 +13,22 @@ import pytest
 from said import covered, poll, polls, useful
 
 from ragmetrics_core import (
-    Answer,
     ContextAdherence,
     ContextUtilization,
-    JudgeUnavailable,
     LexicalJudge,
-    MemoryStore,
     Metric,
     Question,
     Sample,
     ScriptedJudge,
-    SettingError,
-    Usage,
     aevaluate,
     ask,
     evaluate,
     iter_results,
 )
-from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed
+from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeUnavailable, SettingError
+from ragmetrics_core.data.questions import Answer
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.polls import Adherent

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from dataset_toys import Model, judge
 
-from ragmetrics_core import LexicalJudge, LLMJudge, MemoryStore, RetrievalAccuracy, evaluate
+from ragmetrics_core import LexicalJudge, LLMJudge, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import AuthenticationFailed, InputError
 from ragmetrics_core.datasets import Maker
@@ -22,6 +22,7 @@ from ragmetrics_core.datasets.facts import (
     read_facts,
     write_facts,
 )
+from ragmetrics_core.endpoints.store import MemoryStore
 
 ROWS = [
     {"question": "Who?", "contexts": ["Anna lit it."], "reference": "Anna lit it. It was built in 1856."},

@@ -68,6 +68,17 @@ def test_an_import_is_cheap() -> None:
     assert min(everything for _, everything in runs) < 4
 
 
+PUBLIC = """
+    ContextAdherence ContextRecall ContextUtilization RetrievalAccuracy Metric metric Question Weigh ask
+    Sample Context Fact Turn Report Scored Undefined Failed RagMetricsError evaluate aevaluate iter_results
+    LLMJudge LexicalJudge ScriptedJudge LiteLLMModel OpenAICompatibleModel Limits
+"""
+
+
+def test_the_names_at_the_top_are_few_and_agreed() -> None:
+    assert set(ragmetrics_core.__all__) == set(PUBLIC.split())
+
+
 def test_every_public_name_resolves() -> None:
     for name in ragmetrics_core.__all__:
         assert getattr(ragmetrics_core, name) is not None

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ragmetrics_core import Report, Sample, SampleResult, Scored, Undefined
+from ragmetrics_core import Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.datasets.labels import Label, calibrate, certify_precision, matched, read_labels
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.testing.assertions import UndecidedWarning, assert_score

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, SettingError, aevaluate, evaluate
-from ragmetrics_core.data.errors import AuthenticationFailed, LimitReached, RateLimited
+from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, aevaluate, evaluate
+from ragmetrics_core.data.errors import AuthenticationFailed, LimitReached, RateLimited, SettingError
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
 from ragmetrics_core.endpoints.limits import Budget, RateLimiter, SharedSlots, Slots

@@ -8,7 +8,6 @@ import pytest
 from said import chunks, covered, facts, poll, polls, rating, useful, useful_list
 
 from ragmetrics_core import (
-    METRICS,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
@@ -17,14 +16,14 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
-    SettingError,
     evaluate,
-    metric_named,
 )
+from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.registry import METRICS, metric_named
 from ragmetrics_core.testing.metric_contract import MetricContract
 
 FULL = Sample(id="s", question="q", contexts=["c0", "c1"], answer="a", reference="r", metadata={"own": [1]})

@@ -11,19 +11,10 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import (
-    Evidence,
-    LexicalJudge,
-    LLMJudge,
-    OpenAICompatibleModel,
-    Report,
-    Sample,
-    Scored,
-    SettingError,
-    evaluate,
-    metric,
-)
+from ragmetrics_core import LexicalJudge, LLMJudge, OpenAICompatibleModel, Report, Sample, Scored, evaluate, metric
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.testing.server import LoopbackServer
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"

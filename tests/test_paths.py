@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import InputError, Report
+from ragmetrics_core import Report
 from ragmetrics_core.cli.main import _parser, main
 from ragmetrics_core.cli.paths import READ, WRITTEN
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.files import Aside, write_text
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from ragmetrics_core import InputError, Report, RowError, Sample, SettingError, evaluate
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.datasets.reading import read_samples
 from ragmetrics_core.engine.tables import each_sample
 

@@ -21,7 +21,7 @@ _SHOWN = """
     CaptureNotes.conversation
     Signature.settings Signature.prompt Signature.details
     RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
-    Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption MetricSummary.undefined
+    Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades MetricSummary.undefined
     MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes Comparison.differing
     Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date

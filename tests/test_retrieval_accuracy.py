@@ -12,16 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import asked_facts, covered, facts
 
-from ragmetrics_core import (
-    Context,
-    Fact,
-    JudgeError,
-    RetrievalAccuracy,
-    Sample,
-    ScriptedJudge,
-    SettingError,
-    evaluate,
-)
+from ragmetrics_core import Context, Fact, RetrievalAccuracy, Sample, ScriptedJudge, evaluate
+from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence, ExtractFacts, FactInContext
 
 matrices = st.integers(1, 4).flatmap(

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ragmetrics_core import Report, Sample, SampleResult, Scored
+from ragmetrics_core import Report, Sample, Scored
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.corrected_means import NotCorrectable, Scores, rogan_gladen
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import Context, Fact, RowError, Sample, SettingError, Turn
+from ragmetrics_core import Context, Fact, Sample, Turn
+from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.frozen import blank
 from ragmetrics_core.data.rows import USUAL_NAMES, samples_from_row
 

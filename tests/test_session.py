@@ -242,17 +242,16 @@ def test_a_rate_limited_request_waits_by_itself(loopback_server: Serve) -> None:
     assert done[-1] < 10  # asked early, answered last
 
 
-async def _at_once(_: float) -> None:
-    return
-
-
 def test_refusals_among_answers_are_no_attempts(loopback_server: Serve) -> None:
-    """One request met with 429 again and again, while others are answered, is answered in the end."""
+    """One request met with 429 again and again, while others are answered, is answered in the end, and soon."""
     session = session_of(server := loopback_server(lambda _: GOOD), attempts=2)
-    refused = 0
+    refused, waits = 0, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
 
     async def work() -> Any:
-        run = run_of(session, budget=Budget(sleep=_at_once))
+        run = run_of(session, budget=Budget(sleep=sleep))
         await run.ask(asked("first"), read)
         model = copy.copy(run.model)
 
@@ -269,6 +268,8 @@ def test_refusals_among_answers_are_no_attempts(loopback_server: Serve) -> None:
 
     assert outcomes(in_loop(work, session)) == [1]
     assert len(server.requests) == 7
+    assert len(waits) == 5
+    assert max(waits) <= 0.51
 
 
 @pytest.mark.parametrize("listens", [False, True])

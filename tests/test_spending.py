@@ -15,7 +15,6 @@ from types import ModuleType
 import pytest
 
 from ragmetrics_core import (
-    ChatModel,
     ContextAdherence,
     ContextUtilization,
     LiteLLMModel,
@@ -25,6 +24,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.store import default_path
 from ragmetrics_core.testing.server import LoopbackServer
 

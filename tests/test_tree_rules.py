@@ -104,6 +104,8 @@ CALL = Message("assistant", "", (ToolCall("search", {"query": "Douro"}, "1"),))
 GRADED = Message("assistant", '{"binary_score": "yes"}')
 RATED = tuple(Document(one.text, one.id, score) for one, score in zip(reversed(DOCS), (0.9, 0.8, 0.7), strict=True))
 
+SEVERAL = "the outputs hold the texts of several model calls; the last one is taken as the answer"
+
 ROWS: dict[str, Row] = {
     "plain": Row(
         lambda c: tree(c, retriever(c, *DOCS), model(c, asked(f"{PORTO}\n{FARO}\n{EVORA}")), answers=SAYS),
@@ -258,6 +260,33 @@ ROWS: dict[str, Row] = {
         answer="north",
         retrieved=["p", "f"],
         warnings=["1 of 2 retrieved documents were not shown to the model"],
+    ),
+    "the same words twice in the output": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            retriever(c, DOCS[1]),
+            model(c, asked(FARO)),
+            output=[ANSWER, ANSWER],
+        ),
+        [FARO],
+        grade="inferred",
+        retrieved=["p", "f"],
+        warnings=["1 of 2 retrieved documents were not shown to the model", SEVERAL],
+    ),
+    "an answer and its title in the output": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            model(c, f"Title for: {ANSWER}", "The city on the Douro, in short"),
+            output={"reply": ANSWER, "heading": "The city on the Douro, in short"},
+        ),
+        [PORTO],
+        grade="inferred",
+        retrieved=["p"],
+        warnings=[SEVERAL],
     ),
     "structured answer": Row(
         lambda c: tree(
@@ -463,6 +492,7 @@ NONE: dict[str, Callable[[Clock], Tree]] = {
     "no retrieval": lambda c: tree(c, model(c, "Hello"), answers=SAYS),
     "ignored": lambda c: Tree(c.node("ignored", retriever(c, *DOCS), model(c, asked(PORTO)))),
     "a grader of what is handed in": lambda c: tree(c, model(c, asked(PORTO), GRADED), taken=DOCS),
+    "a grader that says yes": lambda c: tree(c, model(c, asked(PORTO), "Yes."), taken=DOCS, answers=(Answer("Yes."),)),
 }
 
 
@@ -498,6 +528,10 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
             alone(model(c, f"{PORTO} {REWRITTEN}")),
         ],
         [(QUESTION, [PORTO], ANSWER)],
+    ),
+    "a word that may be a verdict": (  # said to be inferred, see below
+        lambda c: [alone(retriever(c, DOCS[0])), alone(model(c, asked(PORTO), "Yes"))],
+        [(QUESTION, [PORTO], "Yes")],
     ),
     "two questions, one after the other": (
         lambda c: [
@@ -603,15 +637,19 @@ def test_several_runs(name: str) -> None:
     assert turns.finish() == []
 
 
-@pytest.mark.parametrize("name", ["a title that reads the answer"])
-def test_two_that_could_answer_are_said(name: str) -> None:
+DOUBTS = {
+    "a title that reads the answer": "several calls may have answered; the last that was shown the question is taken",
+    "a word that may be a verdict": "the answer may be a verdict",
+}
+
+
+@pytest.mark.parametrize("name", DOUBTS)
+def test_doubts_are_said(name: str) -> None:
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
     (sample,) = [*(s for one in FLOWS[name][0](Clock()) for s in turns.add(one)), *turns.finish()]
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
-    assert sample.capture.warnings == (
-        "several calls may have answered; the last that was shown the question is taken",
-    )
+    assert sample.capture.warnings == (DOUBTS[name],)
 
 
 # What queries and arguments of tools do not mean
@@ -624,6 +662,9 @@ def test_an_argument_of_a_tool_is_no_question() -> None:
     )
     assert sample.question is None
     assert [context.text for context in sample.contexts] == [PORTO]
+    reading = tool(c, PORTO, query='{"repo": "a", "path": "b"}', documents=DOCS[:1])
+    (sample,) = samples_of(tree(c, reading, model(c, PORTO), question=None))
+    assert sample.question is None
 
 
 def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:

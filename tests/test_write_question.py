@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from dataset_toys import Model
 
-from ragmetrics_core import Asked, LexicalJudge, LLMJudge, NotAnswered
+from ragmetrics_core import LexicalJudge, LLMJudge
 from ragmetrics_core.data.errors import MalformedReply, QuestionNotSupported
+from ragmetrics_core.data.questions import Asked, NotAnswered
 from ragmetrics_core.datasets.making import TaggedSentence, WriteQuestion, Written
 from ragmetrics_core.endpoints.chat import Choice
 from ragmetrics_core.engine.dry_run import counting_judges

@@ -8,16 +8,8 @@ from typing import Any
 
 from said import of, shown
 
-from ragmetrics_core import (
-    Asked,
-    ContextAdherence,
-    ContextRecall,
-    ContextUtilization,
-    NotAnswered,
-    Question,
-    RetrievalAccuracy,
-)
-from ragmetrics_core.data.questions import cells
+from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, Question, RetrievalAccuracy
+from ragmetrics_core.data.questions import Asked, NotAnswered, cells
 from ragmetrics_core.lexical import LexicalJudge
 from ragmetrics_core.metrics.context_recall import Rating
 

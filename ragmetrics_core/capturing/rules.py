@@ -23,6 +23,7 @@ from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceFrom, Gra
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
 _QUERY = 200
+_VERDICTS = ("yes", "no", "true", "false", "relevant", "irrelevant", "not relevant", "grounded", "supported", "useful")
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
@@ -74,7 +75,7 @@ class _Turn:
             return False
         handed_in = bool(tree.root.taken) and tree.question is not None
         if handed_in and not self.calls.tried and not self.error:
-            handed_in = any(self.calls.weight(call) for call in self.calls.models)
+            handed_in = any(self.calls.weight(one) and _word(one) not in _VERDICTS for one in self.calls.models)
         return tree.is_query or self.calls.tried or handed_in or self.where.contexts_from is not None
 
     def answers(self) -> list[_Answered]:
@@ -119,25 +120,28 @@ class _Turn:
         said = {one_line(text_of(one)) for one in used}
         others = [one for one in self.calls.likely if one_line(text_of(one)) not in said]
         taken = "the last that was shown the question" if asked else "the last one"
-        why = (f"several calls may have answered; {taken} is taken",) if others else ()
-        return _Answered(answer, call, why, not others)
+        doubt = f"several calls may have answered; {taken} is taken" if others else ""
+        doubt = "the answer may be a verdict" if _word(call) in _VERDICTS else doubt
+        return _Answered(answer, call, (doubt,) if doubt else (), not doubt)
 
     def _found(self) -> _Answered:
         """The answering call where the framework names no answer: one whose text is in the output, else the last."""
         models = [call for call in self.calls.models if self.calls.weight(call)]
-        output = {one_line(text) for text in texts_in(self.tree.output)}
-        held = [
-            call for call in models if one_line(text_of(call)) in output - {""} or self.tree.output in _values(call)
-        ]
-        several = len({text_of(call) for call in held}) > 1
-        call = next(iter([*self.calls.likely, *self.calls.asked(self.question()[0]), *held][::-1]), None)
+        output = [text for text in map(one_line, texts_in(self.tree.output)) if text]
+        held = [call for call in models if one_line(text_of(call)) in output or self.tree.output in _values(call)]
+        said = {one_line(text_of(call)) for call in held}
+        several = len(held) > 1 and sum(text in said for text in output) > 1
+        asked = self.calls.asked(self.question()[0])
+        by_rank = [*self.calls.likely, *asked, *held, *(call for call in held if call in asked)]
+        call = by_rank[-1] if by_rank else None
         if call is None:
             return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
-        said = "the outputs hold the texts of several model calls; the last one is taken as the answer"
         text = next((answer_text(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
         answer = Answer(text, place)
-        return _Answered(answer, call, (said,), sure=False) if several else self._by(answer, call, stated=bool(held))
+        return (
+            _Answered(answer, call, (_SEVERAL,), sure=False) if several else self._by(answer, call, stated=bool(held))
+        )
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
         """The question, where it was found, and what is uncertain about it."""
@@ -310,6 +314,7 @@ class _Making:
         return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
 
+_SEVERAL = "the outputs hold the texts of several model calls; the last one is taken as the answer"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
 
@@ -319,6 +324,10 @@ def _values(call: Node) -> list[Any]:
     value = parsed(text_of(call))
     arguments = [dict(one.arguments) for one in call.reply.calls] if call.reply is not None else []
     return [*([] if value is None else [value]), *reversed(arguments)]
+
+
+def _word(call: Node) -> str:
+    return text_of(call).strip(" .!\n").lower()
 
 
 def _fields(call: Node) -> set[str]:

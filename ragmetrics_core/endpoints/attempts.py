@@ -90,16 +90,15 @@ class Attempts:
             JudgeUnavailable: If no call will succeed.
         """
         sent: list[float] = []  # when each call left
+        if self.budget.remaining is None:
+            return await self._attempted(request, sent)
         try:
             async with asyncio.timeout(self.budget.remaining) as deadline:
                 return await self._attempted(request, sent)
-        except LimitReached as error:
-            reached = error
         except TimeoutError:
             if not deadline.expired():
                 raise
-            reached = self.budget.expire()
-        return ChatReply((), Usage(calls=len(sent)), (reached,) * request.n)
+        return ChatReply((), Usage(calls=len(sent)), (self.budget.expire(),) * request.n)
 
     async def _attempted(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         counted = 0
@@ -107,6 +106,8 @@ class Attempts:
             answers = self.endpoint.answers
             try:
                 reply = await self._in_turn(request, sent)
+            except LimitReached as reached:
+                return ChatReply((), Usage(calls=len(sent)), (reached,) * request.n)
             except JudgeUnavailable:
                 raise
             except JudgeError as error:
@@ -129,7 +130,7 @@ class Attempts:
         """Seconds until the next attempt, by exponential backoff with full jitter; None if there shall be none."""
         if not isinstance(error, TransientJudgeError) or counted >= self.most:
             return None
-        longest = min(_SHORTEST_WAIT * 2 ** min(len(sent) - 1, 10), _LONGEST_WAIT)
+        longest = min(_SHORTEST_WAIT * 2 ** min(max(counted - 1, 0), 10), _LONGEST_WAIT)
         wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
         if error.retry_after is not None:
             wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))

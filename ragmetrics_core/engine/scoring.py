@@ -129,21 +129,13 @@ class QuestionSlots:
 
 @dataclass
 class RunJudge:
-    """A judge's session in one run, and whether it ever answered.
-
-    Attributes:
-        session: The judge's session.
-        slots: Where open questions are counted.
-        answered: Number of questions it has answered.
-        unavailable: Why it answers none; None as long as it does.
-        unreachable: The last failure to reach its endpoint at all.
-    """
+    """A judge's session in one run, and whether it ever answered."""
 
     session: Judge
-    slots: QuestionSlots = field(default_factory=lambda: QuestionSlots(64))
-    answered: int = 0
-    unavailable: JudgeUnavailable | None = None
-    unreachable: ConnectionFailed | None = None
+    slots: QuestionSlots = field(default_factory=lambda: QuestionSlots(64))  # where open questions are counted
+    answered: int = 0  # questions
+    unavailable: JudgeUnavailable | None = None  # why it answers none
+    unreachable: ConnectionFailed | None = None  # the last failure to reach its endpoint at all
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:

@@ -72,8 +72,9 @@ def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, An
         MalformedReply: If an object is not complete or not well-formed, or may be quoted: none of them begins the
             reply, a line or a fence or stands after a colon, or words follow the last.
     """
-    text, tolerance = choice.text, _Tolerance()
+    text = choice.text
     behind, begun, own, last = _thought(choice), True, False, None
+    most = behind + _TOLERANT_LIMIT
     for start, end in spans(text, behind):
         begun = _begins(text, behind, start, begun)
         behind = start if end is None else end
@@ -81,7 +82,7 @@ def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, An
             continue
         if end is None:
             _fail(choice, "its JSON object is incomplete")
-        value = tolerance.parse(text[start:end])
+        value = _parsed(text[start:end], tolerantly=end <= most)
         if value is None:
             _fail(choice, "its JSON object is not well-formed")
         own, last = own or begun, end
@@ -150,38 +151,22 @@ def spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
         yield opened, None
 
 
-class _Tolerance:
-    """Parses the objects of one reply strictly, then tolerantly as long as the reply's budget lasts."""
-
-    def __init__(self) -> None:
-        self._budget = _TOLERANT_LIMIT
-
-    def parse(self, text: str) -> dict[str, Any] | None:
-        """Parse one object; None if it is not well-formed."""
+def _parsed(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
+    """An object, read strictly, else tolerantly where that is allowed; None if it is not well-formed."""
+    try:
+        value = _DECODER.decode(text)
+    except _NotJsonError:
+        return None
+    except (ValueError, RecursionError):
         try:
-            value = _strictly(text)
-        except _NotJsonError:
-            return None
-        except (ValueError, RecursionError):
-            value = self._tolerantly(text)
-        return value if isinstance(value, dict) else None
-
-    def _tolerantly(self, text: str) -> object:
-        self._budget -= len(text)
-        if self._budget < 0:
-            return None
-        try:
-            return _strictly(_corrected(text))
+            value = _DECODER.decode(_corrected(text)) if tolerantly else None
         except (ValueError, RecursionError):
             return None
+    return value if isinstance(value, dict) else None
 
 
 class _NotJsonError(ValueError):
     """A repeated key or a number that JSON does not have: no parser may accept it."""
-
-
-def _strictly(text: str) -> object:
-    return _DECODER.decode(text)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

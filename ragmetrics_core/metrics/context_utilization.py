@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from statistics import fmean
@@ -215,7 +214,8 @@ class ContextUtilization(Metric):
         replies = yield from ask([self._question(sample, chunks) for chunks in shown])
         said = [dict(_verdicts(reply, chunks)) for reply, chunks in zip(replies, shown, strict=True)]
         evidence = [
-            self._evidence(contexts, verdicts) for verdicts in (said if self.orders == 2 else [ChainMap(*said)])
+            self._evidence(contexts, verdicts)
+            for verdicts in (said if self.orders == 2 else [dict(one for part in said for one in part.items())])
         ]
         if error := unanswered(replies):
             return self.failed(error, evidence[0])

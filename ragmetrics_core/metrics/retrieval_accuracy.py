@@ -160,14 +160,14 @@ class RetrievalAccuracy(Metric):
         return options
 
     def _questions(self, sample: Sample, facts: Sequence[str], text: str) -> list[FactInContext]:
-        together = self.calls == "per_context"
+        together, told = self.calls == "per_context", self.instructions()[0]
         weigh = Weigh("covered", cell_key="label" if together else None, fallback_polls=1 if together else self.polls)
         parts = {**about(sample), "context": Part("Context", text)}
         each = [{"fact": Part("Fact", fact)} for fact in facts]
         return [
             FactInContext(
                 parts={**parts, **shown},
-                instructions=self.instructions()[0],
+                instructions=told,
                 Reply=CoveredList if together else Covered,
                 weigh=weigh,
                 split=Split("context", "covered"),

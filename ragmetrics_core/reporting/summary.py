@@ -6,7 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
@@ -14,9 +14,12 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import JudgedChunks
 from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
+from ragmetrics_core.data.sample import Grade
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.grouping import GroupBy, numbering
 from ragmetrics_core.statistics.means import FEWEST_CLUSTERS, Interval, mean, mean_interval, median, sd
+
+Name = TypeVar("Name", bound=str)
 
 CAPTION = "mean score of this judge on samples like these; poll noise included, judge bias not"
 """What an interval means; it stands beside every interval."""
@@ -94,7 +97,7 @@ class Summary(Frozen):
     bad_rows: int = Field(0, description="rows that are no sample, not evaluated")
     without_context: int = Field(0, description="answers given without any context")
     application_errors: int = Field(0, description="samples whose application run went wrong")
-    grades: dict[str, int] = Field({}, description="captured samples by grade, see ``CaptureNotes``")
+    grades: dict[Grade, int] = Field({}, description="captured samples by grade, see ``CaptureNotes``")
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
     usage: Usage = Field(description="what everything cost together, unfinished metrics included")
     stopped: str = Field("", description='why the run ended before all rows of its input were read; "" if it did not')
@@ -138,7 +141,7 @@ class Tally:
         self._number_of = numbering(cluster)
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
-        self._grades: Counter[str] = Counter()
+        self._grades: Counter[Grade] = Counter()
         self._usage = Usage()
 
     def add(self, result: SampleResult) -> None:
@@ -230,6 +233,6 @@ def _any_useful(result: MetricResult) -> bool | None:
     return any(verdicts) if verdicts else None
 
 
-def _counts(counter: Counter[str]) -> dict[str, int]:
+def _counts(counter: Counter[Name]) -> dict[Name, int]:
     """How often each name occurs, the most frequent first, then by name."""
     return dict(sorted(counter.items(), key=lambda item: (-item[1], item[0])))

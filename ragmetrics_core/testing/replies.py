@@ -9,12 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_CHUNK = re.compile(r"^\d{39} Chunk ([A-Z]+)$", re.MULTILINE)
 _FACT = re.compile(r"^(F\d+): ", re.MULTILINE)
-_REFERENCE = re.compile(r"^(\d{39}) Reference answer\n(.*?)(?:\n\1|\Z)", re.MULTILINE | re.DOTALL)
-_CHUNK_TEXT = re.compile(r"^(\d{39}) Chunk ([A-Z]+)\n(.*?)(?=\n\1|\Z)", re.MULTILINE | re.DOTALL)
-_FACT_TEXT = re.compile(r"^(\d{39}) Fact\n(.*?)(?:\n\1|\Z)", re.MULTILINE | re.DOTALL)
-_CONTEXT_TEXT = re.compile(r"^(\d{39}) Context\n(.*?)(?:\n\1|\Z)", re.MULTILINE | re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
 _WORD = re.compile(r"[^\W_]+")
@@ -48,16 +43,22 @@ def _bit(prompt: str, label: str = "") -> int:
     return int(_draw(prompt, label) < 0.6)
 
 
-def _useful(prompt: str) -> object:
-    if labels := _CHUNK.findall(prompt):
-        return {"chunks": [{"label": it, "useful": _bit(prompt, it), "reason": "By digest."} for it in labels]}
-    return {"useful": _bit(prompt), "reason": "By digest."}
+def _fenced(prompt: str, label: str) -> list[tuple[str, str]]:
+    """The fenced texts that are called so, each with the letters behind that."""
+    fences = re.finditer(rf"^(\d{{39}}) {label}( [A-Z]+)?\n(.*?)(?=\n\1|\Z)", prompt, re.MULTILINE | re.DOTALL)
+    return [((fence[2] or "").strip(), fence[3]) for fence in fences]
 
 
-def _graded(prompt: str) -> object:
-    if labels := _CHUNK.findall(prompt):
-        return {"chunks": [{"label": it, "grade": int(_draw(prompt, it) * 4), "reason": "By digest."} for it in labels]}
-    return {"grade": int(_draw(prompt) * 4), "reason": "By digest."}
+def _judged(field: str, draw: Callable[[str, str], int]) -> Callable[[str], object]:
+    """A verdict, or one on each of several chunks."""
+
+    def reply(prompt: str) -> object:
+        labels = [letters for letters, _ in _fenced(prompt, "Chunk") if letters]
+        if not labels:
+            return {field: draw(prompt, ""), "reason": "By digest."}
+        return {"chunks": [{"label": it, field: draw(prompt, it), "reason": "By digest."} for it in labels]}
+
+    return reply
 
 
 def _covered(prompt: str) -> object:
@@ -68,8 +69,8 @@ def _covered(prompt: str) -> object:
 
 def _facts(prompt: str) -> object:
     """The sentences of the reference."""
-    match = _REFERENCE.search(prompt)
-    return {"reason": "By sentence.", "facts": _SENTENCE.split(match[2].strip()) if match else []}
+    references = _fenced(prompt, "Reference answer")
+    return {"reason": "By sentence.", "facts": _SENTENCE.split(references[0][1].strip()) if references else []}
 
 
 def _adherent(prompt: str) -> object:
@@ -78,17 +79,9 @@ def _adherent(prompt: str) -> object:
     return {"reason": "By digest.", "verdict": verdict, "unsupported": claims}
 
 
-def _sufficient(prompt: str) -> object:
-    return {"reason": "By digest.", "sufficient": _bit(prompt), "on_question": _bit(prompt, "on")}
-
-
-def _score(prompt: str) -> object:
-    return {"reason": "By digest.", "score": round(_draw(prompt), 2)}
-
-
 def _sentences(prompt: str) -> object:
     """A question in the words of the first chunk, and the first sentence of each chunk."""
-    chunks = [(label, text) for _, label, text in _CHUNK_TEXT.findall(prompt)]
+    chunks = [(label, text) for label, text in _fenced(prompt, "Chunk") if label]
     first = [(label, " ".join(_SENTENCE.split(text.strip())[0].split()[:40])) for label, text in chunks]
     words = " ".join(first[0][1].split()[:12]) if first else ""
     sentences = [{"text": text.rstrip(".!?") + ".", "chunk": label} for label, text in first]
@@ -96,12 +89,16 @@ def _sentences(prompt: str) -> object:
 
 
 _REPLIES: dict[str, Callable[[str], object]] = {
-    "grade": _graded,
-    "useful": _useful,
+    "grade": _judged("grade", lambda prompt, label: int(_draw(prompt, label) * 4)),
+    "useful": _judged("useful", _bit),
     "covered": _covered,
-    "sufficient": _sufficient,
+    "sufficient": lambda prompt: {
+        "reason": "By digest.",
+        "sufficient": _bit(prompt),
+        "on_question": _bit(prompt, "on"),
+    },
     "verdict": _adherent,
-    "score": _score,
+    "score": lambda prompt: {"reason": "By digest.", "score": round(_draw(prompt), 2)},
     "facts": _facts,
     "sentences": _sentences,
 }
@@ -114,10 +111,10 @@ def quoting_reply(body: dict[str, Any]) -> str:
     are right by construction.
     """
     prompt = "\n".join(str(message.get("content")) for message in body.get("messages", ()))
-    fact, context = (match and match[2] for match in (_FACT_TEXT.search(prompt), _CONTEXT_TEXT.search(prompt)))
-    if fact is None or context is None:
+    facts, contexts = _fenced(prompt, "Fact"), _fenced(prompt, "Context")
+    if not facts or not contexts:
         return plausible_reply(body)
-    return json.dumps({"covered": int(_words(fact) in _words(context))})
+    return json.dumps({"covered": int(_words(facts[0][1]) in _words(contexts[0][1]))})
 
 
 def _words(text: str) -> str:

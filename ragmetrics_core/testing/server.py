@@ -94,21 +94,12 @@ class LoopbackServer:
         faults: Callable[[int], Fault | None] | None = None,
     ) -> None:
         self.requests: list[Recorded] = []
-        self.most_in_flight = 0
-        self.reply = reply
-        self.supports: dict[str, Support] = {
-            "n": n,
-            "logprobs": logprobs,
-            "response_format": json_schema,
-            "temperature": temperature,
-        }
-        self.probability = probability
-        self.mass = mass
-        self.latency = latency
-        self.faults = faults
+        self.most_in_flight = self._in_flight = 0
+        self.reply, self.latency, self.faults = reply, latency, faults
+        self.supports = {"n": n, "logprobs": logprobs, "response_format": json_schema, "temperature": temperature}
+        self.probability, self.mass = probability, mass
         self.stopped = threading.Event()
         self._lock = threading.Lock()
-        self._in_flight = 0
         self._http: _Server | None = None
 
     @property
@@ -149,16 +140,12 @@ class LoopbackServer:
 
     def rejection(self, body: Body) -> str:
         """Name of the first parameter that this server rejects; "" if there is none."""
-        used = {
-            "n": body.get("n", 1) > 1,
-            "logprobs": bool(body.get("logprobs")),
-            "response_format": "response_format" in body,
-            "temperature": body.get("temperature", 1) != 1,
-        }
         if self.supports["response_format"] == "in_object":
             form = body.get("response_format") or {}
             return "response_format" if form.get("type") == "json_schema" else ""
-        return next((name for name, support in self.supports.items() if support == "reject" and used[name]), "")
+        usual = {"n": (None, 1), "logprobs": (None, False), "response_format": (), "temperature": (None, 1)}
+        asked = [name for name, values in usual.items() if name in body and body[name] not in values]
+        return next((name for name in asked if self.supports[name] == "reject"), "")
 
     def completion(self, body: Body) -> Body:
         """The body of the reply to a request."""
@@ -180,10 +167,8 @@ class LoopbackServer:
         }
 
     def _choice(self, index: int, reply: str | Body, wants_tokens: bool) -> Body:
-        choice: Body = {"index": index, "finish_reason": "stop", "logprobs": None}
-        if isinstance(reply, str):
-            reply = {"message": {"role": "assistant", "content": reply}}
-        choice |= reply
+        own = {"message": {"role": "assistant", "content": reply}} if isinstance(reply, str) else reply
+        choice: Body = {"index": index, "finish_reason": "stop", "logprobs": None, **own}
         if wants_tokens and choice["logprobs"] is None:
             text = str(choice["message"].get("content") or "")
             choice["logprobs"] = {"content": tokens(text, self.probability, self.mass), "refusal": None}

@@ -8,31 +8,19 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ragmetrics_core import (
-    METRICS,
-    Answer,
-    Capabilities,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    Choice,
     Context,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
     Failed,
-    Judge,
     LexicalJudge,
     LiteLLMModel,
     LLMJudge,
-    MemoryStore,
     Metric,
-    NotAnswered,
     Question,
     Report,
     RetrievalAccuracy,
-    RowError,
     Sample,
-    SampleResult,
     Scored,
     ScriptedJudge,
     Undefined,
@@ -40,9 +28,15 @@ from ragmetrics_core import (
     ask,
     evaluate,
     iter_results,
-    metric_named,
 )
+from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.questions import Answer, NotAnswered
+from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.store import MemoryStore
+from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
+from ragmetrics_core.metrics.registry import METRICS, metric_named
 from ragmetrics_core.testing import assert_score
 
 R = TypeVar("R", bound=BaseModel)

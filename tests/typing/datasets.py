@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ragmetrics_core import ContextAdherence, MemoryStore, RetrievalAccuracy
+from ragmetrics_core import ContextAdherence, RetrievalAccuracy
 from ragmetrics_core.datasets import (
     ContinuousSettings,
     DiscreteSettings,
@@ -23,6 +23,7 @@ from ragmetrics_core.datasets import (
     write_pairs,
     write_set,
 )
+from ragmetrics_core.endpoints.store import MemoryStore
 
 
 def retrieve(question: str, count: int) -> Iterable[str]:

@@ -105,7 +105,8 @@ def agent_with_function_tool() -> Row:
         function=looked_up,
     )
     app = connected(agent=agent(tool, topic="the lighthouse"))
-    expected = Expected([Document(content=looked_up("the lighthouse"))], "It was built in 1856, says lookup.")
+    found = [Document(content=looked_up("the lighthouse"))]
+    expected = Expected(found, "It was built in 1856, says lookup.", standalone="the lighthouse")
     return Row(("function tool",), app, {"agent": USER}, [expected], capture={"context_tools": ["lookup"]})
 
 

@@ -27,18 +27,12 @@ from haystack.evaluation import EvaluationRunResult
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, evaluate_pipeline
 
-from ragmetrics_core import (
-    Answer,
-    ContextAdherence,
-    Judge,
-    JudgeError,
-    JudgeUnavailable,
-    ScriptedJudge,
-)
-from ragmetrics_core.data.errors import AuthenticationFailed, MalformedReply, SettingError
+from ragmetrics_core import ContextAdherence, ScriptedJudge
+from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, JudgeUnavailable, MalformedReply, SettingError
 from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.questions import Question, R
+from ragmetrics_core.data.questions import Answer, Question, R
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Plan
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.testing.server import Fault, LoopbackServer

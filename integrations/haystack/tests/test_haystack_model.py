@@ -14,8 +14,9 @@ from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
 
-from ragmetrics_core import Capabilities, ChatRequest, ContextAdherence, ContextUtilization, LLMJudge, Message, Sample
+from ragmetrics_core import ContextAdherence, ContextUtilization, LLMJudge, Sample
 from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
 from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
@@ -189,7 +190,7 @@ def test_names() -> None:
 HANGING = """
 import asyncio, threading
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
-from ragmetrics_core import ChatRequest, Message
+from ragmetrics_core.endpoints.chat import ChatRequest, Message
 
 class Hanging:
     def run(self, messages):

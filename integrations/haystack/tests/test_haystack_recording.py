@@ -249,6 +249,37 @@ def test_a_cancelled_run_is_incomplete() -> None:
     assert not sample.capture.complete
 
 
+def test_retrieval_and_answer_in_two_runs_of_many_tasks() -> None:
+    """All tasks are shown the same documents; each answer keeps its own question."""
+
+    @component
+    class Same:
+        @component.output_types(documents=list[Document])
+        def run(self, query: str) -> dict[str, Any]:
+            return {"documents": [Document(id="a", content="The ferry to the island runs each hour in the summer.")]}
+
+    finding, answering = Pipeline(), Pipeline()
+    finding.add_component("retriever", Same())
+    answering.add_component("prompt", PromptBuilder(TEMPLATE))
+    answering.add_component("llm", MockChatGenerator(response_fn=echoed))
+    answering.connect("prompt", "llm")
+
+    async def one(n: int) -> None:
+        found = await finding.run_async({"retriever": {"query": f"q{n}"}})
+        await answering.run_async({"prompt": {"query": f"q{n}", "documents": found["retriever"]["documents"]}})
+
+    async def main() -> Captured[Run]:
+        with capture() as captured:
+            await asyncio.gather(*(one(n) for n in range(20)))
+        return captured
+
+    samples = asyncio.run(main()).samples
+    assert sorted((sample.question, sample.answer) for sample in samples) == sorted(
+        (f"q{n}", f"Echo of q{n}") for n in range(20)
+    )
+    assert all(sample.retrieved and [one.id for one in sample.contexts] == ["a"] for sample in samples)
+
+
 # Other tracers
 
 
@@ -376,6 +407,8 @@ def test_a_tracer_enabled_inside_stays() -> None:
     tracing.disable_tracing()
     assert [sample.question for sample in again.samples] == ["q"]
     assert [sample.question for sample in captured.samples] == ["q"]
+    assert any("another tracer" in problem for problem in captured.problems.counts)
+    assert not again.problems
 
 
 def test_a_tracer_around_ours_records_once() -> None:
@@ -455,7 +488,7 @@ def test_an_error_of_the_application_passes_unchanged() -> None:
     assert "LookupError" in str(captured.samples[0].error) or "gone" in str(captured.samples[0].error)
 
 
-@pytest.mark.parametrize("place", ["BreakpointException", "TeeSpan.closed", "_open_runs.discard"])
+@pytest.mark.parametrize("place", ["BreakpointException", "TeeSpan.closed", "_Recording.ended"])
 def test_an_error_of_the_application_passes_unchanged_beside_one_of_ours(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,9 +16,10 @@ from langchain_fakes import ANSWER, QUESTION, Shelf, Speaker, document, rag
 from langchain_ragmetrics import LangChainModel, RagMetricsCallback, capture, observe, watch
 from langchain_ragmetrics.process import RECORDER
 
-from ragmetrics_core import Judge, ScriptedJudge
+from ragmetrics_core import ScriptedJudge
 from ragmetrics_core.data.questions import Answer, Question, R
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.judging.judge import Judge
 
 
 async def find(question: str) -> Any:

@@ -17,8 +17,9 @@ from langchain_ragmetrics import LangChainModel, capture
 from langsmith.run_helpers import get_tracing_context
 from pydantic import Field
 
-from ragmetrics_core import Capabilities, ChatReply, ChatRequest, ContextAdherence, Message, Sample, evaluate
+from ragmetrics_core import ContextAdherence, Sample, evaluate
 from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Message
 from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}

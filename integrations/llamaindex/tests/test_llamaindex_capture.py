@@ -25,8 +25,9 @@ from llama_index.evaluation.ragmetrics.capture import recorder, snapshot
 from llama_index.evaluation.ragmetrics.capture.hooks import Spans
 from pydantic import BaseModel
 
-from ragmetrics_core import Sample, SettingError
+from ragmetrics_core import Sample
 from ragmetrics_core.capturing import as_judge_work
+from ragmetrics_core.data.errors import SettingError
 
 RECORDER = recorder.RECORDER
 

@@ -10,7 +10,8 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 from llama_index.evaluation.ragmetrics import capture
 from llama_index.evaluation.ragmetrics.evaluators import native
 
-from ragmetrics_core import MetricResult, Sample
+from ragmetrics_core import Sample
+from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.testing.adapter_contract import AdapterContract
 from ragmetrics_core.testing.golden import GoldenTurn
 

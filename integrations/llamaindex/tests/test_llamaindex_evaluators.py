@@ -28,13 +28,8 @@ from llama_index.evaluation.ragmetrics import (
 from pydantic import BaseModel
 from said import poll, polls, rating, useful
 
-from ragmetrics_core import (
-    ContextAdherence,
-    LexicalJudge,
-    ScriptedJudge,
-    SettingError,
-)
-from ragmetrics_core.data.errors import AuthenticationFailed
+from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
+from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.polls import Adherent

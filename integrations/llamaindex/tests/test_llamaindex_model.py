@@ -16,9 +16,9 @@ from llama_index.evaluation.ragmetrics import ContextAdherenceEvaluator, LlamaIn
 from llama_index.evaluation.ragmetrics.model import aligned, capabilities_of
 from pydantic import Field
 
-from ragmetrics_core import Capabilities, ChatReply, ChatRequest, Message
 from ragmetrics_core.capturing import is_judge_work
 from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeError, JudgeTimeout, RateLimited
+from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Message
 from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}

@@ -17,8 +17,10 @@ from llama_index.evaluation.ragmetrics import capture, evaluate_query_engine, lo
 from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
 from said import poll, polls
 
-from ragmetrics_core import ContextAdherence, InputError, Judge, Sample, ScriptedJudge
+from ragmetrics_core import ContextAdherence, Sample, ScriptedJudge
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.questions import Answer
+from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.polls import Adherent
 
 ADHERENT = ScriptedJudge({Adherent: polls((poll("yes", "It says so."),))})

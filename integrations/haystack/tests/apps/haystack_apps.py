@@ -95,7 +95,10 @@ def user(text: str = Q) -> list[ChatMessage]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of a sample: contexts by id, or as (id, text) where the text is not the document's."""
+    """What is expected of a sample: contexts by id, or as (id, text) where the text is not that of a document.
+
+    Ids that the framework makes are None here.
+    """
 
     contexts: Sequence[str | tuple[str | None, str]]
     answer: str | None = A

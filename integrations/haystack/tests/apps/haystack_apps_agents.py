@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from haystack import Document, Pipeline
+from haystack import Document, Pipeline, component
 from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder, PromptBuilder
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools import ComponentTool, PipelineTool, Tool, create_tool_from_function
 from haystack_apps import (
     COOKBOOK,
@@ -202,6 +202,56 @@ def a_tool_that_returns_data() -> None:
 )
 def a_tool_that_the_user_names() -> None:
     weather()
+
+
+@component
+class Repository:
+    @component.output_types(documents=list[Document])
+    def run(self, repo: str, path: str) -> dict[str, Any]:
+        return {"documents": [Document(id="gate", content=TEXTS["gate"])]}
+
+
+COMMENT = "The masons took the blocks from the old mill; see the chronicle."
+
+
+@app(
+    f"{COOKBOOK}/github_issue_resolver_agent.ipynb",
+    Expected(("brother", "sister", "gate"), COMMENT, None, ("brother", "sister", "gate"), warned=("no question",)),
+)
+def a_tool_whose_argument_is_the_answer() -> None:
+    viewer = ComponentTool(
+        component=Repository(),
+        name="view",
+        description="Views a file.",
+        outputs_to_state={"documents": {"source": "documents"}},
+        outputs_to_string={"source": "documents", "handler": every},
+    )
+
+    def comment(text: Annotated[str, "the comment"]) -> str:
+        """Writes a comment."""
+        return text
+
+    connected(
+        ("fetcher.articles", "builder.documents"),
+        ("builder.prompt", "agent.messages"),
+        fetcher=Fetcher(),
+        builder=ChatPromptBuilder(user("{% for one in documents %}<comment>{{ one.content }}</comment>\n{% endfor %}")),
+        agent=Agent(
+            chat_generator=says(calls("view", repo="r", path="p"), calls("comment", text=COMMENT)),
+            tools=[viewer, create_tool_from_function(comment)],
+            exit_conditions=["comment"],
+            state_schema={"documents": {"type": list[Document]}},
+        ),
+    ).run({"fetcher": {"last_k": 2}})
+
+
+@app(
+    f"{DOCS}/pipeline-components/agents-1/agent.mdx",
+    Expected(("brother", "sister"), None, Q, ("brother", "sister"), grade="incomplete", warned=("no answer",)),
+)
+def an_agent_out_of_steps() -> None:
+    again = ChatMessage.from_assistant("Let me look that up.", tool_calls=[ToolCall("web_search", {"query": Q})])
+    agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
 
 
 # Several agents

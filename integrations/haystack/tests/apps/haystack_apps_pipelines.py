@@ -10,6 +10,8 @@ from haystack import Document, component, tracing
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
 from haystack.components.converters import OutputAdapter
 from haystack.components.joiners import BranchJoiner
+from haystack.components.preprocessors import DocumentSplitter
+from haystack.components.rankers import MetaFieldRanker
 from haystack.components.routers import ConditionalRouter
 from haystack.core.errors import BreakpointException
 from haystack.dataclasses import ChatMessage
@@ -20,6 +22,7 @@ from haystack_apps import (
     DOCS,
     SEARCH,
     SHORT,
+    TEXTS,
     TUTORIALS,
     A,
     Expected,
@@ -114,6 +117,61 @@ def a_summary_nobody_asked_for() -> None:
     ).run({"fetcher": {"last_k": 2}})
 
 
+@component
+class Page:
+    @component.output_types(documents=list[Document])
+    def run(self, urls: list[str]) -> dict[str, Any]:
+        return {"documents": [Document(id="page", content=PAGE)]}
+
+
+@component
+class AsHtml:
+    @component.output_types(html=str)
+    def run(self, replies: list[ChatMessage]) -> dict[str, Any]:
+        return {"html": f"<p>{replies[0].text}</p>"}
+
+
+PAGE = "\n".join(TEXTS.values())
+CALL = "Call: save_data(about_mills=True, places=['Marburg', 'Kassel'])"
+FUNCTION = 'def save_data(about_mills: bool, places: list[str]):\n    """\n    Saves data from a text.\n    """'
+
+
+@app(
+    f"{COOKBOOK}/information_extraction_raven.ipynb",
+    Expected((("page", PAGE),), CALL, None, ("page",), warned=("no question",)),
+)
+def an_extraction_nobody_asked_for() -> None:
+    connected(
+        ("fetcher.documents", "prompt.docs"),
+        ("prompt", "llm"),
+        ("llm.replies", "parser.replies"),
+        fetcher=Page(),
+        prompt=PromptBuilder("{{ function }}\nText: {{ docs[0].content|replace('\n', ' ')|truncate(10000) }} END"),
+        llm=says(CALL),
+        parser=AsHtml(),
+    ).run({"fetcher": {"urls": ["https://page.example"]}, "prompt": {"function": FUNCTION}})
+
+
+WORDS = PAGE.split(" ")
+CHUNKS = tuple((None, " ".join(WORDS[start : start + 16]) + " ") for start in (0, 16))
+
+
+@app(f"{COOKBOOK}/mixtral-8x7b-for-web-qa.ipynb", Expected(CHUNKS, retrieved=("page",)))
+def chunks_of_a_page_made_on_the_way() -> None:
+    made = connected(
+        ("fetcher.documents", "splitter.documents"),
+        ("splitter.documents", "ranker.documents"),
+        ("ranker.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        fetcher=Page(),
+        splitter=DocumentSplitter(split_by="word", split_length=16),
+        ranker=MetaFieldRanker(meta_field="split_id", sort_order="ascending", top_k=2),
+        prompt=ChatPromptBuilder(user(LIST)),
+        llm=says(A),
+    )
+    made.run({"fetcher": {"urls": ["https://page.example"]}, "prompt": {"question": Q}})
+
+
 # Answers
 
 
@@ -186,6 +244,64 @@ def a_query_taken_apart() -> None:
         reasoning_prompt=PromptBuilder("{{ question }}\n{{ pairs }}\nReason about the final answer."),
         reasoner=says("Jon has one more."),
     ).run({name: {"question": SIBLINGS} for name in ("split_prompt", "pairs_prompt", "reasoning_prompt")})
+
+
+LONG = "It was walled up in the year 1632, when the tower had burned, says the chronicle."
+
+
+@app(f"{COOKBOOK}/prometheus2_evaluation.ipynb", Expected(FIRST, LONG, retrieved=FIRST))
+def a_verdict_is_no_answer() -> None:
+    made = rag(llm=says(LONG), check=PromptBuilder("Is this grounded? {{ replies[0].text }}"), judge=says("yes"))
+    made.connect("llm.replies", "check.replies")
+    made.connect("check", "judge")
+    made.run(asked())
+
+
+@app(f"{COOKBOOK}/ai_sales_research_assistant.ipynb", Expected(FIRST, retrieved=FIRST))
+def further_questions_are_no_answer() -> None:
+    made = rag(
+        more=PromptBuilder("Ask further: {{ replies[0].text }}"), asking=says("1. Who did it?\n2. And why then?")
+    )
+    made.connect("llm.replies", "more.replies")
+    made.connect("more", "asking")
+    made.run(asked())
+
+
+PASSAGE = "The east gate was closed for good in the year after the siege, because its tower was a ruin by then."
+
+
+@app(f"{TUTORIALS}/27_First_RAG_Pipeline.ipynb", Expected(FIRST, TEXTS["mill"], retrieved=FIRST))
+def a_model_that_quotes_a_whole_document() -> None:
+    rag(llm=says(TEXTS["mill"])).run(asked())
+
+
+@component
+class Hypothetical:
+    """Documents that a model writes only to be embedded."""
+
+    def __init__(self) -> None:
+        self.inner = connected(
+            ("prompt", "generator"),
+            ("generator.replies", "adapter.replies"),
+            prompt=PromptBuilder("Write a paragraph that answers: {{ question }}"),
+            generator=says(PASSAGE),
+            adapter=OutputAdapter(
+                "{{ replies | documents }}",
+                list[Document],
+                custom_filters={"documents": lambda replies: [Document(content=one.text) for one in replies]},
+                unsafe=True,
+            ),
+        )
+
+    @component.output_types(embedding=list[float])
+    def run(self, text: str) -> dict[str, Any]:
+        self.inner.run({"prompt": {"question": text}})
+        return {"embedding": [1.0, 0.0]}
+
+
+@app(f"{COOKBOOK}/using_hyde_for_improved_retrieval.ipynb", Expected(FIRST, retrieved=FIRST))
+def hypothetical_documents_are_not_retrieved() -> None:
+    rag(embedder=Hypothetical()).run(asked())
 
 
 @component
@@ -306,6 +422,24 @@ def a_question_of_one_word() -> None:
     made.run({"embedder": {"text": "Gate"}, "prompt": {"question": "Gate", **style}, "other": style})
 
 
+@app(
+    f"{COOKBOOK}/query_decomposition.ipynb",
+    Expected(FIRST, "Yes", "Is the east gate walled up?", FIRST),
+)
+def a_question_that_only_the_rewriter_saw() -> None:
+    made = rag(
+        llm=says("Yes"),
+        rewrite=PromptBuilder("Rewrite: {{ q }}"),
+        rewriter=says("Is the east gate of Marburg walled up today?"),
+        as_text=OutputAdapter("{{ replies[0].text }}", str),
+    )
+    for sender, receiver in (("rewrite", "rewriter"), ("rewriter.replies", "as_text.replies")):
+        made.connect(sender, receiver)
+    for receiver in ("embedder.text", "prompt.question"):
+        made.connect("as_text.output", receiver)
+    made.run({"rewrite": {"q": "Is the east gate walled up?"}})
+
+
 JAPANESE = "マールブルクの東門はいつ塞がれましたか"
 
 
@@ -367,7 +501,7 @@ def earlier_turns_from_a_store() -> None:
         ),
     )
     session = {"chat_history_id": "session"}
-    made.run(asked(AND_WHY, memory=session, writer=session), include_outputs_from={"llm"})
+    made.run(asked(AND_WHY, memory=session, writer=session), include_outputs_from={"retriever"})
 
 
 @app(
@@ -395,6 +529,27 @@ def earlier_turns_as_a_variable() -> None:
     made.run({"rewrite_prompt": {"question": AND_WHY}, "prompt": {"question": AND_WHY}, "memory": memory})
 
 
+# Several runs for one question
+
+
+@app(f"{COOKBOOK}/feedback-analysis-agent-with-AzureAISearch.ipynb", Expected(FIRST, retrieved=FIRST))
+def retrieval_and_answer_in_two_runs() -> None:
+    retrieved = connected(*SEARCH, **search()).run({"embedder": {"text": Q}})["retriever"]["documents"]
+    answering = connected(("prompt.prompt", "llm.messages"), prompt=ChatPromptBuilder(user(LIST)), llm=says(A))
+    answering.run({"prompt": {"documents": retrieved, "question": Q}})
+
+
+@app(
+    f"{COOKBOOK}/improve-retrieval-by-embedding-metadata.ipynb",
+    Expected(FIRST, None, Q, FIRST, grade="incomplete"),
+    Expected(FIRST, None, "Who was the mason?", FIRST, grade="incomplete"),
+)
+def retrieval_alone() -> None:
+    made = connected(*SEARCH, **search())
+    for question in (Q, "Who was the mason?"):
+        made.run({"embedder": {"text": question}})
+
+
 # Runs that pause, other tracers, bare threads
 
 
@@ -411,10 +566,7 @@ def a_run_that_pauses() -> None:
     made.run({}, pipeline_snapshot=snapshots[-1])
 
 
-@app(
-    f"{COOKBOOK}/hybrid_rag_pipeline_with_breakpoints.ipynb",
-    Expected(FIRST, None, retrieved=FIRST, grade="incomplete"),
-)
+@app(f"{COOKBOOK}/hybrid_rag_pipeline_with_breakpoints.ipynb", problem="waits")
 def a_run_that_stays_paused() -> None:
     with contextlib.suppress(BreakpointException):
         rag().run(asked(), break_point=Breakpoint("llm"), snapshot_callback=lambda snapshot: None)

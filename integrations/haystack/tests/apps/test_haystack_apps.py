@@ -44,7 +44,7 @@ def wanted(expected: Expected) -> dict[str, object]:
 def seen(sample: Sample) -> dict[str, object]:
     return {
         "question": sample.question,
-        "contexts": [(one.id, one.text) for one in sample.contexts],
+        "contexts": [(one.id if one.id in KNOWN or one.id == "page" else None, one.text) for one in sample.contexts],
         "retrieved": None if sample.retrieved is None else [one.id for one in sample.retrieved],
         "answer": sample.answer,
         "history": [(turn.role, turn.content) for turn in sample.history],

@@ -20,6 +20,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_corpus import (
     ALL,
     ANSWER,
+    GRADE,
     HIDDEN,
     MEMORY,
     PLAN,
@@ -276,9 +277,10 @@ def checked_afterwards() -> None:
 def grader_alone() -> None:
     """langchain-ai/langgraph/examples/rag/langgraph_self_rag.ipynb: the cell that tries the hallucination grader."""
     prompt = ChatPromptTemplate.from_template("Facts: {documents}\nGeneration: {generation}")
-    (prompt | Speaker(lines=calls("GradeHallucinations", binary_score="yes"))).invoke(
-        {"documents": everything(), "generation": ANSWER}
-    )
+    made = prompt | Speaker(lines=calls("GradeHallucinations", binary_score="yes"))
+    made.invoke({"documents": everything(), "generation": ANSWER})
+    made.invoke({"documents": everything(), "generation": ANSWER, "question": QUESTION})
+    (GRADE | Speaker(lines="yes") | StrOutputParser()).invoke({"question": QUESTION, "document": everything()[0]})
 
 
 @app(

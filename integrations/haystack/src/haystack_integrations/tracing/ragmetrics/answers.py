@@ -2,52 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Node, Run
-from haystack_integrations.tracing.ragmetrics.tree import Calls, replies
+from haystack_integrations.tracing.ragmetrics.tree import Calls, prompt, replies
 
 from ragmetrics_core.capturing import Answer, Message, documents_in, one_line, texts_in
 
 _NAMED = ("replies", "reply", "answer", "answers", "response", "last_message")
+_VERDICT = re.compile(
+    r"(?is)\W*(yes|no|true|false|pass(ed)?|fail(ed)?|(in)?valid|(un)?(safe|grounded)|\d+)\W*|\s*{(?!.*\"answer\").*}\s*"
+)
+_ASKED = ("query", "queries", "question", "questions", "prompt")
 
 
 def answers(calls: Calls) -> list[Answer]:
     """Answers in the run's output, else answer objects that a component swallowed; none leaves it to the rules."""
-    run, left = calls.run, _outputs(calls.run)
-    found = [one for place, value in left for one in _objects(calls, place, value)]
-    if not found:
-        emitters = sorted(run.components(), key=lambda node: -node.closed)
-        emitted = (
-            [one for name, value in node.sockets.items() for one in _objects(calls, f"{node.path}.{name}", value)]
-            for node in emitters
-        )
-        found = next((some for some in emitted if some), [])
-    if not found:
-        found = [one for place, value in left for one in _spoken(calls, place, value)]
-        found = _informed(_final(run, found))
+    left = _outputs(calls.run)
+    found = [one for place, value in left for one in _objects(place, value)]
+    for node in sorted(calls.run.components(), key=lambda node: -node.closed):
+        found = found or [one for name, value in node.sockets.items() for one in _objects(f"{node.path}.{name}", value)]
+    if found:
+        return _once([_traced(calls, one) for one in found])
+    spoken = _final(calls.run, [one for place, value in left for one in _spoken(calls, place, value)])
+    found = [_judged(calls, _traced(calls, one)) for one in spoken]
+    if len({one.place for one in found}) > 1:  # those whose call had documents
+        found = [one for one in found if one.documents] or found
     return _once(found)
 
 
 def replies_of(calls: Calls, name: str) -> list[Answer]:
     """All replies of the last call of a component, or of the calls inside it."""
-    last = next((node for node in reversed(calls.models) if is_named(node, name) and replies(node)), None)
-    if last is None:
-        return []
-    return [_by(calls, last, Answer(one.text, f"{last.path}.replies", model=one.model)) for one in replies(last)]
+    said = [node for node in calls.models if replies(node) and _is_named(node, name)][-1:]
+    return [_by(calls, node, Answer(one.text, f"{node.path}.replies")) for node in said for one in replies(node)]
 
 
-def is_named(node: Node, name: str) -> bool:
+def _is_named(node: Node, name: str) -> bool:
     """True for the component of this path, and for the calls inside it."""
     return f"{node.path}.".startswith(f"{name}.") or f".{node.path}.".endswith(f".{name}.")
 
 
-def _by(calls: Calls, node: Node | None, answer: Answer) -> Answer:
-    """An answer with the call that wrote it, and the documents that reached that by the data flow."""
-    if node is None:
+def _traced(calls: Calls, answer: Answer) -> Answer:
+    """An answer with the call that wrote it, and the documents that reached that, else those that its component got."""
+    node = None if answer.extracted else _wrote(calls, (answer.text, *answer.replies))
+    if node is not None:
+        return _by(calls, node, answer)
+    component = _component(calls.run, answer.place)
+    documents = calls.flow(component)[0] if component is not None else None
+    return replace(answer, documents=documents or answer.documents)
+
+
+def _judged(calls: Calls, answer: Answer) -> Answer:
+    """What a verdict is about, where a call gives one that was shown another one's reply and itself no documents."""
+    node = next((node for node in calls.models if calls.of[node] is answer.call), None)
+    if node is None or not _is_verdict(answer.text or "") or calls.flow(node, 1)[0]:
         return answer
+    shown = " ".join(one_line(message.text) for message in prompt(node))
+    said = [(one, said.text) for one in calls.models if 0 < one.closed < node.opened for said in replies(one)]
+    about = [one for one in said if not _is_verdict(one[1]) and one[1].strip() and one_line(one[1]) in shown]
+    return _by(calls, about[-1][0], Answer(about[-1][1], f"{about[-1][0].path}.replies")) if about else answer
+
+
+def _is_verdict(text: str) -> bool:
+    """True for a judgement in a word, and for a list of further questions."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return _VERDICT.fullmatch(text) is not None or (len(lines) > 1 and all(line.endswith("?") for line in lines))
+
+
+def _by(calls: Calls, node: Node, answer: Answer) -> Answer:
     documents, _ = calls.flow(node)
     return replace(answer, call=calls.of[node], documents=answer.documents if documents is None else documents)
 
@@ -55,8 +80,8 @@ def _by(calls: Calls, node: Node | None, answer: Answer) -> Answer:
 def _wrote(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
     """The last call one of whose replies is one of these texts."""
     wanted = {one_line(text) for text in texts if text and text.strip()}
-    ended = (node for node in reversed(calls.models) if node.output is not None)
-    return next((node for node in ended if any(one_line(said.text) in wanted for said in replies(node))), None)
+    wrote = [node for node in calls.models if any(one_line(said.text) in wanted for said in replies(node))]
+    return wrote[-1] if wrote else None
 
 
 def _outputs(run: Run) -> list[tuple[str, Any]]:
@@ -65,25 +90,23 @@ def _outputs(run: Run) -> list[tuple[str, Any]]:
     found = []
     for component, sockets in parts.items():
         for name, value in sockets.items() if isinstance(sockets, dict) else ():
-            if "last_message" not in sockets or name == "last_message":
+            if "last_message" not in sockets or (name == "last_message" and not _cut_short(sockets, value)):
                 found.append((f"{component}.{name}" if component else name, value))
     return found
 
 
-def _objects(calls: Calls, place: str, value: object) -> list[Answer]:
+def _cut_short(sockets: Mapping[str, Any], last: Any) -> bool:
+    """True for an agent that ran out of steps at the result of a tool."""
+    tools = [call.name for call in last.calls] if isinstance(last, Message) and last.role == "tool" else None
+    return tools is not None and sockets.get("exit_reason", tools[0]) not in tools
+
+
+def _objects(place: str, value: object) -> list[Answer]:
     """One answer per generated answer; of extracted ones the best."""
     made = list(_answers_in(value))
     cut = [one for one in made if one.extracted]
     best = next((one for one in cut if one.text), cut[0] if cut else None)
-    chosen = [replace(one, place=place) for one in made if not one.extracted or one is best]
-    read = _component(calls.run, place) if best is not None else None
-    given, _ = calls.flow(read) if read is not None else (None, "")
-    return [
-        replace(one, documents=given or one.documents)
-        if one.extracted
-        else _by(calls, _wrote(calls, (one.text, *one.replies)), one)
-        for one in chosen
-    ]
+    return [replace(one, place=place) for one in made if not one.extracted or one is best]
 
 
 def _answers_in(value: object) -> Iterator[Answer]:
@@ -99,13 +122,11 @@ def _spoken(calls: Calls, place: str, value: object) -> Iterator[Answer]:
     spoken = [one for one in said if one.role in ("assistant", "tool") and one.text.strip()]
     if len(spoken) < len(said):
         spoken = spoken[-1:]
-    named = place.rpartition(".")[2] in _NAMED
+    name = place.rpartition(".")[2]
     for text in [one.text for one in spoken] if said else list(texts_in(value)):
-        node = _wrote(calls, (text,))
-        if text.strip() and (named or said or node is not None):
-            model = next((one.model for one in replies(node) if one.model), None) if node is not None else None
-            given, _ = calls.flow(own) if (own := _component(calls.run, place)) and node is None else (None, "")
-            yield _by(calls, node, Answer(text, place, model=model, documents=given))
+        wrote = name not in _ASKED and _wrote(calls, (text,)) is not None
+        if text.strip() and (said or name in _NAMED or wrote):
+            yield Answer(text, place)
 
 
 def _component(run: Run, place: str) -> Node | None:
@@ -116,38 +137,23 @@ def _component(run: Run, place: str) -> Node | None:
 
 def _final(run: Run, found: list[Answer]) -> list[Answer]:
     """Of answers at several places those that no component took; of these, such as come from ends of the pipeline."""
-    for feeds in (_taken, _feeds_others):
-        found = [one for one in found if not feeds(run, one.place)] or found
+    for whole in (False, True):
+        found = [one for one in found if not _received(run, one.place, whole=whole)] or found
     return found
 
 
-def _taken(run: Run, place: str) -> bool:
+def _received(run: Run, place: str, *, whole: bool) -> bool:
+    """Whether a component took what a socket gave, or any socket of its component."""
     node = _component(run, place)
     spec = node.tags.get("haystack.component.output_spec", {}) if node is not None else {}
-    return bool((spec.get(place.rpartition(".")[2]) or {}).get("receivers"))
-
-
-def _feeds_others(run: Run, place: str) -> bool:
-    node = _component(run, place)
-    spec = node.tags.get("haystack.component.output_spec", {}) if node is not None else {}
-    return any(socket.get("receivers") for socket in spec.values())
-
-
-def _informed(found: list[Answer]) -> list[Answer]:
-    """Of several components that left answers, those whose call had documents."""
-    if len({one.place for one in found}) < 2:
-        return found
-    return [one for one in found if one.documents] or found
+    sockets = spec.values() if whole else [spec.get(place.rpartition(".")[2]) or {}]
+    return any(socket.get("receivers") for socket in sockets)
 
 
 def _once(found: list[Answer]) -> list[Answer]:
     """Without answers that a second component passed on; equal answers of one component stay."""
-    kept: list[Answer] = []
-    for one in found:
-        known = [other for other in kept if (other.text, other.question) == (one.text, one.question)]
-        if not any(other.place != one.place for other in known):
-            kept.append(one)
-    return kept
+    first: dict[tuple[str | None, str | None], str] = {}
+    return [one for one in found if first.setdefault((one.text, one.question), one.place) == one.place]
 
 
 def documents_left(run: Run) -> list[tuple[str, Any]]:

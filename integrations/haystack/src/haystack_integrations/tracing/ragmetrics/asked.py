@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Node, Run
-from haystack_integrations.tracing.ragmetrics.tree import Calls
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Run
+from haystack_integrations.tracing.ragmetrics.tree import Calls, prompt
 
 from ragmetrics_core import Turn
-from ragmetrics_core.capturing import Message, history_in, one_line, question_in
+from ragmetrics_core.capturing import Message, documents_in, history_in, one_line, question_in
 
 # Sockets that usually hold the question, the usual ones first.
 _USUAL = (
@@ -31,27 +31,20 @@ class Given:
     history: tuple[Turn, ...] = ()
 
 
-def question(run: Run, shown: Sequence[Message], query: str | None) -> Given | None:
-    """The question in the user's own words: in a socket of a usual name before one that the model was shown.
-
-    Args:
-        run: The run.
-        shown: The messages of the answering call.
-        query: The question that the answer carries; it is the question if the user gave it.
-    """
-    given = _texts(run)
-    same = next((one for one in given if query and one_line(one.text) == one_line(query)), None)
-    if same is not None:
-        return same
-    seen = "\n".join(one_line(message.text) for message in shown)
-    likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, seen))]
-    if not likely:
-        return _templated(run, shown)
+def question(calls: Calls, shown: Sequence[Message], query: str | None) -> Given | None:
+    """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
+    given = _texts(calls.run)
+    if same := [one for one in given if query and one_line(one.text) == one_line(query)]:
+        return same[0]
+    every = [one for node in calls.models for one in prompt(node)]
+    seen, anywhere = ("\n".join(one_line(one.text) for one in some) for some in (shown, every))
+    likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, anywhere))]
 
     def order(one: Given) -> tuple[bool, bool, int, int]:
-        return one.rank < len(_USUAL) and _within(one.text, seen), _within(one.text, seen), len(one.places), -one.rank
+        there = _within(one.text, seen)
+        return one.rank < len(_USUAL) and there, there, len(one.places), -one.rank
 
-    return max(likely, key=order)
+    return max(likely, key=order) if likely else _templated(calls.run, shown)
 
 
 def _texts(run: Run) -> list[Given]:
@@ -80,8 +73,9 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
 
 
 def _several(text: str) -> bool:
-    """A single word of an unknown socket proves nothing; many languages write no spaces."""
-    return " " in text.strip() or (len(text.strip()) > 4 and not text.isascii())
+    """A single word of an unknown socket proves nothing, nor do several lines; many languages write no spaces."""
+    line = text.strip()
+    return "\n" not in line and (" " in line or (len(line) > 4 and not line.isascii()))
 
 
 def _within(text: str, seen: str) -> bool:
@@ -95,13 +89,8 @@ def _templated(run: Run, shown: Sequence[Message]) -> Given | None:
     places = [place for place, name, value in _inputs(run) if name == "template" and value]
     builders = [node for node in run.components() if f"{node.path}.template" in places]
     text = question_in(tuple(shown))
-    if text is None or not builders or any(_holds_documents(node) for node in builders):
-        return None
-    return Given(text, places)
-
-
-def _holds_documents(node: Node) -> bool:
-    return "Document" in str(node.tags.get("haystack.component.input_spec")) or bool(node.input.get("documents"))
+    fits = bool(builders) and not any(any(documents_in(node.input)) for node in builders)
+    return Given(text, places) if text is not None and fits else None
 
 
 def history(calls: Calls, asked: Given | None, before: int | None) -> tuple[Turn, ...]:
@@ -117,11 +106,7 @@ def history(calls: Calls, asked: Given | None, before: int | None) -> tuple[Turn
             written += [one for messages in listed for one in messages]
         elif node.closed and (before is None or node.closed < before):
             for messages in listed:
-                kept = _turns([one for one in messages if one not in written]) or kept
+                earlier = [one for one in messages if one not in written]
+                now = [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
+                kept = history_in([*earlier, *now]) or kept
     return kept
-
-
-def _turns(messages: list[Message]) -> tuple[Turn, ...]:
-    """What was said before the user's last message; all of it where the assistant spoke last."""
-    now = [Message("user", "now")] if messages and messages[-1].role != "user" else []
-    return history_in([*messages, *now])

@@ -7,9 +7,7 @@ application changes after the run does not change what was recorded.
 from __future__ import annotations
 
 import itertools
-import threading
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +25,12 @@ AGENT_TOOL = "haystack.agent.step.tool"
 KEPT = frozenset({PIPELINE, COMPONENT, AGENT, AGENT_LLM, AGENT_TOOL})
 
 _DEPTH = 6
+_clock = itertools.count(1)
+
+
+def tick() -> int:
+    """The next position in time, over all runs."""
+    return next(_clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +41,7 @@ class Said(Message):
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
-    """A copy of what rules read of a value: texts, documents, messages, answers, and collections of them.
-
-    Args:
-        value: Any value of a socket.
-        depth: How deep collections are followed.
-
-    Returns:
-        Texts and numbers as they are, ``Document`` and ``Message`` of the core, ``Answer`` for an answer object,
-        tuples and dicts of these; None for the rest.
-    """
+    """A copy of what rules read of a value: texts, numbers, documents, messages, answers, tuples and dicts of these."""
     if value is None or isinstance(value, (str, bool, int, float, Document, Message, Answer)):
         return value
     if isinstance(value, haystack.Document):
@@ -63,34 +58,18 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
     if depth and isinstance(value, Mapping):
         return {str(key): copied(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, (list, tuple, set, frozenset)):
-        if _numbers(value):
-            return None
-        return tuple(copied(item, depth - 1) for item in value)
+        embedding = len(value) > 8 and isinstance(next(iter(value)), float)
+        return None if embedding else tuple(copied(item, depth - 1) for item in value)
     return None
-
-
-def _numbers(value: Sequence[object] | set[object] | frozenset[object]) -> bool:
-    """True for an embedding, which nobody reads."""
-    return len(value) > 8 and isinstance(next(iter(value)), float)
 
 
 def _message(message: ChatMessage) -> Said:
     results = message.tool_call_results
     calls = (*message.tool_calls, *(result.origin for result in results))
     text = message.text or "\n".join(result.result for result in results if isinstance(result.result, str))
-    made = tuple(ToolCall(call.tool_name, copied(call.arguments) or {}, _id(call)) for call in calls)
+    made = tuple(ToolCall(call.tool_name, copied(call.arguments) or {}, call.id) for call in calls)
     model = message.meta.get("model")
     return Said(message.role.value, text, made, model if isinstance(model, str) else None)
-
-
-def _id(call: haystack.dataclasses.ToolCall) -> str:
-    """What tells a call from others; many models give no id."""
-    return call.id or call_id(call.tool_name, call.arguments)
-
-
-def call_id(tool: str, arguments: object) -> str:
-    """An id for a call of a tool that has none."""
-    return f"{tool}({arguments!r})"
 
 
 def _generated(answer: GeneratedAnswer) -> Answer:
@@ -115,7 +94,7 @@ class Node:
         name: Name of the component or tool; "" for others.
         type: Class of the component.
         parent: The span around it.
-        opened: When it began, as a position in the run.
+        opened: When it began, by ``tick``.
         tags: Class and sockets of the component, as Haystack describes them.
         closed: When it ended; 0 while it goes on.
         input: Values of its input sockets.
@@ -152,10 +131,6 @@ class Node:
             node = node.parent
         return tuple(found)
 
-    def within(self, outer: Node) -> bool:
-        """True if it ran inside another span."""
-        return outer in self.ancestors
-
     @property
     def sockets(self) -> Mapping[str, Any]:
         """Its outputs by socket; empty if it left none."""
@@ -169,23 +144,20 @@ class Run:
         nodes: Its spans, in the order in which they began; the first is the run itself.
         error: What the application's run ended with; None if it ended well.
         complete: False if it was cancelled, abandoned or paused.
-        paused: The component before which a breakpoint stopped it; "" if none did.
+        paused: True if a breakpoint stopped it.
+        strand: The thread and task that it began in.
     """
 
     def __init__(self, problems: Problems) -> None:
         self.nodes: list[Node] = []
         self.error: str | None = None
         self.complete = True
-        self.paused = ""
+        self.paused = False
+        self.strand = ""
         self.problems = problems
-        self._clock = itertools.count(1)
 
     def __repr__(self) -> str:
         return f"Run({len(self.nodes)} spans{', failed' if self.error else ''})"
-
-    def tick(self) -> int:
-        """The next position in the run."""
-        return next(self._clock)
 
     @property
     def root(self) -> Node:
@@ -205,70 +177,3 @@ class Run:
     def components(self) -> Iterator[Node]:
         """Its component spans, in the order in which they began."""
         return (node for node in self.nodes if node.operation == COMPONENT)
-
-    def goes_on_from(self, paused: Run) -> bool:
-        """True for a run that was started from the snapshot of a paused one."""
-        first = next((node.name for node in self.components()), "")
-        return first == paused.paused and self.input == paused.input
-
-    def put_before(self, paused: Run) -> None:
-        """Make it one run with the paused one that it goes on from."""
-        behind = max(max(node.opened, node.closed) for node in paused.nodes)
-        for node in self.nodes:
-            node.opened, node.closed = node.opened + behind, node.closed and node.closed + behind
-        for node in paused.nodes[1:]:
-            node.parent = self.root if node.parent is paused.root else node.parent
-        self.nodes[1:1] = paused.nodes[1:]
-        self.root.opened = paused.root.opened
-
-
-class OpenRuns:
-    """Runs that are going on, for spans that lost their context in a bare thread. Keeps none of them alive."""
-
-    def __init__(self) -> None:
-        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
-        self._lock = threading.Lock()
-
-    def __bool__(self) -> bool:
-        return bool(self._runs)
-
-    def add(self, run: Run) -> None:
-        """A run began."""
-        with self._lock:
-            self._runs.add(run)
-
-    def discard(self, run: Run) -> None:
-        """A run ended."""
-        with self._lock:
-            self._runs.discard(run)
-
-    def holding(self, types: frozenset[str], texts: frozenset[str]) -> tuple[Run, Node] | None:
-        """The run with an open component of one of these classes whose inputs hold all these texts.
-
-        Args:
-            types: Fully qualified classes of components.
-            texts: Texts that a nested run was given.
-        """
-        with self._lock:
-            runs = list(self._runs)
-        for run in runs:
-            for node in reversed(run.nodes):
-                if node.closed or node.operation != COMPONENT:
-                    continue
-                if node.tags.get("haystack.component.fully_qualified_type") in types and texts <= set(
-                    strings(node.input)
-                ):
-                    return run, node
-        return None
-
-
-def strings(value: object) -> Iterator[str]:
-    """All plain texts in a copied value; texts of documents, messages and answers are not among them."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from strings(item)
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from strings(item)

@@ -7,6 +7,7 @@ pipeline's own span is never the current one: its components name it as their pa
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import sys
@@ -17,66 +18,29 @@ from functools import partial
 from typing import Any
 
 from haystack.core.errors import BreakpointException
-from haystack.tracing.tracer import NullSpan, Span, Tracer
-from haystack_integrations.tracing.ragmetrics.nodes import (
-    AGENT,
-    KEPT,
-    PIPELINE,
-    Node,
-    OpenRuns,
-    Run,
-    copied,
-    strings,
-)
+from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, Run, copied, tick
 
-from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work
+from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work, texts_in
 
 _OURS = "haystack_integrations.components.evaluators.ragmetrics."
-_INPUTS = frozenset(
-    {
-        "haystack.component.input",
-        "haystack.agent.input",
-        "haystack.agent.step.llm.input",
-        "haystack.agent.step.tool.input",
-    }
-)
-_OUTPUTS = frozenset(
-    {
-        "haystack.component.output",
-        "haystack.agent.output",
-        "haystack.agent.step.llm.output",
-        "haystack.agent.step.tool.output",
-    }
-    | {"haystack.pipeline.output_data"}
-)
-KEPT_TAGS = (
-    "haystack.component.fully_qualified_type",
-    "haystack.component.input_spec",
-    "haystack.component.output_spec",
-)
+_SPANS = ("haystack.component", "haystack.agent", "haystack.agent.step.llm", "haystack.agent.step.tool")
+_INPUTS = frozenset(f"{span}.input" for span in _SPANS)
+_OUTPUTS = frozenset((*(f"{span}.output" for span in _SPANS), "haystack.pipeline.output_data"))
+_TYPE = "haystack.component.fully_qualified_type"
+_TAGS = (_TYPE, "haystack.component.input_spec", "haystack.component.output_spec")
+_DISPLACED = "another tracer was enabled meanwhile and took our place; enable tracers before capture() or watch()"
 _FRAMES = 40
-_PAUSED = 16
-
 
 _current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
-_open_runs = OpenRuns()
+_open_runs: dict[_Recording, None] = {}  # in the order in which they began; each operation on it is atomic
 
 
 class TeeSpan(Span):
-    """A span that records into a run and passes everything on.
-
-    Args:
-        inner: The other tracer's span.
-        run: The run that it belongs to.
-        node: What is recorded of it.
-        outer: The span that was current when it began.
-    """
+    """A span that records into a node of a run and passes everything on; ``outer`` was current when it began."""
 
     def __init__(self, inner: Span, run: Run, node: Node, outer: TeeSpan | None = None) -> None:
-        self.inner = inner
-        self.run = run
-        self.node = node
-        self.outer = outer
+        self.inner, self.run, self.node, self.outer = inner, run, node, outer
         self.result: Any = None  # Haystack 3.0 fills the dict that it gave as a tag
         self.problems = run.problems
 
@@ -89,10 +53,6 @@ class TeeSpan(Span):
         """Set a tag on both."""
         self._keep(key, value)
         self.inner.set_tag(key, value)
-
-    def set_tags(self, tags: dict[str, Any]) -> None:
-        """Set tags on the other span."""
-        self.inner.set_tags(tags)
 
     def set_content_tag(self, key: str, value: Any) -> None:
         """Copy content; the other tracer decides for itself whether it takes it."""
@@ -119,42 +79,25 @@ class TeeSpan(Span):
             self.node.failed = bool(value)
 
     @guarded
-    def failed(self, error: BaseException) -> None:
-        """The block of code under the span was left with an error."""
-        self.result = None
-        if self.node is not self.run.root:
-            return
-        if isinstance(error, BreakpointException):
-            self.run.paused = error.component or ""
-        elif isinstance(error, Exception):
-            self.run.error = f"{type(error).__name__}: {error}"
-        self.run.complete = self.run.error is not None  # else cancelled, abandoned, interrupted or paused
-
-    @guarded
-    def closed(self) -> None:
-        """The span ended."""
-        self.node.closed = self.run.tick()
-        if self.node.output is None and self.result is not None:
+    def closed(self, error: BaseException | None) -> None:
+        """The block of code under the span was left, with an error or without."""
+        if error is not None and self.node is self.run.root:
+            self.run.paused = isinstance(error, BreakpointException)
+            if isinstance(error, Exception) and not self.run.paused:
+                self.run.error = f"{type(error).__name__}: {error}"
+            self.run.complete = self.run.error is not None  # else cancelled, abandoned, interrupted or paused
+        self.node.closed = tick()
+        if error is None and self.node.output is None and self.result is not None:
             self.node.output = copied(self.result)
         self.result = None
 
 
 class Tee(Tracer):
-    """A tracer beside another one.
-
-    Args:
-        inner: The tracer that was active.
-        listeners: Who gets the runs.
-
-    Attributes:
-        retired: True once another one has taken its place; it then only passes on.
-    """
+    """A tracer beside ``inner``, the one that was active; once ``retired`` it only passes on."""
 
     def __init__(self, inner: Tracer, listeners: Listeners) -> None:
-        self.inner = inner
-        self.retired = False
-        self.problems = listeners.problems
-        self._listeners = listeners
+        self.inner, self.retired = inner, False
+        self.problems, self._listeners = listeners.problems, listeners
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":
@@ -188,23 +131,17 @@ class Tee(Tracer):
 
     @guarded
     def _opened(self, operation: str, tags: dict[str, Any], parent_span: Span | None, inner: Span) -> TeeSpan | None:
-        if str(tags.get("haystack.component.fully_qualified_type", "")).startswith(_OURS):
+        if str(tags.get(_TYPE, "")).startswith(_OURS):
             return None  # the evaluator itself is no part of what is evaluated
         outer = _open_span()
         around = parent_span if isinstance(parent_span, TeeSpan) else outer
-        if around is not None:
-            run: Run = around.run
-            parent: Node | None = around.node
-        elif operation in (PIPELINE, AGENT):
-            begun = self._begun(tags)
-            if begun is None:
-                return None
-            run, parent = begun
-        else:
+        begun = self._begun(tags) if around is None and operation in (PIPELINE, AGENT) else None
+        run, parent = (around.run, around.node) if around is not None else begun or (None, None)
+        if run is None:
             return None
         name = tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
-        node = Node(operation, name, tags.get("haystack.component.type", ""), parent, run.tick(), {})
-        node.tags = {key: tags[key] for key in KEPT_TAGS if key in tags}
+        node = Node(operation, name, tags.get("haystack.component.type", ""), parent, tick(), {})
+        node.tags = {key: tags[key] for key in _TAGS if key in tags}
         if operation == PIPELINE:
             node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
         run.nodes.append(node)
@@ -215,28 +152,24 @@ class Tee(Tracer):
     def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
         """A new run for those who listen; or the one that a bare thread belongs to."""
         if _open_runs and not in_a_capture() and threading.current_thread() is not threading.main_thread():
-            given = frozenset(strings(copied(tags.get("haystack.pipeline.input_data"))))
-            around = _open_runs.holding(_component_classes(), given) if given else None
+            around = _started_by(set(texts_in(copied(tags.get("haystack.pipeline.input_data")))))
             if around is not None:
                 return around
         listening = self._listeners.here()
         if not listening:
             return None
         run = _Recording(listening)
-        _open_runs.add(run)
+        _open_runs[run] = None
         return run, None
 
     @guarded
     def _left(self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object) -> None:
         """The block of code under a span was left, with an error or without."""
-        if error is not None:
-            span.failed(error)
         if _current.get() is span:  # an abandoned generator is closed in another context
             _current.set(span.outer)
-        span.closed()
+        span.closed(error)
         if isinstance(span.run, _Recording) and span.node is span.run.root:
-            _open_runs.discard(span.run)
-            _paused.ended(span.run)
+            span.run.ended()
 
 
 class _Recording(Run):
@@ -244,50 +177,25 @@ class _Recording(Run):
 
     def __init__(self, listeners: tuple[Listener, ...]) -> None:
         super().__init__(listeners[0].problems)
-        self.listeners = listeners
+        self.listeners, self.strand = listeners, _strand()
         for one in listeners:
             one.begun = True
 
-    def hand_over(self) -> None:
-        """Give the run to those who listen."""
+    def ended(self) -> None:
+        """Give it to those who listen."""
+        _open_runs.pop(self, None)
         listeners, self.listeners = self.listeners, ()
         for listener in listeners:
             listener.record(self)
 
 
-class _PausedRuns:
-    """Runs that a breakpoint stopped; each waits for the one that goes on from it, or for the end of its listeners."""
-
-    def __init__(self) -> None:
-        self._runs: list[_Recording] = []
-        self._lock = threading.Lock()
-
-    def ended(self, run: _Recording) -> None:
-        """A run ended: hand it over, with what was before it; or keep it."""
-        with self._lock:
-            before = next((one for one in self._runs if run.goes_on_from(one)), None)
-            if before is not None:
-                self._runs.remove(before)
-                run.put_before(before)
-                run.listeners = (*run.listeners, *(one for one in before.listeners if one not in run.listeners))
-            if run.paused:
-                self._runs.append(run)
-            over = self._runs.pop(0) if len(self._runs) > _PAUSED else None
-        for one in (over, None if run.paused else run):
-            if one is not None:
-                one.hand_over()
-
-    def settle(self, listener: Listener) -> None:
-        """Somebody listens no more: what is paused gets to them as it is."""
-        with self._lock:
-            waiting = [one for one in self._runs if listener in one.listeners]
-        for one in waiting:
-            one.listeners = tuple(other for other in one.listeners if other is not listener)
-            listener.record(one)
-
-
-_paused = _PausedRuns()
-settle = _paused.settle
+def _strand() -> str:
+    """The thread and task of here: runs of one may belong to one question."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs here
+        task = None
+    return f"{threading.get_ident()}/{id(task)}"
 
 
 def _open_span() -> TeeSpan | None:
@@ -298,14 +206,55 @@ def _open_span() -> TeeSpan | None:
     return span
 
 
-def _component_classes() -> frozenset[str]:
-    """Classes of the components that this thread was started by: those whose methods are on its stack."""
-    frame, found = sys._getframe(1), set()  # noqa: SLF001  # the one way to see who started a bare thread's work
+def _started_by(texts: set[str]) -> tuple[Run, Node] | None:
+    """The open component whose method this bare thread executes and whose inputs hold these texts; and its run."""
+    frame, types = sys._getframe(1), set()  # noqa: SLF001  # the one way to see who started a bare thread's work
     for _ in range(_FRAMES):
         owner = frame.f_locals.get("self")
         if inspect.getattr_static(owner, "__haystack_input__", None) is not None:
-            found.add(f"{type(owner).__module__}.{type(owner).__name__}")
+            types.add(f"{type(owner).__module__}.{type(owner).__name__}")
         if frame.f_back is None:
             break
         frame = frame.f_back
-    return frozenset(found)
+    for run in list(_open_runs) if texts and types else ():
+        waiting = (node for node in reversed(run.nodes) if node.operation == COMPONENT and not node.closed)
+        for node in waiting:
+            if node.tags.get(_TYPE) in types and texts <= set(texts_in(node.input)):
+                return run, node
+    return None
+
+
+class _Place:
+    """The one tracer that Haystack has per process, and ours in it."""
+
+    tee: Tee | None = None
+
+    def take(self, listener: Listener) -> None:
+        """Put a tee over the active tracer, unless it is there."""
+        actual = tracer.actual_tracer
+        if not isinstance(actual, Tee) or actual.retired:
+            for other in LISTENERS.open if self.tee is not None and not self.tee.retired else ():
+                if other is not listener:
+                    other.problems.note(_DISPLACED)
+            self._retire()
+            self.tee = Tee(actual, LISTENERS)
+            enable_tracing(self.tee)
+
+    def leave(self, listener: Listener) -> None:
+        """The last one out removes the tee, if it is still in place."""
+        if tracer.actual_tracer is not self.tee:
+            listener.problems.note(_DISPLACED)
+        if not LISTENERS.open:
+            actual = tracer.actual_tracer
+            self._retire()
+            if isinstance(actual, Tee):
+                enable_tracing(actual.inner)
+
+    def _retire(self) -> None:
+        """A tee that was displaced, or is no longer wanted, only passes on from now on."""
+        if self.tee is not None:
+            self.tee.retired = True
+
+
+_place = _Place()
+LISTENERS = Listeners(_place.take, _place.leave)

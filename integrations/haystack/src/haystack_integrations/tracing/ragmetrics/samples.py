@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.answers import answers, documents_left, replies_of
@@ -12,7 +13,7 @@ from haystack_integrations.tracing.ragmetrics.nodes import AGENT, PIPELINE, Node
 from haystack_integrations.tracing.ragmetrics.tree import Calls
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capturing import Answer, Overrides, Problems, SettingError, Source, Tree, documents_in, samples_of
+from ragmetrics_core.capturing import Answer, Overrides, Problems, SettingError, Source, Tree, Turns, documents_in
 
 
 def samples_from(
@@ -50,19 +51,9 @@ def samples_from(
         >>> samples_from([answer])[0].contexts[0].text
         'Paris.'
     """
-    return made(run, Overrides(question_from, contexts_from, answer_from, context_tools, build))
-
-
-def made(run: object, where: Overrides) -> list[Sample]:
-    """Samples of a run or a result; see ``samples_from``."""
-    recorded = run if isinstance(run, Run) else _as_run(run)
-    if where.build is not None:
-        return list(where.build(recorded))
-    calls = Calls(recorded)
-    named = replies_of(calls, where.answer_from) if isinstance(where.answer_from, str) else []
-    if named:
-        where = replace(where, answer_from=None)
-    return [sample for one in _trees(calls, named, where) for sample in samples_of(one, where)]
+    where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
+    turns: Turns[Run] = Turns(partial(trees, where=where), where)
+    return [*turns.add(run if isinstance(run, Run) else _as_run(run)), *turns.finish()]
 
 
 def _as_run(result: object) -> Run:
@@ -79,48 +70,53 @@ def _as_run(result: object) -> Run:
     return run
 
 
-def _trees(calls: Calls, named: list[Answer], where: Overrides) -> list[Tree]:
+def trees(run: Run, where: Overrides) -> list[Tree]:
     """A tree for each answer, because each may have its own question; one for a run without any."""
-    run = calls.run
+    calls = Calls(run)
+    named = replies_of(calls, where.answer_from) if isinstance(where.answer_from, str) else []
     found = named or ([] if run.error else answers(calls))
-    writes = any("documents_written" in node.sockets for node in run.components())
-    if writes and not calls.models:
+    if where.build is None and not calls.models and any("documents_written" in one.sockets for one in run.components()):
         return []
-    return [_tree(calls, one, where) for one in found] or [_tree(calls, None, where)]
+    made = [_tree(calls, one, where) for one in found[: 1 if where.build else None]] or [_tree(calls, None, where)]
+    for one in made if named else ():
+        one.places = tuple(
+            {name: at for name, at in place.items() if name != where.answer_from} for place in one.places
+        )
+    return made
 
 
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     run = calls.run
-    last = next((node for node in reversed(calls.models)), None)
+    last = calls.models[-1] if calls.models else None
     call = answer.call if answer is not None else calls.of[last] if last is not None else None
-    asked = question(run, call.prompt if call is not None else (), answer.question if answer is not None else None)
-    carried = answer.question if answer is not None else None
+    carried, at = (answer.question, f"{answer.place} query") if answer is not None else (None, "")
+    asked = question(calls, call.prompt if call is not None else (), carried)
+    flow, place = calls.flow(last) if answer is None and last is not None else (None, "")
     left = documents_left(run)
-    only_documents = answer is None and bool(left) and run.error is None
-    flow, place = calls.flow(last) if answer is None and last is not None and not only_documents else (None, "")
-    if only_documents or (answer is not None and left and call is None and not answer.documents):
+    gives_documents = answer is None and bool(left) and run.error is None and _ends_with_retrieval(calls, last)
+    if gives_documents or (answer is not None and left and call is None and not answer.documents):
         place, flow = left[-1]
         answer = answer and replace(answer, documents=None)
     held = {one.id: one for node in run.nodes for one in documents_in(node.output)}
     blank = tuple(one for one in held.values() if not one.text.strip())
     return Tree(
         calls.root,
-        question=asked.text if asked is not None else carried,
-        asked_at=", ".join(asked.places)
-        if asked is not None
-        else f"{answer.place} query"
-        if carried and answer
-        else "",
+        question=carried if asked is None else asked.text,
+        asked_at=", ".join(asked.places) if asked is not None else at if carried else "",
         standalone=carried if asked is not None and carried and carried != asked.text else None,
         history=history(calls, asked, None if call is None else int(call.began)),
-        answers=(answer,) if answer is not None else (),
+        answers=() if answer is None else (answer,),
         output=run.output,
         flow=flow,
         flow_at=place,
-        is_query=answer is not None or (bool(calls.models) and asked is not None),
-        gives_documents=only_documents,
+        is_query=answer is not None or (last is not None and asked is not None),
+        gives_documents=gives_documents,
         error=run.error,
         complete=run.complete,
+        strand=run.strand,
+        thread=repr(run.input) if run.paused or _resumed(run) else None,
+        paused=run.paused,
+        continues=_resumed(run),
         other=blank,
         warnings=(*_warnings(run, where), *([f"{len(blank)} documents without text are no contexts"] if blank else [])),
         run=run,
@@ -129,14 +125,26 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     )
 
 
-def _warnings(run: Run, where: Overrides) -> tuple[str, ...]:
+def _ends_with_retrieval(calls: Calls, last: Node | None) -> bool:
+    """Whether models, if any were called, only wrote queries for a later retriever."""
+    return last is None or any(node.opened > last.closed and calls.retrieves(node) for node in calls.run.nodes)
+
+
+def _resumed(run: Run) -> bool:
+    """True for a run from a snapshot: its first component was given what no component of the run returned."""
+    first = next(run.components(), None)
+    spec = first.tags.get("haystack.component.input_spec") or {} if first is not None else {}
+    given = run.input.get(first.name) or {} if first is not None else {}
+    fed = [name for name, socket in spec.items() if socket.get("senders") and name not in given]
+    return first is not None and any(first.input.get(name) for name in fed)
+
+
+def _warnings(run: Run, where: Overrides) -> list[str]:
     """Places of the user that lead nowhere."""
-    said = []
-    for name in ("question", "contexts", "answer"):
-        source = getattr(where, f"{name}_from")
-        if isinstance(source, str) and not where.find(name, run, *_places(run))[0]:
-            said.append(f"{name}_from={source!r} is not in this run; the rules were used")
-    return tuple(said)
+    sources = {name: getattr(where, f"{name}_from") for name in ("question", "contexts", "answer")}
+    named = [name for name, source in sources.items() if isinstance(source, str)]
+    lost = [f"{name}_from={sources[name]!r}" for name in named if not where.find(name, run, *_places(run))[0]]
+    return [f"{one} is not in this run; the rules were used" for one in lost]
 
 
 def _places(run: Run) -> tuple[Mapping[str, Any], ...]:

@@ -6,34 +6,18 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.nodes import (
-    AGENT,
-    AGENT_LLM,
-    AGENT_TOOL,
-    COMPONENT,
-    PIPELINE,
-    Node,
-    Run,
-    Said,
-    call_id,
-)
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_LLM, AGENT_TOOL, COMPONENT, Node, Run, Said
 
 from ragmetrics_core.capturing import Document, Message, compact, documents_in, one_line, texts_in
 from ragmetrics_core.capturing import Node as Call
 
+_CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _STEPS = 12
 _ASKED = ("query", "text", "queries", "question")
 
 
 class Calls:
-    """The calls of a run.
-
-    Args:
-        run: The run.
-
-    Attributes:
-        root: The outermost call, with all others inside.
-    """
+    """The calls of a run: ``root`` is the outermost, with all others inside; ``of`` gives that of a span."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -45,12 +29,12 @@ class Calls:
     def _call(self, node: Node) -> Call:
         """The call of a span; a nested pipeline or agent is one with the component or tool around it."""
         parent = self.of[node.parent] if node.parent is not None else None
-        if parent is not None and node.operation in (PIPELINE, AGENT):
+        if parent is not None and node.operation not in _CALLS:
             return parent
         made = Call(self._kind(node), node.path or node.type or "run", node.opened, node.closed or None)
         made.taken = written(documents_in(node.input))
         if node is not self.run.root:
-            made.documents = self._documents(node)
+            made.documents, made.error = self._documents(node), "no output" if node.output is None else None
         if made.kind == "model":
             made.prompt = prompt(node)
             said = replies(node)
@@ -59,9 +43,7 @@ class Calls:
             self._tool(made, node)
         elif node is not self.run.root:
             made.query = asked(node.input)
-            made.text = _last(node)
-        if node is not self.run.root and node.output is None:
-            made.error = "no output"
+            made.text = next(texts_in(node.sockets.get("last_message")), None)
         if parent is not None:
             parent.children.append(made)
         return made
@@ -85,25 +67,24 @@ class Calls:
     def _tool(self, made: Call, node: Node) -> None:
         """What a tool was asked, and its result as the model sees it."""
         arguments = node.input
-        made.name, made.call = node.name, call_id(node.name, arguments)
+        made.name = node.name
         one = next(iter(arguments.values()), None) if len(arguments) == 1 else None
         made.query = one if isinstance(one, str) else compact(arguments)
-        for later in self.run.nodes:
-            for message in later.input.get("messages") or () if later.operation == AGENT_LLM else ():
-                if message.role == "tool" and any(
-                    (call.name, call.arguments) == (node.name, arguments) for call in message.calls
-                ):
-                    made.text, made.call = message.text, message.calls[0].id
+        shown = (one for later in self.run.nodes if later.operation == AGENT_LLM for one in prompt(later))
+        for message in shown:
+            if message.role == "tool" and (node.name, arguments) in [
+                (one.name, one.arguments) for one in message.calls
+            ]:
+                made.text, made.call = message.text, message.calls[0].id
         if node.failed:
             made.error = "the tool failed"
             made.documents = None
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
-        """Documents that a span returned: () for an empty list of them, None where it returns none."""
-        if node.output is None or "Writer" in node.type:
-            return None
-        found = written(documents_in(node.output))
-        return found if found or (emits_documents(node) and _holds_list(node.output)) else None
+        """Documents that a span returned and did not make of its own texts; None where it returns none."""
+        given = set(map(one_line, texts_in(node.input)))
+        found = tuple(one for one in written(documents_in(node.output)) if one_line(one.text) not in given)
+        return found if found or (emits_documents(node) and node.output is not None) else None
 
     # What a span is
 
@@ -111,7 +92,7 @@ class Calls:
     def _inside(self) -> dict[Node, list[Node]]:
         found: dict[Node, list[Node]] = {}
         for node in self.run.nodes:
-            for outer in node.ancestors:
+            for outer in node.ancestors if node.operation in _CALLS else ():
                 found.setdefault(outer, []).append(node)
         return found
 
@@ -123,11 +104,8 @@ class Calls:
         """True if a span called a chat model itself: a prompt in, replies out, and no such span inside it."""
         if node.operation == AGENT_LLM:
             return True
-        if node.operation != COMPONENT or "replies" not in (
-            node.tags.get("haystack.component.output_spec") or node.sockets
-        ):
-            return False
-        return any(map(str.strip, texts_in(_prompted(node)))) and not self.inside(node)
+        speaks = "replies" in (node.tags.get("haystack.component.output_spec") or node.sockets)
+        return node.operation == COMPONENT and speaks and bool(prompt(node)) and not self.inside(node)
 
     def retrieves(self, node: Node) -> bool:
         """True for a component that makes documents out of none, unless one inside it does."""
@@ -135,8 +113,8 @@ class Calls:
             return False
         spec = node.tags.get("haystack.component.input_spec") or {}
         given = any(documents_in(node.input)) or any("Document" in str(socket.get("type")) for socket in spec.values())
-        found = any(documents_in(node.sockets))
-        return not given and (found or (emits_documents(node) and (node.output is None or _holds_list(node.output))))
+        found = bool(self._documents(node)) or (emits_documents(node) and not any(documents_in(node.sockets)))
+        return not given and found
 
     @property
     def models(self) -> list[Node]:
@@ -146,7 +124,7 @@ class Calls:
 
     # The framework's own data flow
 
-    def flow(self, node: Node) -> tuple[tuple[Document, ...] | None, str]:
+    def flow(self, node: Node, steps: int = _STEPS) -> tuple[tuple[Document, ...] | None, str]:
         """Documents in the sockets of what wrote a call's prompt, or of what wrote its texts; and the sockets.
 
         Returns:
@@ -154,8 +132,9 @@ class Calls:
         """
         own = self._sockets(node)
         agent = next((outer for outer in node.ancestors if outer.operation == AGENT), None)
-        frontier = [(text, (agent or node).opened) for text in texts_in((_prompted(node), _prompted(agent or node)))]
-        for _ in range(_STEPS):
+        shown = (*prompt(node), *prompt(agent or node))
+        frontier = [(message.text, (agent or node).opened) for message in shown]
+        for _ in range(steps):
             if own or not frontier:
                 break
             makers = list(dict.fromkeys(maker for text, end in frontier if (maker := self._maker(text, end))))
@@ -167,34 +146,17 @@ class Calls:
     def _maker(self, text: str, before: int) -> Node | None:
         """The latest component that ended before a position and wrote a text; the innermost of nested ones."""
         wanted = one_line(text)
-        if not wanted:
-            return None
-        wrote = [
-            node
-            for node in self.run.nodes
-            if node.operation in (COMPONENT, AGENT_LLM)
-            and 0 < node.closed < before
-            and any(one_line(said) == wanted for said in texts_in(node.output))
-        ]
+        ended = [node for node in self.run.nodes if node.operation in _CALLS and 0 < node.closed < before]
+        wrote = [node for node in ended if wanted and wanted in map(one_line, texts_in(node.output))]
         innermost = (node for node in wrote if not any(other in self.inside(node) for other in wrote))
         return max(innermost, key=lambda node: node.closed, default=None)
 
     def _sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
         """Input sockets of a component that hold lists of documents, empty ones among them."""
-        spec: Mapping[str, Any] = node.tags.get("haystack.component.input_spec") or dict.fromkeys(node.input)
-        found = []
-        for name in [*(one for one in spec if one in node.input), *(one for one in node.input if one not in spec)]:
-            documents = written(documents_in(node.input[name]))
-            if documents or (node.input[name] == () and self._for_documents(spec.get(name))):
-                found.append((f"{node.path}.{name}", documents))
-        return found
-
-    def _for_documents(self, socket: Any) -> bool:
-        """True if a socket is for documents by its type, or because a sender emits documents only."""
-        senders = set(socket.get("senders") or ()) if isinstance(socket, Mapping) else set()
-        return "Document" in str(socket) or any(
-            node.name in senders and emits_documents(node) for node in self.run.components()
-        )
+        spec = node.tags.get("haystack.component.input_spec") or {}
+        found = [(name, value, written(documents_in(value))) for name, value in node.input.items()]
+        empty = {name for name, value, _ in found if value == () and "document" in f"{name} {spec.get(name)}".lower()}
+        return [(f"{node.path}.{name}", documents) for name, _, documents in found if documents or name in empty]
 
 
 def emits_documents(node: Node) -> bool:
@@ -216,31 +178,15 @@ def asked(sockets: Mapping[str, Any]) -> str | None:
 
 def prompt(node: Node) -> tuple[Message, ...]:
     """The messages that a call was shown."""
-    value = _prompted(node)
-    given = [item for part in value for item in (part if isinstance(part, tuple) else (part,))]
-    return tuple(one if isinstance(one, Message) else Message("user", one) for one in given if one)
-
-
-def _prompted(node: Node) -> tuple[Any, ...]:
-    return tuple(node.input.get(name) for name in ("messages", "prompt"))
+    parts = (node.input.get(name) for name in ("messages", "prompt"))
+    given = [item for part in parts for item in (part if isinstance(part, tuple) else (part,))]
+    said = (one if isinstance(one, Message) else Message("user", one) for one in given if one)
+    return tuple(one for one in said if one.text.strip() or one.calls)
 
 
 def replies(node: Node) -> tuple[Said, ...]:
     """What a call returned, as messages of the assistant."""
     value = node.sockets.get("replies")
     given = value if isinstance(value, tuple) else (value,)
-    return tuple(
-        one if isinstance(one, Said) else Said("assistant", one) for one in given if isinstance(one, (str, Said))
-    )
-
-
-def _last(node: Node) -> str | None:
-    """What an agent said last."""
-    last = node.sockets.get("last_message")
-    return last.text if isinstance(last, Message) else None
-
-
-def _holds_list(value: object) -> bool:
-    return isinstance(value, tuple) or (
-        isinstance(value, dict) and any(isinstance(item, tuple) for item in value.values())
-    )
+    found = (Said("assistant", one) if isinstance(one, str) else one for one in given)
+    return tuple(one for one in found if isinstance(one, Said))

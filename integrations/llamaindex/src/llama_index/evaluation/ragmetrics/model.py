@@ -16,10 +16,12 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, ConfigDict, create_model
 
-from ragmetrics_core import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Judge, TokenAlternatives, Usage
 from ragmetrics_core.capturing import judge_context
+from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
 from ragmetrics_core.endpoints.framework_model import FrameworkModel
 from ragmetrics_core.endpoints.keys import installed
+from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 
 JudgeOrLLM = Judge | ChatModel | LLM | str | None

@@ -1,22 +1,22 @@
-"""``capture`` and ``watch`` for Haystack: without a change to the pipeline."""
+"""``capture`` and ``watch`` without a change to the pipeline, and a pipeline over many inputs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from haystack import Pipeline
 from haystack.core.component import Component
+from haystack.core.errors import PipelineMaxComponentRuns, PipelineRuntimeError
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
-from haystack_integrations.tracing.ragmetrics.installing import LISTENERS
 from haystack_integrations.tracing.ragmetrics.nodes import Run
-from haystack_integrations.tracing.ragmetrics.samples import made
+from haystack_integrations.tracing.ragmetrics.recorder import LISTENERS
+from haystack_integrations.tracing.ragmetrics.samples import trees
+from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
-from ragmetrics_core.capturing import EachRun, FrontDoor, JudgeLike, Listener, Overrides
-
-
-def _assembler(where: Overrides, listener: Listener) -> EachRun[Run]:
-    del listener
-    return EachRun(partial(made, where=where))
+from ragmetrics_core import Report, Sample, evaluate
+from ragmetrics_core.capturing import CaptureNotes, FrontDoor, JudgeLike, Metrics, SettingError, Turns
 
 
 def as_judge(judge: Any) -> JudgeLike:
@@ -26,13 +26,60 @@ def as_judge(judge: Any) -> JudgeLike:
     return HaystackModel(judge)  # type: ignore[arg-type]  # a component whose run takes messages
 
 
-_DOOR = FrontDoor(
+_DOOR: FrontDoor[Run] = FrontDoor(
     LISTENERS,
-    _assembler,
+    lambda where, listener: Turns(partial(trees, where=where), where, listener.problems),
     as_judge,
     unseen="no pipeline or agent of Haystack ran in it; make the calls inside the block",
     sampleless="Haystack's runs were seen, but none of them retrieved or answered; say where things are by "
     "question_from=, contexts_from= and answer_from= (component.socket), or by build=",
 )
+_WHERE = ("question_from", "contexts_from", "answer_from", "context_tools", "build")
 capture = _DOOR.capture
 watch = _DOOR.watch
+
+
+def evaluate_pipeline(
+    pipeline: Pipeline,
+    inputs: Sequence[Mapping[str, Any]],
+    metrics: Metrics = None,
+    *,
+    references: Sequence[str | Sequence[str] | None] | None = None,
+    judge: object = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Report:
+    """Run a pipeline once per input, one after the other, and evaluate what it answers.
+
+    Args:
+        pipeline: The pipeline; it is not changed.
+        inputs: What ``pipeline.run`` takes, once per run; they are not changed.
+        metrics: Metrics or their names; None for all that apply.
+        references: Expected answers, one (or several) per input; None where there is none.
+        judge: As for ``ragmetrics_core.evaluate``, or a ChatGenerator of Haystack.
+        progress: True or False; None shows bars on a terminal.
+        **settings: ``question_from``, ``contexts_from``, ``answer_from``, ``context_tools`` and ``build`` as for
+            ``capture``; all others as for ``ragmetrics_core.evaluate``, e.g. ``concurrency``.
+
+    Returns:
+        The report. A run that failed is a row with its error; so is one that neither retrieved nor answered.
+
+    Raises:
+        SettingError: If there are not as many references as inputs.
+        ValueError: If the pipeline does not take an input.
+    """
+    if references is not None and len(references) != len(inputs):
+        raise SettingError(f"{len(inputs)} inputs and {len(references)} references; give one (or None) for each")
+    where = {name: settings.pop(name) for name in _WHERE if name in settings}
+    samples: list[Sample] = []
+    for number, given in enumerate(tqdm(inputs, desc="pipeline", disable=None if progress is None else not progress)):
+        reference: Any = references[number] if references is not None else None
+        error = None  # what goes wrong inside is part of the result
+        with capture(reference=reference, **where) as captured:
+            try:
+                pipeline.run({name: dict(one) if isinstance(one, Mapping) else one for name, one in given.items()})
+            except (PipelineRuntimeError, PipelineMaxComponentRuns) as failed:
+                error = f"{type(failed).__name__}: {failed}"
+        notes = CaptureNotes(warnings=("the run neither retrieved nor answered",), complete=error is None)
+        samples += captured.samples or [Sample(reference=reference, error=error, capture=notes)]
+    return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)

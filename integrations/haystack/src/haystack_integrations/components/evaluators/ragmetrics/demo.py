@@ -8,7 +8,7 @@ from haystack.components.generators.chat import MockChatGenerator
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack_integrations.components.evaluators.ragmetrics.pipelines import evaluate_pipeline
+from haystack_integrations.components.evaluators.ragmetrics.capturing import evaluate_pipeline
 
 from ragmetrics_core.data.sample import Context
 from ragmetrics_core.demo.own_docs import QUESTIONS, answer, corpus
@@ -28,10 +28,7 @@ def demo() -> Report:
         f"Haystack: BM25 retriever, prompt builder, a generator that only quotes, answer builder, over {len(chunks)} "
         "paragraphs of the documentation; captured by the tracer, judged by the embedded judge (shared words)."
     )
-    inputs = [
-        {"retriever": {"query": question}, "prompt": {"query": question}, "answers": {"query": question}}
-        for question, _ in QUESTIONS
-    ]
+    inputs = [{"query": question} for question, _ in QUESTIONS]
     references = [reference for _, reference in QUESTIONS]
     return evaluate_pipeline(pipeline(chunks), inputs, references=references, judge="lexical", progress=False)
 

@@ -28,6 +28,8 @@ from ragmetrics_core.capturing import (
 from ragmetrics_core.data import errors
 
 logger = logging.getLogger(__name__)
+_SETTINGS = ("chat_generator", "raise_on_failure", "progress_bar", "concurrency", "judge_async")
+_USED = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
 
 
 @component
@@ -78,10 +80,8 @@ class RagMetricsEvaluator:
         self.metrics = stored_metrics.made(metrics)
         self.chat_generator = chat_generator
         self.judge = judge
-        self.raise_on_failure = raise_on_failure
-        self.progress_bar = progress_bar
-        self.concurrency = concurrency
-        self.judge_async = judge_async
+        self.raise_on_failure, self.progress_bar = raise_on_failure, progress_bar
+        self.concurrency, self.judge_async = concurrency, judge_async
         self._model = HaystackModel(chat_generator, judge_async=judge_async) if chat_generator is not None else None
         self._judge: JudgeLike = LLMJudge(self._model) if self._model is not None else judge
 
@@ -91,16 +91,9 @@ class RagMetricsEvaluator:
         Raises:
             SerializationError: If the judge is an object that a name cannot stand for.
         """
-        return default_to_dict(
-            self,
-            metrics=[stored_metrics.stored(metric) for metric in self.metrics],
-            chat_generator=self.chat_generator,
-            judge=_judge_name(self.judge),
-            raise_on_failure=self.raise_on_failure,
-            progress_bar=self.progress_bar,
-            concurrency=self.concurrency,
-            judge_async=self.judge_async,
-        )
+        metrics = [stored_metrics.stored(metric) for metric in self.metrics]
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        return default_to_dict(self, metrics=metrics, judge=_judge_name(self.judge), **settings)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> RagMetricsEvaluator:
@@ -155,15 +148,7 @@ class RagMetricsEvaluator:
             RagMetricsError: With ``raise_on_failure``, if a score could not be determined; the type says why.
         """
         samples, warnings = inputs.samples(
-            answers,
-            query,
-            documents,
-            replies,
-            questions,
-            contexts,
-            predicted_answers,
-            ground_truth_answers,
-            reference,
+            answers, query, documents, replies, questions, contexts, predicted_answers, ground_truth_answers, reference
         )
         bars = None if self.progress_bar else False
         try:
@@ -186,10 +171,8 @@ class RagMetricsEvaluator:
         """Every result failed: the judge answers nothing."""
         if self.raise_on_failure:
             raise error
-        failed: dict[str, MetricResult] = {
-            metric.name: Failed(metric=metric.name, reason=str(error), error=ErrorInfo.of(error))
-            for metric in self.metrics
-        }
+        each = [Failed(metric=one.name, reason=str(error), error=ErrorInfo.of(error)) for one in self.metrics]
+        failed: dict[str, MetricResult] = {one.metric: one for one in each}
         return [SampleResult(index=index, sample=sample, results=failed) for index, sample in enumerate(samples)]
 
     def _outputs(self, rows: Sequence[SampleResult], warnings: Sequence[str]) -> dict[str, Any]:
@@ -197,18 +180,9 @@ class RagMetricsEvaluator:
         first: dict[str, Any] = next(iter(results.values()), {"score": math.nan, "individual_scores": []})
         every = [result for row in rows for result in row.results.values()]
         used = sum((result.usage for result in every), Usage())
-        meta = {
-            "samples": len(rows),
-            "judges": sorted({result.judge for result in every if result.judge}),
-            "calls": used.calls,
-            "stored": used.stored,
-            "prompt_tokens": used.prompt_tokens,
-            "completion_tokens": used.completion_tokens,
-            "cost": used.cost,
-            "models": list(used.models),
-            "fallbacks": list(used.fallbacks),
-            "warnings": list(warnings),
-        }
+        meta = {name: getattr(used, name) for name in _USED}
+        meta |= {"models": list(used.models), "fallbacks": list(used.fallbacks), "warnings": list(warnings)}
+        meta |= {"samples": len(rows), "judges": sorted({result.judge for result in every if result.judge})}
         return {
             "results": results,
             "score": first["score"],

@@ -6,34 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from haystack.dataclasses import ChatMessage, Document, ExtractedAnswer, GeneratedAnswer
+from haystack_integrations.tracing.ragmetrics.nodes import copied
 
 from ragmetrics_core import Context, Sample
-from ragmetrics_core.capturing import CaptureNotes, SettingError
+from ragmetrics_core.capturing import Answer, CaptureNotes, SettingError
+
+_GROUPS = (
+    ("answers",),
+    ("query", "documents", "replies"),
+    ("questions", "contexts", "predicted_answers", "ground_truth_answers"),
+)
+_SOCKETS = (*(name for group in _GROUPS for name in group), "reference")
 
 
-def samples(
-    answers: list[GeneratedAnswer | ExtractedAnswer] | None = None,
-    query: str | None = None,
-    documents: list[Document] | None = None,
-    replies: list[ChatMessage] | list[str] | str | None = None,
-    questions: list[str] | None = None,
-    contexts: list[list[str]] | None = None,
-    predicted_answers: list[str] | None = None,
-    ground_truth_answers: list[str] | None = None,
-    reference: str | Sequence[str] | None = None,
-) -> tuple[list[Sample], list[str]]:
+def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
     """Samples of the one group of sockets that holds values; none if none does.
 
     Args:
-        answers: The first group: the one wire.
-        query: The second: the parts of one answer.
-        documents: The same.
-        replies: The same.
-        questions: The third: the lists of Haystack's own evaluators.
-        contexts: The same.
-        predicted_answers: The same.
-        ground_truth_answers: The same.
-        reference: Expected answers for the first two.
+        *sockets: Values in the order of the parameters of ``RagMetricsEvaluator.run``.
+        **named: Values by their names.
 
     Returns:
         The samples, and warnings about what they may lack.
@@ -41,86 +32,62 @@ def samples(
     Raises:
         SettingError: If several groups hold values, or lists differ in length.
     """
-    single = {"query": query, "documents": documents, "replies": replies}
-    batch = {
-        "questions": questions,
-        "contexts": contexts,
-        "predicted_answers": predicted_answers,
-        "ground_truth_answers": ground_truth_answers,
-    }
-    groups = [filled for group in ({"answers": answers}, single, batch) if (filled := _filled(group))]
+    values = {**dict(zip(_SOCKETS, sockets, strict=False)), **named}
+    given = {name: value for name, value in values.items() if value is not None}
+    reference = given.pop("reference", None)
+    groups = [filled for group in _GROUPS if (filled := [name for name in group if name in given])]
     if len(groups) > 1:
         names = "; ".join(map(", ".join, groups))
-        raise SettingError(
-            f"give one group of inputs, got {names}: answers alone, or query/documents/replies, or lists"
-        )
-    if _filled(batch):
-        if isinstance(reference, (list, tuple)):
-            raise SettingError("with lists give ground_truth_answers, not reference")
-        return _of_lists(_filled(batch)), []
-    if answers is not None:
-        return _with_references([_of_answer(answer) for answer in answers], reference), _cut(answers)
-    made = _of_parts(query, documents, replies) if _filled(single) else []
-    return _with_references(made, reference), []
-
-
-def _filled(group: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if value is not None}
-
-
-def context(document: Document | str) -> Context | None:
-    """A context from a document; None without text."""
-    if isinstance(document, str):
-        return Context(text=document)
-    if not isinstance(document, Document):
-        raise SettingError(f"contexts are texts or Documents, got {type(document).__name__}")
-    if not document.content or not document.content.strip():
-        return None
-    metadata = dict(document.meta or {})
-    return Context(text=document.content, id=document.id, score=document.score, metadata=metadata)
+        raise SettingError(f"give one group of inputs, got {names}: answers, or query/documents/replies, or lists")
+    if "answers" in given:
+        return _with_references([_of_answer(answer) for answer in given["answers"]], reference), _cut(given["answers"])
+    if not groups or groups[0][0] in _GROUPS[1]:
+        return _with_references(_of_parts(**given) if groups else [], reference), []
+    if isinstance(reference, (list, tuple)):
+        raise SettingError("with lists give ground_truth_answers, not reference")
+    return _of_lists(given), []
 
 
 def _contexts(documents: Sequence[Document | str] | None) -> tuple[Context, ...]:
-    return tuple(found for document in documents or () if (found := context(document)) is not None)
+    """Contexts from texts, and from documents that hold a text."""
+    wrong = next((type(one).__name__ for one in documents or () if not isinstance(one, (str, Document))), None)
+    if wrong is not None:
+        raise SettingError(f"contexts are texts or Documents, got {wrong}")
+    given = [one for one in documents or () if isinstance(one, str) or (one.content or "").strip()]
+    return tuple(Context(text=one) if isinstance(one, str) else copied(one).context() for one in given)
 
 
 def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
-    if isinstance(answer, ExtractedAnswer):
-        documents = [answer.document] if answer.document is not None else []
-        return Sample(question=answer.query, contexts=_contexts(documents), answer=answer.data)
-    if not isinstance(answer, GeneratedAnswer):
+    made = copied(answer)
+    if not isinstance(made, Answer):
         raise SettingError(f"answers must be GeneratedAnswer or ExtractedAnswer, got {type(answer).__name__}")
     cut = _cut([answer])
-    model = (answer.meta or {}).get("model")
-    return Sample(
-        question=answer.query,
-        contexts=_contexts(answer.documents),
-        answer=answer.data,
-        generator=model if isinstance(model, str) else None,
-        capture=CaptureNotes(provenance={"contexts": "the answer's documents"}, warnings=tuple(cut)) if cut else None,
-    )
+    contexts = tuple(one.context() for one in made.documents or () if one.text.strip())
+    notes = CaptureNotes(provenance={"contexts": "the answer's documents"}, warnings=tuple(cut)) if cut else None
+    return Sample(question=made.question, contexts=contexts, answer=made.text, generator=made.model, capture=notes)
 
 
 def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
-    """Say when documents look as if an ``AnswerBuilder`` had kept only those that the answer cites."""
-    if any(isinstance(answer, GeneratedAnswer) and looks_cut(answer) for answer in answers):
-        return [
-            "the documents look cut to those that the answer cites (reference_pattern): scores are those of the "
-            "cited documents only; set return_only_referenced_documents=False in the AnswerBuilder"
-        ]
+    """Say when documents look as if an ``AnswerBuilder`` had kept only those that the answer cites.
+
+    All are then marked as referenced, or their source indices have gaps; a cut tail cannot be seen.
+    """
+    for answer in answers:
+        metas = [one.meta or {} for one in answer.documents or ()] if isinstance(answer, GeneratedAnswer) else []
+        marks = [meta["referenced"] for meta in metas if "referenced" in meta]
+        places = [meta["source_index"] for meta in metas if isinstance(meta.get("source_index"), int)]
+        if (marks and all(marks)) or places != list(range(1, len(places) + 1)):
+            return [
+                "the documents look cut to those that the answer cites (reference_pattern): scores are those of the "
+                "cited documents only; set return_only_referenced_documents=False in the AnswerBuilder"
+            ]
     return []
 
 
-def looks_cut(answer: GeneratedAnswer) -> bool:
-    """True if all documents are marked as referenced, or their source indices have gaps; a cut tail cannot be seen."""
-    metas = [document.meta or {} for document in answer.documents or ()]
-    marks = [meta["referenced"] for meta in metas if "referenced" in meta]
-    places = [meta["source_index"] for meta in metas if isinstance(meta.get("source_index"), int)]
-    return (bool(marks) and all(marks)) or places != list(range(1, len(places) + 1))
-
-
 def _of_parts(
-    query: str | None, documents: list[Document] | None, replies: list[ChatMessage] | list[str] | str | None
+    query: str | None = None,
+    documents: Sequence[Document] | None = None,
+    replies: list[ChatMessage] | list[str] | str | None = None,
 ) -> list[Sample]:
     given = [replies] if replies is None or isinstance(replies, str) else replies or [None]
     contexts = _contexts(documents)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -12,7 +15,6 @@ from typing import Any
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
-from haystack_integrations.components.evaluators.ragmetrics.openai_generator import is_openai
 
 from ragmetrics_core.capturing import judge_context
 from ragmetrics_core.data import errors
@@ -24,6 +26,7 @@ from ragmetrics_core.endpoints.openai_form import tokens_of
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
+_MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_assistant}  # else the user's
 _FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
 
 
@@ -60,23 +63,18 @@ class HaystackModel(FrameworkModel):
         self._warm = False
         super().__init__(
             chat_generator,
-            name=name or _attribute(chat_generator, "model") or type(chat_generator).__name__,
+            name=name or _named(chat_generator),
             capabilities=capabilities or self._guessed(),
             judge_async=judge_async and hasattr(chat_generator, "run_async"),
             cache_key=cache_key,
         )
 
     def _guessed(self) -> Capabilities:
-        """Nothing is assumed of a generator without ``generation_kwargs``.
-
-        Generators for OpenAI and compatible endpoints are tried once for each feature. The others spell their
-        settings differently: they get a temperature, if they take one, and the form of the reply by the prompt.
-        """
-        if not self._takes_settings:
-            return Capabilities(n=False, logprobs=False, json_schema=False, temperature=False)
-        if is_openai(self.chat_generator):
+        """What those for OpenAI spell like OpenAI is tried once; others take at most a temperature and a prompt."""
+        if self._takes_settings and _is_openai(self.chat_generator):
             return Capabilities()
-        return Capabilities(n=False, logprobs=False, json_schema=False)
+        temperature = None if self._takes_settings else False
+        return Capabilities(n=False, logprobs=False, json_schema=False, temperature=temperature)
 
     def _form(self) -> object:
         """As Haystack writes it to a file.
@@ -85,7 +83,8 @@ class HaystackModel(FrameworkModel):
             ValueError: If the class of a part is the user's own.
         """
         form = component_to_dict(self.chat_generator, "judge")
-        own = [name for name in _types(form) if not installed(name.rpartition(".")[0])]
+        types = re.findall(r'"type": "([\w.]+)\.\w+"', json.dumps(form, default=str))
+        own = [name for name in types if not installed(name)]
         if own:
             raise ValueError(f"{own[0]} is defined outside an installed package")
         return form
@@ -96,14 +95,10 @@ class HaystackModel(FrameworkModel):
     def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
         return partial(self._called, self._arguments(request))
 
-    async def _acall(self, request: ChatRequest) -> ChatReply:
-        return await self._awaited(self._arguments(request))
-
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"messages": [_message(one.role, one.content) for one in request.messages]}
-        if self._takes_settings and (settings := self._settings(request)):
-            arguments["generation_kwargs"] = settings
-        return arguments
+        messages = [_MESSAGE.get(one.role, ChatMessage.from_user)(one.content) for one in request.messages]
+        settings = self._settings(request) if self._takes_settings else {}
+        return {"messages": messages} | ({"generation_kwargs": settings} if settings else {})
 
     def close(self) -> None:
         """Release what the generator holds; an async client on the loop that it lives on."""
@@ -120,7 +115,7 @@ class HaystackModel(FrameworkModel):
             self._warm = True
         return _reply(self.name, self.chat_generator.run(**arguments))
 
-    async def _awaited(self, arguments: dict[str, Any]) -> ChatReply:
+    async def _acall(self, request: ChatRequest) -> ChatReply:
         if not self._warm:
             self._warm = True
             if hasattr(self.chat_generator, "warm_up_async"):
@@ -128,7 +123,7 @@ class HaystackModel(FrameworkModel):
             elif hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
         run_async: Any = getattr(self.chat_generator, "run_async")  # noqa: B009  # not part of the protocol
-        return _reply(self.name, await run_async(**arguments))
+        return _reply(self.name, await run_async(**self._arguments(request)))
 
     def _settings(self, request: ChatRequest) -> dict[str, Any]:
         """Generation settings; only those that this kind of generator spells like OpenAI."""
@@ -136,7 +131,7 @@ class HaystackModel(FrameworkModel):
         settings: dict[str, Any] = {}
         if request.temperature is not None and known.temperature is not False:
             settings["temperature"] = request.temperature
-        if is_openai(self.chat_generator) and request.max_tokens is not None:
+        if _is_openai(self.chat_generator) and request.max_tokens is not None:
             settings["max_tokens"] = request.max_tokens
         if request.n > 1 and known.n is not False:
             settings["n"] = request.n
@@ -148,28 +143,16 @@ class HaystackModel(FrameworkModel):
         return settings
 
 
-def _types(form: object) -> Iterator[str]:
-    """The classes that a serialised form names."""
-    if isinstance(form, Mapping):
-        if isinstance(form.get("type"), str) and "." in form["type"]:
-            yield form["type"]
-        for value in form.values():
-            yield from _types(value)
-    elif isinstance(form, (list, tuple)):
-        for value in form:
-            yield from _types(value)
+def _is_openai(generator: object) -> bool:
+    """Without importing OpenAI's client: where the module of its generator is not loaded there is none."""
+    module = sys.modules.get("haystack.components.generators.chat.openai")
+    return module is not None and isinstance(generator, module.OpenAIChatGenerator)
 
 
-def _attribute(generator: object, name: str) -> str | None:
-    """An attribute that many generators have and the protocol does not name."""
-    value = getattr(generator, name, None)
-    return value if isinstance(value, str) and value else None
-
-
-def _message(role: str, content: str) -> ChatMessage:
-    if role == "system":
-        return ChatMessage.from_system(content)
-    return ChatMessage.from_assistant(content) if role == "assistant" else ChatMessage.from_user(content)
+def _named(generator: object) -> str:
+    """The model's name where the generator tells it, else the generator's class."""
+    model = getattr(generator, "model", None)
+    return model if isinstance(model, str) and model else type(generator).__name__
 
 
 def _reply(name: str, output: object) -> ChatReply:
@@ -178,24 +161,12 @@ def _reply(name: str, output: object) -> ChatReply:
     messages = [one for one in replies if isinstance(one, ChatMessage)] if isinstance(replies, list) else []
     if not messages:
         raise errors.JudgeServerError(f"{name} returned no reply; check the generator")
-    meta = messages[0].meta
-    usage = meta.get("usage")
-    counts = usage if isinstance(usage, Mapping) else {}
-    model = meta.get("model")
-    return ChatReply(
-        tuple(map(_choice, messages)),
-        Usage(
-            calls=1,
-            prompt_tokens=_count(counts.get("prompt_tokens")),
-            completion_tokens=_count(counts.get("completion_tokens")),
-            cost=None,
-            models=(model,) if isinstance(model, str) and model else (),
-        ),
-    )
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    usage, model = messages[0].meta.get("usage"), messages[0].meta.get("model")
+    given = usage if isinstance(usage, Mapping) else {}
+    sent, received = given.get("prompt_tokens") or 0, given.get("completion_tokens") or 0
+    models = (model,) if isinstance(model, str) and model else ()
+    used = Usage(calls=1, prompt_tokens=sent, completion_tokens=received, cost=None, models=models)
+    return ChatReply(tuple(map(_choice, messages)), used)
 
 
 def _choice(message: ChatMessage) -> Choice:

@@ -14,11 +14,9 @@ MetricLike = str | Metric | dict[str, Any]
 
 
 def made(metrics: Sequence[MetricLike] | MetricLike | None) -> tuple[Metric, ...]:
-    """Metrics from names, stored settings and objects; None makes all four.
+    """Metrics from names, objects and ``{"name": …, "settings": {…}}``, with ``"type"`` for an import path.
 
-    Args:
-        metrics: Each a name, a metric, or ``{"name": …, "settings": {…}}``, or with ``"type"`` instead of ``"name"``
-            the import path of a metric of another package, which Haystack's allowlist must hold.
+    None makes all four; Haystack's allowlist must hold the path.
 
     Raises:
         SettingError: If a name or setting is unknown.
