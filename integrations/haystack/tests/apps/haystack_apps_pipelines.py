@@ -529,6 +529,20 @@ def earlier_turns_as_a_variable() -> None:
     made.run({"rewrite_prompt": {"question": AND_WHY}, "prompt": {"question": AND_WHY}, "memory": memory})
 
 
+INSERTED = """{% insert earlier %}{% message role="user" %}{% for one in documents %}{{ one.content }}
+{% endfor %}Question: {{ question }}{% endmessage %}"""
+
+
+@app(
+    f"{DOCS}/pipeline-components/builders/chatpromptbuilder.mdx",
+    Expected(FIRST, "The tower had burned.", AND_WHY, FIRST, TURN),
+)
+def earlier_turns_that_the_application_keeps() -> None:
+    earlier = [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]
+    made = rag(prompt=ChatPromptBuilder(INSERTED), llm=says("The tower had burned."))
+    made.run({"embedder": {"text": AND_WHY}, "prompt": {"question": AND_WHY, "earlier": earlier}})
+
+
 # Several runs for one question
 
 
