@@ -765,6 +765,15 @@ def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
     assert sample.capture.grade == "exact"
 
 
+def test_the_conversation_that_a_plain_call_shows() -> None:
+    c, said = Clock(), (Said(role="user", content="Hello?"), Said(role="assistant", content="Hi."))
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    for one in (alone(retriever(c, DOCS[0])), alone(model(c, asked(PORTO)), history=said)):
+        turns.add(one)
+    (sample,) = turns.finish()
+    assert sample.history == said
+
+
 def test_two_queries_are_no_rewrite_where_one_failed() -> None:
     c = Clock()
     failed = retriever(c, query="Which drink?", error="Down: the store")
