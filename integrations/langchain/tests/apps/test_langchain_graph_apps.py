@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import operator
 from typing import Annotated, Any, TypedDict
 
@@ -235,7 +234,7 @@ def named_text_tool() -> None:
 HITS = [{"url": "https://a.example", "content": PLAN.page_content}]
 
 
-@app(Expected([json.dumps(HITS)], standalone="plans"), context_tools={"web_search"})
+@app(Expected([str(HITS)], standalone="plans"), context_tools={"web_search"})
 def named_tool_that_returns_data() -> None:
     """bnurbekov/LLM-Agents/react_agent/agent_langchain.py: hits of a web search, put into the prompt as they are."""
 
