@@ -406,6 +406,22 @@ def test_whatever_ends_the_writer_nobody_waits_for_it(
     assert "kept in memory only" in warning
 
 
+def test_a_file_that_others_hold_is_waited_for(
+    opened: Callable[[], SqliteStore], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened()
+    store.put({KEY: FULL})
+    store.close()
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("PRAGMA journal_mode=DELETE")  # as another process leaves it that has just made it
+    other.execute("BEGIN IMMEDIATE")
+    leaving = threading.Timer(0.1, other.close)
+    leaving.start()
+    assert opened().get(KEY) == FULL
+    leaving.join()
+    assert warnings(caplog) == []
+
+
 def test_a_commit_that_fails_gives_the_file_back(opened: Callable[[], SqliteStore], path: Path) -> None:
     def failing(connection: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("no such thing")

@@ -104,6 +104,8 @@ CALL = Message("assistant", "", (ToolCall("search", {"query": "Douro"}, "1"),))
 GRADED = Message("assistant", '{"binary_score": "yes"}')
 RATED = tuple(Document(one.text, one.id, score) for one, score in zip(reversed(DOCS), (0.9, 0.8, 0.7), strict=True))
 
+SEVERAL = "the outputs hold the texts of several model calls; the last one is taken as the answer"
+
 ROWS: dict[str, Row] = {
     "plain": Row(
         lambda c: tree(c, retriever(c, *DOCS), model(c, asked(f"{PORTO}\n{FARO}\n{EVORA}")), answers=SAYS),
@@ -258,6 +260,33 @@ ROWS: dict[str, Row] = {
         answer="north",
         retrieved=["p", "f"],
         warnings=["1 of 2 retrieved documents were not shown to the model"],
+    ),
+    "the same words twice in the output": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            retriever(c, DOCS[1]),
+            model(c, asked(FARO)),
+            output=[ANSWER, ANSWER],
+        ),
+        [FARO],
+        grade="inferred",
+        retrieved=["p", "f"],
+        warnings=["1 of 2 retrieved documents were not shown to the model", SEVERAL],
+    ),
+    "an answer and its title in the output": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            model(c, f"Title for: {ANSWER}", "The city on the Douro, in short"),
+            output={"reply": ANSWER, "heading": "The city on the Douro, in short"},
+        ),
+        [PORTO],
+        grade="inferred",
+        retrieved=["p"],
+        warnings=[SEVERAL],
     ),
     "structured answer": Row(
         lambda c: tree(
@@ -646,6 +675,15 @@ def test_a_short_reply_that_a_tool_hands_on_feeds_the_answer() -> None:
     assert [context.text for context in sample.contexts] == [PORTO, FARO]
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
+
+
+def test_the_conversation_that_a_plain_call_shows() -> None:
+    c, said = Clock(), (Said(role="user", content="Hello?"), Said(role="assistant", content="Hi."))
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    for one in (alone(retriever(c, DOCS[0])), alone(model(c, asked(PORTO)), history=said)):
+        turns.add(one)
+    (sample,) = turns.finish()
+    assert sample.history == said
 
 
 def test_two_queries_are_no_rewrite_where_one_failed() -> None:

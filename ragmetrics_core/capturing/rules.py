@@ -127,19 +127,21 @@ class _Turn:
     def _found(self) -> _Answered:
         """The answering call where the framework names no answer: one whose text is in the output, else the last."""
         models = [call for call in self.calls.models if self.calls.weight(call)]
-        output = {one_line(text) for text in texts_in(self.tree.output)}
-        held = [
-            call for call in models if one_line(text_of(call)) in output - {""} or self.tree.output in _values(call)
-        ]
-        several = len({text_of(call) for call in held}) > 1
-        call = next(iter([*self.calls.likely, *self.calls.asked(self.question()[0]), *held][::-1]), None)
+        output = [text for text in map(one_line, texts_in(self.tree.output)) if text]
+        held = [call for call in models if one_line(text_of(call)) in output or self.tree.output in _values(call)]
+        said = {one_line(text_of(call)) for call in held}
+        several = len(held) > 1 and sum(text in said for text in output) > 1
+        asked = self.calls.asked(self.question()[0])
+        by_rank = [*self.calls.likely, *asked, *held, *(call for call in held if call in asked)]
+        call = by_rank[-1] if by_rank else None
         if call is None:
             return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
-        said = "the outputs hold the texts of several model calls; the last one is taken as the answer"
         text = next((answer_text(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
         answer = Answer(text, place)
-        return _Answered(answer, call, (said,), sure=False) if several else self._by(answer, call, stated=bool(held))
+        return (
+            _Answered(answer, call, (_SEVERAL,), sure=False) if several else self._by(answer, call, stated=bool(held))
+        )
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
         """The question, where it was found, and what is uncertain about it."""
@@ -312,6 +314,7 @@ class _Making:
         return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
 
+_SEVERAL = "the outputs hold the texts of several model calls; the last one is taken as the answer"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
 

@@ -44,7 +44,7 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         root=root,
         question=question if asking is not None else None,
         asked_at="" if asking is None else asking.asked_at,
-        history=() if asking is None else asking.history or last.history,
+        history=last.history if asking is None else asking.history or last.history,
         error=last.error or last.root.error,
         gives_documents=all(tree.gives_documents for tree in trees),
         given=given,

@@ -109,12 +109,26 @@ def _opened(path: Path, kind: Kind) -> sqlite3.Connection:
                 connection.execute(f"PRAGMA application_id={kind.application_id}")
                 connection.execute(f"PRAGMA user_version={kind.version}")
             connection.execute("COMMIT")
-        connection.execute("PRAGMA journal_mode=WAL")
+        _keep_journal(connection)
         connection.execute("PRAGMA synchronous=NORMAL")
     except sqlite3.Error:
         connection.close()
         raise
     return connection
+
+
+def _keep_journal(connection: sqlite3.Connection) -> None:
+    """Make the journal a WAL; SQLite itself does not wait for others who do the same."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _number(connection: sqlite3.Connection, name: str) -> int:

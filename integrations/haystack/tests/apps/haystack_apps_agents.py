@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from haystack import Document, Pipeline, component
 from haystack.components.agents import Agent
 from haystack.components.builders import ChatPromptBuilder, PromptBuilder
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools import ComponentTool, PipelineTool, Tool, create_tool_from_function
 from haystack_apps import (
     COOKBOOK,
@@ -243,6 +243,15 @@ def a_tool_whose_argument_is_the_answer() -> None:
             state_schema={"documents": {"type": list[Document]}},
         ),
     ).run({"fetcher": {"last_k": 2}})
+
+
+@app(
+    f"{DOCS}/pipeline-components/agents-1/agent.mdx",
+    Expected(("brother", "sister"), None, Q, ("brother", "sister"), grade="incomplete", warned=("no answer",)),
+)
+def an_agent_out_of_steps() -> None:
+    again = ChatMessage.from_assistant("Let me look that up.", tool_calls=[ToolCall("web_search", {"query": Q})])
+    agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
 
 
 # Several agents

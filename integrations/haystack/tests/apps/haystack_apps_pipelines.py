@@ -257,7 +257,22 @@ def a_verdict_is_no_answer() -> None:
     made.run(asked())
 
 
+@app(f"{COOKBOOK}/ai_sales_research_assistant.ipynb", Expected(FIRST, retrieved=FIRST))
+def further_questions_are_no_answer() -> None:
+    made = rag(
+        more=PromptBuilder("Ask further: {{ replies[0].text }}"), asking=says("1. Who did it?\n2. And why then?")
+    )
+    made.connect("llm.replies", "more.replies")
+    made.connect("more", "asking")
+    made.run(asked())
+
+
 PASSAGE = "The east gate was closed for good in the year after the siege, because its tower was a ruin by then."
+
+
+@app(f"{TUTORIALS}/27_First_RAG_Pipeline.ipynb", Expected(FIRST, TEXTS["mill"], retrieved=FIRST))
+def a_model_that_quotes_a_whole_document() -> None:
+    rag(llm=says(TEXTS["mill"])).run(asked())
 
 
 @component
@@ -512,6 +527,20 @@ def earlier_turns_as_a_variable() -> None:
     )
     memory = {"current_messages": [], "chat_history_id": "session"}
     made.run({"rewrite_prompt": {"question": AND_WHY}, "prompt": {"question": AND_WHY}, "memory": memory})
+
+
+INSERTED = """{% insert earlier %}{% message role="user" %}{% for one in documents %}{{ one.content }}
+{% endfor %}Question: {{ question }}{% endmessage %}"""
+
+
+@app(
+    f"{DOCS}/pipeline-components/builders/chatpromptbuilder.mdx",
+    Expected(FIRST, "The tower had burned.", AND_WHY, FIRST, TURN),
+)
+def earlier_turns_that_the_application_keeps() -> None:
+    earlier = [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]
+    made = rag(prompt=ChatPromptBuilder(INSERTED), llm=says("The tower had burned."))
+    made.run({"embedder": {"text": AND_WHY}, "prompt": {"question": AND_WHY, "earlier": earlier}})
 
 
 # Several runs for one question

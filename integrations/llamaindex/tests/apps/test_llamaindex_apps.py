@@ -25,6 +25,7 @@ from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
 from llama_index.core.evaluation import DatasetGenerator, RetrieverEvaluator
 from llama_index.core.indices.composability import ComposableGraph
 from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.objects import ObjectIndex
@@ -773,6 +774,38 @@ def _(kit: ModuleType) -> None:
         (Q, 'Thought: I need to use a tool.\nAction: store\nAction Input: {"input": "capital"}'),
     ]
     asyncio.run(_asked(ReActAgent(tools=[tool], llm=kit.Model(script=script)), Q))
+
+
+@app(
+    "a tool that hands on an engine's answer and one of its sources",
+    f"{DOCS}examples/agent/openai_agent_with_query_engine.ipynb",
+    sample(standalone="capital"),
+)
+def _(kit: ModuleType) -> None:
+    engine = VectorStoreIndex(kit.pages()).as_query_engine(llm=kit.Model(answer="Yes."), similarity_top_k=2)
+
+    async def search(query: str) -> str:
+        """Search the country."""
+        response = await engine.aquery(query)
+        return f"{response}\nSource: {response.source_nodes[0].text}"
+
+    llm = kit.Model(script=[("tool: Yes", A), (Q, [("search", {"query": "capital"})])])
+    asyncio.run(_asked(FunctionAgent(tools=[search], llm=llm), Q))
+
+
+@app(
+    "a conversation kept by hand",
+    f"{DOCS}examples/low_level/response_synthesis.ipynb",
+    sample(),
+    sample(question="What is drunk?", contexts=[WINE, PARIS], retrieved=[WINE, PARIS], history=TURNS),
+)
+def _(kit: ModuleType) -> None:
+    llm, told = kit.Model(), []
+    for question in (Q, "What is drunk?"):
+        hits = VectorStoreIndex(kit.pages()).as_retriever(similarity_top_k=2).retrieve(question)
+        context = ChatMessage(role="system", content="Use this:\n" + "\n".join(hit.text for hit in hits))
+        asked = ChatMessage(role="user", content=question)
+        told += [asked, llm.chat([context, *told, asked]).message]
 
 
 async def _asked(agent: Any, question: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -58,12 +58,18 @@ def _traced(calls: Calls, answer: Answer) -> Answer:
 def _judged(calls: Calls, answer: Answer) -> Answer:
     """What a verdict is about, where a call gives one that was shown another one's reply and itself no documents."""
     node = next((node for node in calls.models if calls.of[node] is answer.call), None)
-    if node is None or not _VERDICT.fullmatch(answer.text or "") or calls.flow(node, 1)[0]:
+    if node is None or not _is_verdict(answer.text or "") or calls.flow(node, 1)[0]:
         return answer
     shown = " ".join(one_line(message.text) for message in prompt(node))
     said = [(one, said.text) for one in calls.models if 0 < one.closed < node.opened for said in replies(one)]
-    about = [one for one in said if not _VERDICT.fullmatch(one[1]) and one[1].strip() and one_line(one[1]) in shown]
+    about = [one for one in said if not _is_verdict(one[1]) and one[1].strip() and one_line(one[1]) in shown]
     return _by(calls, about[-1][0], Answer(about[-1][1], f"{about[-1][0].path}.replies")) if about else answer
+
+
+def _is_verdict(text: str) -> bool:
+    """True for a judgement in a word, and for a list of further questions."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return _VERDICT.fullmatch(text) is not None or (len(lines) > 1 and all(line.endswith("?") for line in lines))
 
 
 def _by(calls: Calls, node: Node, answer: Answer) -> Answer:
@@ -84,9 +90,15 @@ def _outputs(run: Run) -> list[tuple[str, Any]]:
     found = []
     for component, sockets in parts.items():
         for name, value in sockets.items() if isinstance(sockets, dict) else ():
-            if "last_message" not in sockets or name == "last_message":
+            if "last_message" not in sockets or (name == "last_message" and not _cut_short(sockets, value)):
                 found.append((f"{component}.{name}" if component else name, value))
     return found
+
+
+def _cut_short(sockets: Mapping[str, Any], last: Any) -> bool:
+    """True for an agent that ran out of steps at the result of a tool."""
+    tools = [call.name for call in last.calls] if isinstance(last, Message) and last.role == "tool" else None
+    return tools is not None and sockets.get("exit_reason", tools[0]) not in tools
 
 
 def _objects(place: str, value: object) -> list[Answer]:

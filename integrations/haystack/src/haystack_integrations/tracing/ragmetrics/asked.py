@@ -23,21 +23,20 @@ _NEVER = frozenset({"template", "prompt_template", "system_prompt", "filters", "
 
 @dataclass
 class Given:
-    """A text that the user gave, each ``component.socket`` that got it, and the earlier turns it came with."""
+    """A text that the user gave, and each ``component.socket`` that got it."""
 
     text: str
     places: list[str] = field(default_factory=list)
     rank: int = len(_USUAL)
-    history: tuple[Turn, ...] = ()
 
 
 def question(calls: Calls, shown: Sequence[Message], query: str | None) -> Given | None:
     """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
     given = _texts(calls.run)
-    same = next((one for one in given if query and one_line(one.text) == one_line(query)), None)
-    if same is not None:
-        return same
-    seen, anywhere = _joined(shown), _joined([one for node in calls.models for one in prompt(node)])
+    if same := [one for one in given if query and one_line(one.text) == one_line(query)]:
+        return same[0]
+    every = [one for node in calls.models for one in prompt(node)]
+    seen, anywhere = ("\n".join(one_line(one.text) for one in some) for some in (shown, every))
     likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, anywhere))]
 
     def order(one: Given) -> tuple[bool, bool, int, int]:
@@ -45,10 +44,6 @@ def question(calls: Calls, shown: Sequence[Message], query: str | None) -> Given
         return one.rank < len(_USUAL) and there, there, len(one.places), -one.rank
 
     return max(likely, key=order) if likely else _templated(calls.run, shown)
-
-
-def _joined(messages: Sequence[Message]) -> str:
-    return "\n".join(one_line(message.text) for message in messages)
 
 
 def _texts(run: Run) -> list[Given]:
@@ -62,7 +57,6 @@ def _texts(run: Run) -> list[Given]:
         one = found.setdefault(one_line(text), Given(text))
         one.places.append(place)
         one.rank = min(one.rank, _USUAL.index(name) if name in _USUAL else len(_USUAL))
-        one.history = one.history or (() if listed else history_in(value))
     return list(found.values())
 
 
@@ -97,20 +91,22 @@ def _templated(run: Run, shown: Sequence[Message]) -> Given | None:
     return Given(text, places) if text is not None and fits else None
 
 
-def history(calls: Calls, asked: Given | None, before: int | None) -> tuple[Turn, ...]:
+def history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
     """Earlier turns: those that the user handed in, else those that a memory brought back, shown or not."""
-    if asked is not None and asked.history:
-        return asked.history
     kept: tuple[Turn, ...] = ()
     written: list[Message] = []
+    lists = [_messages(value) for _, name, value in _inputs(calls.run) if name not in _NEVER]
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
-        found = [value for value in node.sockets.values() if isinstance(value, tuple)]
-        listed = [[one for one in value if isinstance(one, Message)] for value in found]
+        listed = [_messages(value) for value in node.sockets.values()]
         if "Builder" in node.type or calls.of[node].kind in ("model", "agent"):
             written += [one for messages in listed for one in messages]
         elif node.closed and (before is None or node.closed < before):
-            for messages in listed:
-                earlier = [one for one in messages if one not in written]
-                now = [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
-                kept = history_in([*earlier, *now]) or kept
+            lists += [[one for one in messages if one not in written] for messages in listed]
+    for earlier in lists:
+        now = [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
+        kept = history_in([*earlier, *now]) or kept
     return kept
+
+
+def _messages(value: object) -> list[Message]:
+    return [one for one in value if isinstance(one, Message)] if isinstance(value, tuple) else []

@@ -104,7 +104,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         question=carried if asked is None else asked.text,
         asked_at=", ".join(asked.places) if asked is not None else at if carried else "",
         standalone=carried if asked is not None and carried and carried != asked.text else None,
-        history=history(calls, asked, None if call is None else int(call.began)),
+        history=history(calls, None if call is None else int(call.began)),
         answers=() if answer is None else (answer,),
         output=run.output,
         flow=flow,

@@ -22,7 +22,6 @@ class Calls:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.of: dict[Node, Call] = {}
-        self._said = {one_line(said.text) for node in run.nodes for said in replies(node)}
         for node in run.nodes:
             self.of[node] = self._call(node)
         self.root = self.of[run.root]
@@ -82,8 +81,9 @@ class Calls:
             made.documents = None
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
-        """Documents that a span returned: () for an empty list of them, None where it returns none."""
-        found = tuple(one for one in written(documents_in(node.output)) if one_line(one.text) not in self._said)
+        """Documents that a span returned and did not make of its own texts; None where it returns none."""
+        given = set(map(one_line, texts_in(node.input)))
+        found = tuple(one for one in written(documents_in(node.output)) if one_line(one.text) not in given)
         return found if found or (emits_documents(node) and node.output is not None) else None
 
     # What a span is

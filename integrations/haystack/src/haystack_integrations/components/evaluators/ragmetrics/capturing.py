@@ -74,17 +74,12 @@ def evaluate_pipeline(
     samples: list[Sample] = []
     for number, given in enumerate(tqdm(inputs, desc="pipeline", disable=None if progress is None else not progress)):
         reference: Any = references[number] if references is not None else None
+        error = None  # what goes wrong inside is part of the result
         with capture(reference=reference, **where) as captured:
-            error = _run(pipeline, given)
+            try:
+                pipeline.run({name: dict(one) if isinstance(one, Mapping) else one for name, one in given.items()})
+            except (PipelineRuntimeError, PipelineMaxComponentRuns) as failed:
+                error = f"{type(failed).__name__}: {failed}"
         notes = CaptureNotes(warnings=("the run neither retrieved nor answered",), complete=error is None)
         samples += captured.samples or [Sample(reference=reference, error=error, capture=notes)]
     return evaluate(samples, metrics, judge=as_judge(judge), progress=progress, **settings)
-
-
-def _run(pipeline: Pipeline, given: Mapping[str, Any]) -> str | None:
-    """Run once; what went wrong inside is part of the result."""
-    try:
-        pipeline.run({name: dict(value) if isinstance(value, Mapping) else value for name, value in given.items()})
-    except (PipelineRuntimeError, PipelineMaxComponentRuns) as error:
-        return f"{type(error).__name__}: {error}"
-    return None

@@ -171,10 +171,8 @@ class RagMetricsEvaluator:
         """Every result failed: the judge answers nothing."""
         if self.raise_on_failure:
             raise error
-        failed: dict[str, MetricResult] = {
-            metric.name: Failed(metric=metric.name, reason=str(error), error=ErrorInfo.of(error))
-            for metric in self.metrics
-        }
+        each = [Failed(metric=one.name, reason=str(error), error=ErrorInfo.of(error)) for one in self.metrics]
+        failed: dict[str, MetricResult] = {one.metric: one for one in each}
         return [SampleResult(index=index, sample=sample, results=failed) for index, sample in enumerate(samples)]
 
     def _outputs(self, rows: Sequence[SampleResult], warnings: Sequence[str]) -> dict[str, Any]:

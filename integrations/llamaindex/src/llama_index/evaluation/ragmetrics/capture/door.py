@@ -106,7 +106,7 @@ def _of_response(response: object) -> Tree:
     named = {one.key: one for one in snapshot.sources_of(response)}.values()
     found = tuple(one for one in named if one.text.strip() and not _is_written(one))
     text, data = snapshot.answer_of(response), snapshot.plain(snapshot.result_of(response))
-    unread = text is None and snapshot.streamed(response) is not None
+    unread = text is None and isinstance(snapshot.result_of(response), Streamed)
     return Tree(
         Node("step", "response"),
         answers=(Answer(text, "response", documents=found),),

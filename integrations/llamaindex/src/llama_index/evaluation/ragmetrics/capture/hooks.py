@@ -11,7 +11,7 @@ from llama_index_instrumentation.base import BaseEvent
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 from llama_index_instrumentation.span.base import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 
 class Spans(BaseSpanHandler[BaseSpan]):
@@ -52,18 +52,14 @@ class Spans(BaseSpanHandler[BaseSpan]):
 class Events(BaseEventHandler):
     """Hands to the recorder what no span shows: pieces of streamed answers, and models' whole replies."""
 
-    _recorder: Any = PrivateAttr()
-
-    def __init__(self, recorder: Any) -> None:
-        super().__init__()
-        self._recorder = recorder
+    recorder: Any = Field(repr=False)
 
     def handle(self, event: BaseEvent, **_: Any) -> None:
         """An event."""
         if isinstance(event, StreamChatDeltaReceivedEvent):
-            self._recorder.hear(event.span_id, event.delta)
+            self.recorder.hear(event.span_id, event.delta)
         elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)):
-            self._recorder.said(event.span_id, event.response)
+            self.recorder.said(event.span_id, event.response)
 
 
 def install(spans: Spans, events: Events) -> None:

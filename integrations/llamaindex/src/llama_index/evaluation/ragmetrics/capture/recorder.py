@@ -86,7 +86,7 @@ class Recorder:
     def __init__(self) -> None:
         self.listeners = Listeners(self._opened)
         self.problems = self.listeners.problems
-        self._spans, self._events = Spans(self), Events(self)
+        self._spans, self._events = Spans(self), Events(recorder=self)
         self.after_fork()
         renew_after_fork(self)
 
@@ -125,16 +125,13 @@ class Recorder:
         if around is _IGNORED or (tracks and is_judge_work()) or ((tracks or fresh) and kind in ROOTS and is_aside()):
             self._places[id_] = _IGNORED
         elif tracks or fresh:
-            self._places[id_] = self._placed(kind, id_, given, instance, around or _OUTSIDE, fresh)
+            place = self._placed(kind, given, instance, around or _OUTSIDE, fresh)
+            for live, _ in place.tracks if place.kind is not None else ():
+                live.spans.append(id_)
+            self._places[id_] = place
 
     def _placed(
-        self,
-        kind: Kind | None,
-        id_: str,
-        given: Mapping[str, Any],
-        instance: object,
-        around: _Place,
-        fresh: tuple[Listener, ...],
+        self, kind: Kind | None, given: Mapping[str, Any], instance: object, around: _Place, fresh: tuple[Listener, ...]
     ) -> _Place:
         """The place of a span: a call of its own, or one that capturing looks through."""
         again = kind == "tool" and around.kind == "tool"  # a tool that is called calls itself
@@ -155,8 +152,6 @@ class Recorder:
                 one.begun = True
             self._copied(snapshot.copy_start, live.run, given, instance, live.data)
             tracks += ((live, node),)
-        for live, _ in tracks:
-            live.spans.append(id_)
         return _Place(tracks, kind, around.synthesizes or kind in ("synth", "respond"), None, node)
 
     @guarded
@@ -241,12 +236,12 @@ class Recorder:
     @guarded
     def _finish(self, live: _Live, result: object) -> None:
         """The root returned: the run is over, unless its answer is still streaming."""
-        run, response = live.run, snapshot.streamed(result)
-        run.streamed = response is not None and run.root.text is None
+        run, response = live.run, snapshot.result_of(result)
+        run.streamed = isinstance(response, snapshot.Streamed) and run.root.text is None
         if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
             run.streamed = True
             weakref.finalize(result, self._end, live).atexit = False
-        elif response is None or not run.streamed:
+        elif not isinstance(response, snapshot.Streamed) or not run.streamed:
             self._end(live)
         elif isinstance(response, StreamingAgentChatResponse) and response.is_writing_to_memory:
             # What is not written by the time that the response is gone never will be.

@@ -32,9 +32,7 @@ from ragmetrics_core.capturing import ANSWER_KEYS, Document, Message, Node, Tool
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
 
-_SPEAKER = re.compile(r"^(user|assistant|system|tool): ", re.MULTILINE)
-_ROLES = {"user": "user", "assistant": "assistant", "chatbot": "assistant", "model": "assistant", "tool": "tool"}
-_ROLES |= {"function": "tool", "system": "system", "developer": "system"}
+_ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
 
 
 def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instance: object) -> None:
@@ -113,14 +111,16 @@ def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
 def message_of(message: ChatMessage, calls: tuple[ToolCall, ...] | None = None) -> Message:
     """Copy a message; the calls of tools, where the framework names them."""
     if calls is None:
-        blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
-        calls = tuple(
-            ToolCall(one.tool_name, one.tool_kwargs if isinstance(one.tool_kwargs, dict) else {}, one.tool_call_id)
-            for one in blocks
-        )
-        if not calls and message.additional_kwargs.get("tool_calls"):
-            calls = (ToolCall(""),)  # in the form of its provider
-    return Message(_ROLES.get(str(message.role.value), "other"), message.content or "", calls)
+        made = [
+            (one.tool_name, one.tool_kwargs, one.tool_call_id)
+            for one in message.blocks
+            if isinstance(one, ToolCallBlock)
+        ]
+        calls = tuple(ToolCall(name, given if isinstance(given, dict) else {}, id_) for name, given, id_ in made)
+        if message.additional_kwargs.get("tool_calls"):
+            calls = calls or (ToolCall(""),)  # in the form of its provider
+    role = str(message.role.value)
+    return Message(_ROLES.get(role, role), message.content or "", calls)
 
 
 def reply_of(reply: object) -> Message | None:
@@ -132,8 +132,8 @@ def reply_of(reply: object) -> Message | None:
 
 def agent_reply(output: AgentOutput) -> Message:
     """What an agent's model said, with the tools that it called."""
-    calls = (ToolCall(one.tool_name, one.tool_kwargs, one.tool_id) for one in output.tool_calls)
-    return message_of(output.response, tuple(calls))
+    calls = tuple(ToolCall(one.tool_name, one.tool_kwargs, one.tool_id) for one in output.tool_calls)
+    return message_of(output.response, calls)
 
 
 def last_model(node: Node) -> Node | None:
@@ -193,7 +193,7 @@ def turns_of(value: object) -> tuple[Turn, ...]:
 
 def told_turns(told: str) -> tuple[Turn, ...]:
     """The turns of a conversation as the framework writes it into a prompt that condenses a question."""
-    parts = _SPEAKER.split(told)[1:]
+    parts = re.split(r"^(user|assistant|system|tool): ", told, flags=re.MULTILINE)[1:]
     return spoken(Message(role, text.strip()) for role, text in zip(parts[::2], parts[1::2], strict=True))
 
 
@@ -219,12 +219,6 @@ def result_of(result: object) -> object:
         return result.result
     fields = fields_of(result)
     return next((fields[name] for name in ANSWER_KEYS if fields.get(name) is not None), None)
-
-
-def streamed(result: object) -> Streamed | None:
-    """The streamed response in a result, None if it does not stream."""
-    found = result_of(result)
-    return found if isinstance(found, Streamed) else None
 
 
 def answer_of(result: object) -> str | None:

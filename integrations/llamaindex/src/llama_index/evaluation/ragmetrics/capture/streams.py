@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager
+from typing import Any, Self
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
@@ -44,19 +44,22 @@ def _kept(stream: Any, ended: Ended) -> Any:
     return stream
 
 
-@contextmanager
-def _read(ended: Ended) -> Iterator[list[str]]:
-    texts: list[str] = []
-    try:
-        yield texts
-    except BaseException as error:
-        ended("".join(texts), error)
-        raise
-    ended("".join(texts), None)
+class _Read(list[str]):
+    """What was read of a stream; says how it ended when the reading is left."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__()
+        self._ended = ended
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._ended("".join(self), error)
 
 
 def _reading(pieces: Any, ended: Ended, within: Within) -> Generator[Any, None, None]:
-    with _read(ended) as read:
+    with _Read(ended) as read:
         while True:
             with within():
                 piece = next(pieces, _END)
@@ -67,7 +70,7 @@ def _reading(pieces: Any, ended: Ended, within: Within) -> Generator[Any, None, 
 
 
 async def _areading(pieces: Any, ended: Ended, within: Within) -> AsyncGenerator[Any, None]:
-    with _read(ended) as read:
+    with _Read(ended) as read:
         while True:
             with within():
                 piece = await anext(pieces, _END)

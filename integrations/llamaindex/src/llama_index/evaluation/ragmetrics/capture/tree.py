@@ -86,6 +86,11 @@ def _authored(root: Node) -> None:
     known, texts = {one.id for one in found}, {one.text for one in found}
     answers = [node for node in nodes[1:] if node.kind in ("agent", "step") and (node.text or "").strip()]
     for node in nodes if answers else ():
+        if node.kind == "tool" and node.text:  # it hands on what an engine inside of it answered, perhaps among else
+            lines = (node.text.strip(), *node.text.splitlines())
+            inner = (one for one in node.walk() if one in answers and (one.text or "").strip() in lines)
+            node.taken = tuple(Document(node.text, author=one) for one in inner)
+            continue
         before = [one for one in answers if (one.ended or 0) < node.began]
         node.taken = tuple(
             one if one.id in known or any(text in one.text for text in texts) else _by(one, before)
@@ -136,10 +141,11 @@ def _earlier(run: Run) -> tuple[Turn, ...]:
 
 
 def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
-    """Earlier turns of a conversation as the fullest prompt that asks the question shows them."""
+    """Earlier turns of a conversation as the fullest prompt shows them that asks the question, or anything."""
     found: list[tuple[Turn, ...]] = [()]
     for node in models:
-        at = [at for at, one in enumerate(node.prompt) if one.role == "user" and one_line(one.text) == one_line(asked)]
+        at = [at for at, one in enumerate(node.prompt) if one.role == "user"]
+        at = [one for one in at if asked is None or one_line(node.prompt[one].text) == one_line(asked)]
         found += [spoken(one for one in node.prompt[: at[-1]] if not one.calls)] if at else []
     return max(found, key=len)
 
