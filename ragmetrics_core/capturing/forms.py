@@ -43,7 +43,7 @@ def stream(text: str) -> bytes:
         beyond = set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
         table = {char: folded for char in beyond if (folded := _folded(char)) != char}
         if len(table) > _FEW:
-            text, table = text.translate(str.maketrans(table)), {}
+            text, table = text.translate({ord(char): folded for char, folded in table.items()}), {}
         for char, folded in table.items():
             text = text.replace(char, folded)
     return text.encode().translate(_LOWER, _OTHERS)

@@ -20,6 +20,7 @@ APART = 96  # parts of one text at most so far apart are one showing
 EDGE, MIDDLE = 32, 48  # the least part at an edge of a text, and elsewhere; less is no trace
 TRIES = 64  # extensions for a text; more for duplicates
 LONG = 100_000  # in a longer prompt every third place is looked at
+FAR = 1 << 40  # behind the end of any prompt or text
 _OFFSET = 40  # bits of a place that are the offset in the text
 _INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCII
 
@@ -86,7 +87,7 @@ class Showing:
     def whole(self) -> bool:
         """In one place 98 % of the text, or first to last with 85 % and no gap that is not stepped over."""
         total, pairs = len(self.group.text.stream), list(pairwise(self.spans))
-        if any(after.at - before.end > APART or after.of < before.last for before, after in pairs):
+        if any(after.at - before.end > APART + STEP or after.of < before.last for before, after in pairs):
             return False
         ends = self.spans[0].of == 0 and self.spans[-1].last == total
         stepped = all(after.of - before.last <= STEP for before, after in pairs)
@@ -98,14 +99,11 @@ def size_of(spans: Iterable[Span]) -> int:
     return sum(span.size for span in spans)
 
 
-def within(
-    spans: Iterable[Span], *, start: int = 0, end: int | None = None, first: int = 0, last: int | None = None
-) -> list[Span]:
+def within(spans: Iterable[Span], start: int = 0, end: int = FAR, first: int = 0, last: int = FAR) -> list[Span]:
     """What of spans stands between two places of the prompt, and between two of the text."""
     kept = []
     for at, of, size in spans:
-        cut = max(start - at, first - of, 0)
-        upto = min(size, size if end is None else end - at, size if last is None else last - of)
+        cut, upto = max(start - at, first - of, 0), min(size, end - at, last - of)
         if cut < upto:
             kept.append(Span(at + cut, of + cut, upto - cut))
     return kept
@@ -292,8 +290,7 @@ def _joined(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
     for spans in chains:
         showing = Showing(group, spans)
         if not showing.whole:
-            least = {True: EDGE, False: MIDDLE}
-            enough = (run for run in runs_of(spans) if size_of(run) >= least[run[0].of == 0 or run[-1].last == total])
-            showing.spans = [span for run in enough for span in run]
+            least = [(run, EDGE if run[0].of == 0 or run[-1].last == total else MIDDLE) for run in runs_of(spans)]
+            showing.spans = [span for run, enough in least if size_of(run) >= enough for span in run]
         if showing.spans:
             yield showing
