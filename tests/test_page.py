@@ -89,7 +89,7 @@ def test_nothing_can_leave_a_script_element() -> None:
     for text in (index_json(rows, ["context_utilization"]), detail_lines(rows)):
         assert not set("<>&\u2028") & set(text)
     assert json.loads(index_json(rows, ["context_utilization", "other"])) == [
-        [0, "s0", "</script><!--<script>&", [0.5, None], None, ""]
+        [0, "s0", "</script><!--<script>&", [0.5, None], None, "", None]
     ]
     assert json.loads(detail_lines(rows))["sample"]["question"] == "</script><!--<script>&\u2028"
 
@@ -254,6 +254,23 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     browser.find("button[data-filter=no_context]")[0].click()
     assert browser.titles() == ["without"]
     assert browser.find("#count")[0].text == "1 of 3 samples"
+
+
+@needs_chromium
+def test_grades_are_counted_and_filter_the_table(browser: Browser, tmp_path: Path) -> None:
+    rows = [
+        SampleResult(
+            index=place, sample=Sample(question=f"{grade} {place}", capture=CaptureNotes(grade=grade)), results={}
+        )
+        for place, grade in enumerate(("exact", "inferred", "exact"))
+    ]
+    page_of(Report([*rows, row(3, 0.5, "from a table")], RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    assert "Captured from runs: 2 exact, 1 inferred." in browser.find("header")[0].text
+    browser.find("button[data-filter=inferred]")[0].click()
+    assert browser.titles() == ["inferred 1"]
+    browser.js("filter.value = 'exact'; refresh()")
+    assert sorted(browser.titles()) == ["exact 0", "exact 2"]
 
 
 HOSTILE = (

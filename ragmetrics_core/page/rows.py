@@ -32,8 +32,8 @@ def cut(text: str) -> str:
 def index_json(rows: Sequence[SampleResult], metrics: Sequence[str]) -> str:
     """What the table shows and sorts by, as a JSON array that may stand inside a script element.
 
-    Per row: its index, id, an excerpt of the question (or the problem), per metric a score or a status, and the
-    diagnosis or null and the scores that it rests on.
+    Per row: its index, id, an excerpt of the question (or the problem), per metric a score or a status, the
+    diagnosis or null and the scores that it rests on, and the grade of the capture or null.
     """
     return json_text([_entry(row, metrics) for row in rows])
 
@@ -53,7 +53,8 @@ def _entry(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     outcomes = [_outcome(row.results.get(name)) for name in metrics]
     found = diagnose(row)
     guess = (found.code, ", ".join(found.because)) if found else (None, "")
-    return [row.index, cut(sample.id or "") if sample else "", title, outcomes, *guess]
+    notes = sample.capture if sample else None
+    return [row.index, cut(sample.id or "") if sample else "", title, outcomes, *guess, notes and notes.grade]
 
 
 def _outcome(result: MetricResult | None) -> float | str | None:

@@ -92,7 +92,7 @@ function passes(entry) {
   if (!wanted) return true;
   if (wanted === "failed" || wanted === "undefined") return entry[3].includes(wanted);
   if (wanted === "unjudged") return entry[3].every((value) => value === null);
-  return entry[4] === wanted;
+  return entry[4] === wanted || entry[6] === wanted;
 }
 
 // The table ----------------------------------------------------------------------------------------------
