@@ -1,6 +1,7 @@
-"""Applications after public ones: agents and their tools."""
+"""Applications after public ones: agents and their tools.
 
-from __future__ import annotations
+Haystack 3.0.0 makes no schema of a function whose annotations are postponed.
+"""
 
 from typing import Annotated, Any
 
