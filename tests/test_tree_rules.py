@@ -621,6 +621,23 @@ FLOWS: dict[str, tuple[Callable[[Clock], list[Tree]], list[tuple[str | None, lis
         lambda c: [alone(retriever(c, DOCS[0])), alone(model(c, asked(PORTO), "Yes"))],
         [(QUESTION, [PORTO], "Yes")],
     ),
+    "a rewrite comes first": (
+        lambda c: [
+            alone(model(c, f"Condense: {QUESTION}", REWRITTEN)),
+            alone(retriever(c, DOCS[0], query=REWRITTEN)),
+            alone(model(c, [Message("system", PORTO), Message("user", QUESTION)])),
+        ],
+        [(QUESTION, [PORTO], ANSWER)],
+    ),
+    "several searches that a model wrote": (  # said to be inferred, see below
+        lambda c: [
+            alone(model(c, f"Searches for: {QUESTION}", f'1. "{REWRITTEN}"\n2. Cities of the Algarve')),
+            alone(retriever(c, DOCS[0], query=REWRITTEN)),
+            alone(retriever(c, DOCS[1], query="Cities of the Algarve")),
+            alone(model(c, asked(PORTO + FARO))),
+        ],
+        [(REWRITTEN, [PORTO, FARO], ANSWER)],
+    ),
     "two questions, one after the other": (
         lambda c: [
             alone(retriever(c, DOCS[0])),
@@ -727,6 +744,9 @@ def test_several_runs(name: str) -> None:
 
 DOUBTS = {
     "a title that reads the answer": "several calls may have answered; the last that was shown the question is taken",
+    "several searches that a model wrote": (
+        "a model wrote every query, and the user's own words were not found; the first query stands for them"
+    ),
     "a word that may be a verdict": "the answer may be a verdict",
 }
 
@@ -738,6 +758,15 @@ def test_doubts_are_said(name: str) -> None:
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert sample.capture.warnings == (DOUBTS[name],)
+
+
+def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    made = FLOWS["a rewrite comes first"][0](Clock())
+    (sample,) = [*(s for one in made for s in turns.add(one)), *turns.finish()]
+    assert (sample.question, sample.standalone_question) == (QUESTION, REWRITTEN)
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
 
 
 # What queries and arguments of tools do not mean

@@ -16,6 +16,7 @@ _STEERING = {
     *("binary_score", "score", "grade", "verdict", "relevant", "is_relevant", "datasource", "route", "next", "action"),
     *("destination", "decision", "query", "queries", "search_query", "search_queries", "steps", "plan"),
 }
+_NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s")
 _LABEL = re.compile(r"\W*\w+(?:\W+\w+)?\W*")
 _ALWAYS = float("inf")
 
@@ -104,8 +105,7 @@ class Calls:
 
     def _steers(self, call: Node) -> bool:
         """Whether a later call was asked what this one wrote."""
-        lines = {one_line(line) for line in text_of(call).splitlines()}
-        return any(one_line(node.query) in lines for node in self.nodes if node.query and node.began >= call.began)
+        return any(wrote(call, node.query) for node in self.nodes if node.query and node.began >= call.began)
 
     @cached_property
     def retrievals(self) -> list[Retrieval]:
@@ -291,6 +291,16 @@ class Calls:
 
 def _replied(node: Node) -> bool:
     return node.kind == "model" and node.reply is not None and node.error is None
+
+
+def wrote(call: Node, query: str | None) -> bool:
+    """Whether a model's reply is a query, or one of its lines is, numbered and quoted or not."""
+    lines = (*text_of(call).splitlines(), text_of(call))
+    return bool(query) and _bare(query or "") in map(_bare, lines)
+
+
+def _bare(line: str) -> str:
+    return one_line(_NUMBER.sub("", line)).strip("\"'`* ")
 
 
 def text_of(node: Node) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ragmetrics_core.capturing.evidence import Calls, Key, Shown, text_of
+from ragmetrics_core.capturing.evidence import Calls, Key, Shown, text_of, wrote
+from ragmetrics_core.capturing.locating import locate
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import (
     answer_text,
@@ -170,9 +171,24 @@ class _Turn:
         queries = [node.query for node in nodes if node.query and parsed(node.query) is None]  # no arguments of tools
         if not queries:
             return None, "", ("no question was found",)
+        if all(self._is_written(query) for query in queries):
+            return self._spoken() or (queries[0], "query of the first retriever", (_REWRITTEN,))
         said = "the question was not found in the inputs; the retriever's query stands for it"
         plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
         return queries[0], "query of the first retriever", () if plain else (said,)
+
+    def _is_written(self, text: str) -> bool:
+        return any(wrote(call, text) for call in self.calls.models)
+
+    def _spoken(self) -> tuple[str, str, tuple[str, ...]] | None:
+        """What the user said last to the answering call; None if documents or a query stand in it."""
+        call = next(reversed(self.calls.likely), None)
+        said = [one.text for one in call.prompt if one.role == "user" and one.text.strip()] if call is not None else []
+        texts = [one.text for some in self.calls.lists() for one in some]
+        texts += [node.query for node in self.calls.nodes if node.query]
+        if call is None or not said or self._is_written(said[-1]) or locate(texts, said[-1]).order:
+            return None
+        return said[-1], f"last message of the user to {call.name}", ()
 
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""
@@ -213,7 +229,7 @@ class _Making:
         self.warnings += self.answered.warnings if self.evidence_from != "named" else ()
         if answer.text is None or turn.error or not tree.complete or self.evidence_from is None:
             self.grades.add("incomplete")
-        if doubt:
+        if doubt or _REWRITTEN in said:
             self.grades.add("inferred")
         if self.evidence_from is None:
             names = dict.fromkeys(node.name for node in turn.calls.texts_of_tools)
@@ -333,6 +349,7 @@ class _Making:
 
 _LABELS = re.compile(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)  # what parsers of frameworks split at
 _UNLIKE = "no reply equals the answer; it is taken to rest on the last call that wrote a text"
+_REWRITTEN = "a model wrote every query, and the user's own words were not found; the first query stands for them"
 _SEVERAL = "the outputs hold several texts of models; the last that was shown documents, else the question, is taken"
 _TEXT = "tool {} returned text without documents; if that is evidence, name it in context_tools"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from ragmetrics_core.capturing.evidence import Calls, text_of
+from ragmetrics_core.capturing.evidence import Calls, text_of, wrote
 from ragmetrics_core.capturing.guarded import Problems
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.overrides import Overrides
@@ -237,9 +237,7 @@ class Turns(Generic[Run]):
 
 def _wrote(tree: Tree, query: str) -> bool:
     """Whether a model of a run wrote a query."""
-    models = (node for node in tree.root.walk() if node.kind == "model" and node.reply is not None)
-    lines = (line for node in models if node.reply is not None for line in node.reply.text.splitlines())
-    return bool(query) and any(one_line(line) == query for line in lines)
+    return any(wrote(node, query) for node in tree.root.walk() if node.kind == "model")
 
 
 def _gave(group: _Group, tree: Tree) -> bool:

@@ -227,7 +227,9 @@ def answer_of(result: object) -> str | None:
     if isinstance(found, (str, Response, AgentChatResponse)):
         return found if isinstance(found, str) else found.response
     if isinstance(found, PydanticResponse):
-        return None if found.response is None else str(found)
+        fields = {} if found.response is None else found.response.model_dump()
+        texts = (fields.get(name) for name in ANSWER_KEYS)
+        return next((text for text in texts if isinstance(text, str) and text.strip()), str(found) if fields else None)
     if isinstance(found, (StreamingResponse, AsyncStreamingResponse)):
         return found.response_txt
     if isinstance(found, StreamingAgentChatResponse):
