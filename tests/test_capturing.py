@@ -21,7 +21,6 @@ from ragmetrics_core.capturing import (
     BackgroundEvaluator,
     Captured,
     Document,
-    EachRun,
     FrontDoor,
     Given,
     Listeners,
@@ -111,7 +110,7 @@ def shown_by(prompt, run):
 
 DOOR = FrontDoor(
     LISTENERS,
-    lambda where, listener: EachRun(partial(samples_from, **vars(where))),
+    lambda where, listener: SimpleNamespace(add=partial(samples_from, **vars(where)), rest=tuple, finish=tuple),
     lambda judge: judge,
     unseen="make the calls inside the block",
     sampleless="say where things are by build=",
@@ -480,28 +479,20 @@ def test_threads_record_at_once_and_nothing_is_lost_or_doubled():
     assert len(questions) == len(set(questions)) == 400
 
 
-@pytest.mark.parametrize("joined", [False, True])
-def test_sample_rate_draws_runs_before_they_are_assembled_unless_these_may_belong_together(joined):
+def test_sample_rate_draws_samples_because_runs_may_belong_together():
     assembled = []
 
     def pair(run):
         assembled.append(run["output"])
         return samples_from(run) * 2
 
-    background = BackgroundEvaluator(
-        pair, ["adherence"], YES, sample_rate=0.25, seed=7, max_queue=None, keep=True, joined=joined
-    )
+    background = BackgroundEvaluator(pair, ["adherence"], YES, sample_rate=0.25, seed=7, max_queue=None, keep=True)
     for number in range(400):
         background.record(run_of(number))
-    assert background.pending <= (400 if joined else 140)
     judged = [sample.answer for sample in background.samples]
     assert len(judged) == background.aggregates["context_adherence"].scored
-    if joined:
-        assert len(assembled) == 400
-        assert 120 <= len(judged) <= 280
-    else:
-        assert 60 <= len(assembled) <= 140
-        assert judged == [answer for answer in assembled for _ in range(2)]
+    assert len(assembled) == 400
+    assert 120 <= len(judged) <= 280
 
 
 @pytest.mark.parametrize("rate", [0, -0.1, 1.1])

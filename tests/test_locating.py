@@ -340,6 +340,23 @@ def test_languages(language: str, form: str) -> None:
     assert cut.coverage == pytest.approx(2 / 3, abs=0.1)
 
 
+@pytest.mark.parametrize("cut", [0, 1, 2, 5, 8])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_letter_of_several_bytes_is_lost_where_a_match_is_followed_backwards(language: str, cut: int) -> None:
+    text = LANGUAGES[language]
+    place = locate([text], f"{OVAR} {text[cut:]}").places[0]
+    shown = stream(text[cut:]).decode()
+    assert place.coverage == len(shown) / len(stream(text).decode())
+    assert stream(place.text).decode() in (shown, stream(text).decode())
+
+
+def test_offsets_reach_to_the_last_part_in_the_message() -> None:
+    message = f"{LONG[:150]}\n{FARO}\n{OVAR}\n{LONG[200:]}\nGo on."
+    place = locate([LONG, FARO, OVAR], message).places[0]
+    assert place.extent == "parts"
+    assert message[place.start : place.end] == message[: -len(".\nGo on.")]
+
+
 VOCABULARY = [f"{a}{b}{c}" for a in "bdfgklm" for b in ("a", "ei", "o", "u") for c in ("rst", "n", "lden", "mp")]
 COMMON = "This page is part of the manual of the product. "
 

@@ -96,6 +96,21 @@ def _with_author(clock: Clock, said: str) -> Tree:
     return tree(clock, *outer, answers=SAYS)
 
 
+def _ranked(clock: Clock) -> Tree:
+    """A step that asks of each document at once, and takes the answer of the best score."""
+    found = (DOCS[1], DOCS[0])
+    one = model(clock, asked(FARO), "This document does not answer the question.\nScore: 0")()
+    two = model(clock, asked(PORTO), f"{ANSWER}\nScore: 100")()
+    one.ended, two.ended = 4.5, 5.5
+    one.began, two.began = 4.1, 4.2
+    host = Node("step", "map_rerank", 4, 6, [one, two], taken=found)
+    return Tree(
+        Node("step", "chain", 1, 7, [Node("retriever", "retriever", 2, 3, query=QUESTION, documents=found), host]),
+        question=QUESTION,
+        answers=SAYS,
+    )
+
+
 HALF = PORTO[:50]
 LONGER = PORTO + " Its wine cellars stand across the river, in Gaia."
 NOTE = "Porto is the city on the Douro; it lies in the north."
@@ -104,7 +119,11 @@ CALL = Message("assistant", "", (ToolCall("search", {"query": "Douro"}, "1"),))
 GRADED = Message("assistant", '{"binary_score": "yes"}')
 RATED = tuple(Document(one.text, one.id, score) for one, score in zip(reversed(DOCS), (0.9, 0.8, 0.7), strict=True))
 
-SEVERAL = "the outputs hold the texts of several model calls; the last one is taken as the answer"
+SEVERAL = "the outputs hold several texts of models; the last that was shown documents, else the question, is taken"
+UNLIKE = "no reply equals the answer; it is taken to rest on the last call that wrote a text"
+UNNAMED = "tool search returned text without documents; if that is evidence, name it in context_tools"
+BETTER = "Which of the Portuguese cities lies on the river Douro?"
+STATUS = (Answer("Generated response with context", "the last message"),)
 
 ROWS: dict[str, Row] = {
     "plain": Row(
@@ -298,10 +317,78 @@ ROWS: dict[str, Row] = {
         retrieved=["p"],
     ),
     "changed after the call": Row(
-        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO), f"Answer: {ANSWER}"), answers=SAYS),
+        lambda c: tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO), ANSWER.upper()), answers=SAYS),
+        [PORTO],
+        grade="inferred",
+        retrieved=["p"],
+        warnings=[UNLIKE],
+    ),
+    "cut as frameworks do": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO), f"I know it.\nFinal Answer: {ANSWER}\nSOURCES: porto.txt"),
+            answers=SAYS,
+        ),
         [PORTO],
         retrieved=["p"],
-        warnings=["no reply equals the answer; it is taken to rest on the last call that wrote a text"],
+    ),
+    "a status line that no model wrote": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            answers=STATUS,
+            output={"messages": [Message("assistant", STATUS[0].text or "")], "final_answer": ANSWER},
+        ),
+        [PORTO],
+        retrieved=["p"],
+    ),
+    "a message that a step changed, beside a rewrite": Row(
+        lambda c: tree(
+            c,
+            model(c, f"Improve: {QUESTION}", BETTER),
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            answers=(Answer(ANSWER.upper()),),
+            output={"better": BETTER, "messages": [Message("assistant", ANSWER.upper())]},
+        ),
+        [PORTO],
+        answer=ANSWER.upper(),
+        grade="inferred",
+        retrieved=["p"],
+        warnings=[UNLIKE],
+    ),
+    "a rewrite and the answer among the messages": Row(
+        lambda c: tree(
+            c,
+            model(c, f"Improve: {QUESTION}", BETTER),
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO), "Porto."),
+            output={"messages": [Message("user", QUESTION), Message("assistant", BETTER), Message("user", "Porto.")]},
+        ),
+        [PORTO],
+        answer="Porto.",
+        retrieved=["p"],
+    ),
+    "a title of the question in the output": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            model(c, asked(PORTO)),
+            model(c, f"Title for: {QUESTION}", "The city on the Douro, in short"),
+            output={"draft": ANSWER, "title": "The city on the Douro, in short"},
+        ),
+        [PORTO],
+        grade="inferred",
+        retrieved=["p"],
+        warnings=[SEVERAL],
+    ),
+    "one answer for each document, the best of them": Row(
+        lambda c: _ranked(c),
+        [PORTO],
+        retrieved=["f", "p"],
+        warnings=["1 of 2 retrieved documents were not shown to the model"],
     ),
     "tool loop": Row(
         lambda c: tree(
@@ -328,6 +415,7 @@ ROWS: dict[str, Row] = {
         grade="incomplete",
         evidence_from=None,
         retrieved=None,
+        warnings=[UNNAMED],
     ),
     "text of a tool named as context": Row(
         lambda c: tree(
@@ -707,3 +795,24 @@ def test_contexts_that_the_user_names_do_not_rest_on_a_call() -> None:
     assert sample.capture is not None
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
     assert [context.text for context in sample.contexts] == [FARO]
+
+
+def test_a_named_tool_without_text_is_said() -> None:
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides(context_tools={"search"}), hint="nothing retrieved")
+    assert turns.add(tree(c, tool(c, "", name="search"), model(c, QUESTION))) == []
+    assert turns.rest() == []
+    assert list(turns.problems.counts) == ["nothing retrieved; search is named, but gave no text"]
+
+
+def test_a_history_that_was_not_found_is_said() -> None:
+    c = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    said = f"User: {QUESTION}\nAssistant: {ANSWER}"
+    (first,) = turns.add(tree(c, retriever(c, DOCS[0]), model(c, asked(PORTO)), answers=SAYS))
+    second = tree(c, retriever(c, DOCS[1]), model(c, f"{said}\n{FARO} And Faro?"), answers=SAYS, question="And Faro?")
+    known = replace(second, history=(Said(role="user", content=QUESTION), Said(role="assistant", content=ANSWER)))
+    warned = [sample.capture.warnings for one in (second, known) for sample in turns.add(one) if sample.capture]
+    assert first.capture is not None
+    assert first.capture.warnings == ()
+    assert warned == [("an earlier question and its answer stand in the prompt, but no history was found",), ()]

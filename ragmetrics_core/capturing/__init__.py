@@ -12,7 +12,6 @@ from ragmetrics_core.capturing.captured import Given as Given
 from ragmetrics_core.capturing.captured import Redact as Redact
 from ragmetrics_core.capturing.captured import changed as changed
 from ragmetrics_core.capturing.front_door import Assembler as Assembler
-from ragmetrics_core.capturing.front_door import EachRun as EachRun
 from ragmetrics_core.capturing.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capturing.front_door import Watcher as Watcher
 from ragmetrics_core.capturing.guarded import Problems as Problems

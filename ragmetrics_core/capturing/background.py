@@ -83,7 +83,7 @@ class BackgroundEvaluator(Generic[Run]):
         build: Pure function from a recorded run to its samples; runs in the background thread.
         metrics: Metrics or their names; an empty list only counts.
         judge: See ``evaluate``.
-        sample_rate: Share of the runs that are judged, in (0, 1]; the others are not even assembled.
+        sample_rate: Share of the samples that are judged, in (0, 1]; one may be made of several runs.
         max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
         keep: Keep every result for ``report()``; otherwise only ``aggregates`` are kept, in constant memory.
         on_result: Called in the background thread with each ``SampleResult``, in the order in which they are done.
@@ -92,7 +92,6 @@ class BackgroundEvaluator(Generic[Run]):
         redact: The user's function through which each sample goes as it is made, before the judge, ``on_result``
             or anything else gets it. Where it raises, the sample is dropped and counted in ``problems``.
         rest: Gives the samples that wait for a further run, and forgets them; asked at each ``flush``.
-        joined: Samples may be made of several runs, so that all are assembled and their samples are drawn.
         seed: Seed of the choice that ``sample_rate`` makes; None for a random one.
 
     Raises:
@@ -119,7 +118,6 @@ class BackgroundEvaluator(Generic[Run]):
         redact: Redact | None = None,
         rest: Callable[[], Iterable[Sample]] | None = None,
         problems: Problems | None = None,
-        joined: bool = False,
         seed: int | None = None,
     ) -> None:
         if not 0 < sample_rate <= 1:
@@ -129,7 +127,6 @@ class BackgroundEvaluator(Generic[Run]):
         self._run = EvaluationRun(metrics, judge, concurrency, None, limits)
         self._new_run = partial(EvaluationRun, tuple(self._run.metrics), judge, concurrency, None, limits)
         self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
-        self._joined = joined
         self._random = random.Random(seed)  # noqa: S311  # a sampling decision, no secret
         self._stopped = False
         self._begin()
@@ -157,8 +154,6 @@ class BackgroundEvaluator(Generic[Run]):
         """Queue a finished run; never blocks, from any thread."""
         with self._changed:
             if self._stopped and threading.current_thread() is not self._thread:  # what waited comes from that one
-                return
-            if not self._joined and not self._drawn():
                 return
             if self._max_queue is not None and len(self._queue) >= self._max_queue:
                 self.dropped += 1
@@ -273,7 +268,7 @@ class BackgroundEvaluator(Generic[Run]):
     @guarded
     def _start(self, making: Callable[[], Iterable[Sample]], judging: _Judging) -> None:
         for made in making():
-            if self._joined and not self._drawn():  # drawing runs would tear those apart that belong together
+            if not self._drawn():
                 continue
             sample = self._redaction.redact(made)
             if sample is None:

@@ -43,11 +43,8 @@ class Given:
             sample: The captured sample.
             number: How many samples the same capture gave before.
         """
-        update: dict[str, Any] = {}
-        if self.question is not None:
-            update["question"] = self.question
-        if self.reference is not None:
-            update["reference"] = self.reference
+        stated = {"question": self.question, "reference": self.reference}
+        update: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
         if self.id is not None:
             update["id"] = self.id if number == 0 else f"{self.id}#{number}"
         if self.metadata:

@@ -97,9 +97,10 @@ class Calls:
         best = max((weight for weight, _ in weights), default=0)
         return [call for weight, call in weights if weight == best] if best else []
 
-    def asked(self, question: str | None) -> list[Node]:
-        """Those of them that were shown the question."""
-        return [one for one in self.likely if question and any(question in message.text for message in one.prompt)]
+    def asked(self, question: str | None, among: Sequence[Node] | None = None) -> list[Node]:
+        """Those of them, or of others, that were shown the question."""
+        calls = self.likely if among is None else among
+        return [one for one in calls if question and any(question in message.text for message in one.prompt)]
 
     def _steers(self, call: Node) -> bool:
         """Whether a later call was asked what this one wrote."""
@@ -134,10 +135,15 @@ class Calls:
         return sorted((node for node in steps if node is not self.tree.root or not node.children), key=_end)
 
     @cached_property
+    def texts_of_tools(self) -> list[Node]:
+        """Tools that returned text behind which no documents stand."""
+        tools = [one for one in self.nodes if one.kind == "tool" and not one.error and (one.text or "").strip()]
+        return [node for node in tools if not any(one.documents for one in node.walk())]
+
+    @cached_property
     def tool_texts(self) -> list[Node]:
-        """Tools named as those whose text is a context, where no documents stand behind it."""
-        named = [node for node in self.nodes if node.kind == "tool" and node.name in self._tools]
-        return [node for node in named if (node.text or "").strip() and not any(one.documents for one in node.walk())]
+        """Those of them that are named as tools whose text is a context."""
+        return [node for node in self.texts_of_tools if node.name in self._tools]
 
     @property
     def tried(self) -> bool:
@@ -259,7 +265,7 @@ class Calls:
     def _beside(self, call: Node) -> list[Node]:
         """Earlier calls of the step that was handed documents to answer from: refine, trees, one call per document."""
         host = next((one for one in self.nodes[::-1] if one.kind == "step" and one.taken and call in one.walk()), None)
-        return [one for one in self.models if host is not None and one in host.walk() and one.began < call.began]
+        return [one for one in self.models if host is not None and one in host.walk() and _end(one) <= call.began]
 
     def _authors(self, call: Node) -> list[Node]:
         """Calls that wrote documents which the framework handed to the engine of a call."""

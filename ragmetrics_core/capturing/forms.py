@@ -12,104 +12,74 @@ import json
 import re
 import string
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from itertools import accumulate
 
-_AMPERSAND = r"(?:amp;|\#38;|\#[xX]26;)*+ (?: ([A-Za-z][A-Za-z0-9]{1,31}); | \#(\d{1,7}); | \#[xX]([\da-fA-F]{1,6}); )?"
 _HEX = r"[\da-fA-F]"
 # Possessive: a run of backslashes or ampersands is read once, however long it is.
-_ESCAPE = re.compile(
-    rf"""& {_AMPERSAND} | \\ (?<!\\\\) \\*+ (?:
-        (?: u0026 | x26 | U00000026 ) {_AMPERSAND}
-      | u([dD][89abAB]{_HEX}{{2}}) \\++ u([dD][c-fC-F]{_HEX}{{2}})
-      | (?: u({_HEX}{{4}}) | U({_HEX}{{8}}) | x({_HEX}{{2}}) )
-      | [nrtfb] )""",
-    re.VERBOSE,
-)
-_CONTROL = re.compile(r"\\(?<!\\\\)\\*+[nrtfb]")
-_ALPHANUMERIC = (string.ascii_letters + string.digits).encode()
+_SLASHES = r"\\ (?<!\\\\) \\*+"
+_PATTERN = rf"""(?: & | {_SLASHES} (?: u0026 | x26 | U00000026 ) ) (?: amp; | \#38; | \#[xX]26; )*+
+      (?: ([A-Za-z][A-Za-z0-9]{{1,31}}); | \#(\d{{1,7}}); | \#[xX]({_HEX}{{1,6}}); )?
+    | {_SLASHES} (?: u([dD][89abAB]{_HEX}{{2}}) \\++ u([dD][c-fC-F]{_HEX}{{2}})
+                   | u({_HEX}{{4}}) | U({_HEX}{{8}}) | x({_HEX}{{2}}) | [nrtfb] )"""
+_ESCAPE = re.compile(_PATTERN, re.VERBOSE)
+_CONTROL = re.compile(rf"{_SLASHES} [nrtfb]", re.VERBOSE)
+_PIECE = re.compile(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
 _ASCII = bytes(range(128))
-_OTHERS = bytes(code for code in range(128) if code not in _ALPHANUMERIC)
 _LOWER = bytes(range(256)).lower()
-_STEP = 256
-"""Characters between two marks of a text whose offsets are asked for."""
-_FEW = 64
-"""Up to so many different characters beyond ASCII are replaced one after the other, which is faster than a table."""
+_BETWEEN = b"\0" * 128  # stands between the streams of messages, wider than what is stepped over or joined
+_FEW = 64  # up to so many characters beyond ASCII are replaced one after the other, which is faster than a table
+_OTHERS = bytes(set(_ASCII) - set((string.ascii_letters + string.digits).encode()))
 
 
 def stream(text: str) -> bytes:
     """Return the letters and digits of a text in lower case, as UTF-8, with escapes and entities decoded."""
     if "\\" in text:
         text = _CONTROL.sub(" ", text)  # by far the most frequent
-    return _folded(_ESCAPE.sub(lambda found: _decoded(found[0]), text) if "\\" in text or "&" in text else text)
+    if "\\" in text or "&" in text:
+        text = _ESCAPE.sub(lambda found: _decoded(found[0]), text)
+    if not text.isascii():
+        beyond = set(text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass"))
+        table = {char: folded for char in beyond if (folded := _folded(char)) != char}
+        if len(table) > _FEW:
+            text, table = text.translate({ord(char): folded for char, folded in table.items()}), {}
+        for char, folded in table.items():
+            text = text.replace(char, folded)
+    return text.encode().translate(_LOWER, _OTHERS)
 
 
 @lru_cache(maxsize=4096)
 def _decoded(escape: str) -> str:
     """What an escape or an entity stands for; an unknown name stands for itself."""
     found = _ESCAPE.match(escape)
-    name, decimal, hexadecimal, name2, decimal2, hexadecimal2, high, low, *codes = (
-        found.groups() if found else [""] * 11
-    )
-    if name or name2:
-        named = html.unescape(f"&{name or name2};")
-        return (name or name2) if named.startswith("&") else named
+    name, decimal, hexadecimal, high, low, *codes = found.groups() if found else [""] * 8
+    if name:
+        named = html.unescape(f"&{name};")
+        return name if named.startswith("&") else named
     if high:
         return bytes.fromhex(high + low).decode("utf-16-be")
-    if decimal or decimal2:
-        code = int(decimal or decimal2)
-    else:
-        code = int(next(filter(None, (hexadecimal, hexadecimal2, *codes)), "0"), 16)
+    code = int(decimal) if decimal else int(next(filter(None, (hexadecimal, *codes)), "0"), 16)
     return chr(code) if code <= 0x10FFFF else ""
 
 
-def _folded(text: str) -> bytes:
-    if not text.isascii():
-        beyond = set(_encoded(text).translate(None, _ASCII).decode("utf-8", "surrogatepass"))
-        table = {char: folded for char in beyond if (folded := _folded_char(char)) != char}
-        if len(table) <= _FEW:
-            for char, folded in table.items():
-                text = text.replace(char, folded)
-        else:
-            text = text.translate({ord(char): folded for char, folded in table.items()})
-    return text.encode("utf-8").translate(_LOWER, _OTHERS)
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
 @lru_cache(maxsize=4096)
-def _folded_char(char: str) -> str:
+def _folded(char: str) -> str:
     """The letters of a character in lower case; both small sigmas are one letter."""
     return "".join(one for one in char.lower() if one.isalnum()).replace("ς", "σ") if char.isalnum() else ""
 
 
 @lru_cache(maxsize=4096)
 def _width(char: str) -> int:
-    return len(_folded_char(char).encode())
-
-
-def letters(part: bytes) -> int:
-    """How many letters and digits a part of a stream has."""
-    return len(part) if part.isascii() else len(part.decode("utf-8", "ignore"))
+    return len(_folded(char).encode())
 
 
 class Text:
-    """A text and its stream, with the way back from the one to the other.
-
-    Args:
-        raw: The text as it is.
-    """
+    """A text and its stream, with the way back from the one to the other."""
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.stream = stream(raw)
-
-    @cached_property
-    def backwards(self) -> bytes:
-        """The stream from its end to its beginning."""
-        return self.stream[::-1]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Offsets in the text of the letters ``[start, end)`` of the stream, of which there is at least one."""
@@ -120,46 +90,41 @@ class Text:
         before = self._letter(at - 1)[1] if at else 0
         return before, self._letter(at)[0] if at < len(self.stream) else len(self.raw)
 
-    def at(self, offset: int) -> int:
-        """How many bytes of the stream stand before an offset of the text."""
-        return len(stream(self.raw[:offset]))
-
     @cached_property
-    def _marks(self) -> tuple[list[int], list[tuple[int, int]]]:
-        """Starts in the stream of pieces of the text, and the pieces: escapes, and plain ones of up to 256."""
-        starts, pieces, at = [], [], 0
-        for start, end, folded in self._pieces():
-            if folded:
-                starts.append(at)
-                pieces.append((start, end))
-                at += folded
-        return starts, pieces
-
-    def _pieces(self) -> Iterator[tuple[int, int, int]]:
-        at = 0
-        for found in _ESCAPE.finditer(self.raw):
-            yield from self._plain(at, found.start())
-            at = found.end()
-            yield found.start(), at, len(_folded(_decoded(found[0])))
-        yield from self._plain(at, len(self.raw))
-
-    def _plain(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        for at in range(start, end, _STEP):
-            until = min(at + _STEP, end)
-            yield at, until, len(_folded(self.raw[at:until]))
+    def _pieces(self) -> list[tuple[int, int, int]]:
+        """Escapes, and plain pieces of up to 256 characters: where each begins in the stream, and its offsets."""
+        pieces = [(len(stream(found[0])), *found.span()) for found in _PIECE.finditer(self.raw)]
+        begins = accumulate((size for size, _, _ in pieces), initial=0)
+        return [(at, start, end) for at, (size, start, end) in zip(begins, pieces, strict=False) if size]
 
     def _letter(self, index: int) -> tuple[int, int]:
         """Offsets in the text of the letter that holds a byte of the stream; of the whole escape where it is one."""
-        starts, pieces = self._marks
-        mark = bisect_right(starts, index) - 1
-        (start, end), at = pieces[mark], starts[mark]
-        if self.raw[start] in "\\&" and _ESCAPE.match(self.raw, start):
-            return start, end
-        for offset in range(start, end):
-            at += _width(self.raw[offset])
-            if at > index:
-                return offset, offset + 1
+        at, start, end = self._pieces[bisect_right(self._pieces, index, key=lambda piece: piece[0]) - 1]
+        if self.raw[start] not in "\\&":
+            for offset in range(start, end):
+                at += _width(self.raw[offset])
+                if at > index:
+                    return offset, offset + 1
         return start, end
+
+
+class Prompt:
+    """The streams of a prompt's messages as one, so far apart that nothing reaches from one into the next."""
+
+    def __init__(self, messages: Sequence[str]) -> None:
+        self.messages = [Text(message) for message in messages]
+        self.stream = _BETWEEN.join(message.stream for message in self.messages)
+        sizes = (len(message.stream) + len(_BETWEEN) for message in self.messages)
+        self.starts = list(accumulate(sizes, initial=0))[:-1]
+
+    def message(self, at: int) -> int:
+        """Which message holds a place of the stream."""
+        return bisect_right(self.starts, at) - 1
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Offsets in their message of the letters ``[start, end)`` of the stream."""
+        index = self.message(start)
+        return self.messages[index].span(start - self.starts[index], end - self.starts[index])
 
 
 def _spaced(text: str) -> str:
@@ -168,7 +133,6 @@ def _spaced(text: str) -> str:
 
 _FORMS: dict[str, Callable[[str], str]] = {
     "plain": lambda text: text,
-    "spaced": _spaced,
     "repr": lambda text: repr(text)[1:-1],
     "json": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
     "ascii json": lambda text: json.dumps(text)[1:-1],
@@ -177,11 +141,7 @@ _FORMS: dict[str, Callable[[str], str]] = {
 
 
 def form(text: str, shown: str) -> str:
-    """Name the form in which a text is shown, for a reader.
-
-    Args:
-        text: The text, from its first letter to its last.
-        shown: What the prompt holds of it, likewise.
+    """Name the form in which a text is shown, for a reader; both from the first letter to the last.
 
     Returns:
         ``plain``, ``spaced`` (other white space), ``repr``, ``json``, ``ascii json``, ``html``, ``lower case``,
@@ -189,10 +149,10 @@ def form(text: str, shown: str) -> str:
         (letters put in or left out).
     """
     for name, formed in _FORMS.items():
-        if shown == formed(text) or (name == "spaced" and _spaced(shown) == formed(text)):
+        if shown == formed(text):
             return name
     if _spaced(shown).lower() == _spaced(text).lower():
-        return "lower case"
+        return "spaced" if _spaced(shown) == _spaced(text) else "lower case"
     if stream(text) != stream(shown):
         return "edited"
     return "escaped" if len(_ESCAPE.findall(shown)) > len(_ESCAPE.findall(text)) else "marked"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured, Given, Redact
@@ -31,9 +30,6 @@ _MISSED = (
 class Assembler(Protocol[Run_contra]):
     """Makes samples of the runs of one capture or watch, and keeps what waits for a further run."""
 
-    joins: ClassVar[bool]
-    """Samples may be made of several runs."""
-
     def add(self, run: Run_contra) -> Iterable[Sample]:
         """Samples that are complete with this run."""
 
@@ -42,32 +38,6 @@ class Assembler(Protocol[Run_contra]):
 
     def finish(self) -> Iterable[Sample]:
         """The same, and forget them."""
-
-
-@dataclass(frozen=True)
-class EachRun(Generic[Run]):
-    """The assembler of a framework each of whose runs gives its own samples.
-
-    Args:
-        build: Samples of a run.
-        settle: Has the adapter record what it still holds back.
-    """
-
-    joins: ClassVar[bool] = False
-
-    build: Callable[[Run], Iterable[Sample]]
-    settle: Callable[[], object] = tuple
-
-    def add(self, run: Run) -> Iterable[Sample]:
-        """Samples of a run."""
-        return self.build(run)
-
-    def rest(self) -> Iterable[Sample]:
-        """None: what was held back is recorded as runs."""
-        self.settle()
-        return ()
-
-    finish = rest
 
 
 class Watcher(BackgroundEvaluator[Run]):
@@ -219,8 +189,7 @@ class FrontDoor(Generic[Run]):
         Args:
             metrics: Metrics or their names; None for all, ``[]`` to count only.
             judge: The name of a model, a judge, a chat model, or the framework's own model object.
-            sample_rate: Share of the runs that are judged, in (0, 1]; of the samples where an adapter may make one of
-                several runs.
+            sample_rate: Share of the samples that are judged, in (0, 1].
             max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
             keep: Keep every result for ``report()``; otherwise only running ``aggregates``, in constant memory.
             on_result: Called in the background thread with each result, in the order in which they are done.
@@ -257,5 +226,4 @@ class FrontDoor(Generic[Run]):
             limits=limits,
             redact=redact,
             rest=assembler.finish,
-            joined=assembler.joins,
         )

@@ -44,19 +44,18 @@ class Problems:
         frames = traceback.extract_tb(error.__traceback__)
         place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         key = f"{hook}: {type(error).__name__}"
-        with self._lock:
-            self._counts[key] += 1
-            first = self._counts[key] == 1
-        if first:
+        if self._is_new(key):
             logger.warning("ragmetrics could not record a run (%s%s); the application is not affected", key, place)
 
     def note(self, message: str) -> None:
         """Count something that is no error but that the user should know; logged once."""
-        with self._lock:
-            self._counts[message] += 1
-            first = self._counts[message] == 1
-        if first:
+        if self._is_new(message):
             logger.warning("%s", message)
+
+    def _is_new(self, key: str) -> bool:
+        with self._lock:
+            self._counts[key] += 1
+            return self._counts[key] == 1
 
     def after_fork(self) -> None:
         """In a forked child: the parent's threads may have held the lock."""

@@ -5,295 +5,249 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count, pairwise
-from struct import iter_unpack
-from typing import NamedTuple
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
-from ragmetrics_core.capturing.forms import Text
+from ragmetrics_core.capturing.forms import Prompt, Text
 
-ANCHOR = 16
-"""Bytes of an anchor; candidates are tiled with them."""
-COMMON = 8
-"""An anchor of more candidates is boilerplate and proves nothing."""
-STEP = 24
-"""Up to so many bytes put in or left out are stepped over."""
-RESUMED = 12
-"""After a step at least so many bytes must agree; fewer do by chance."""
-WORD = 4
-"""So many are enough where they are the end of the text, or stand between two marks."""
-APART = 96
-"""Parts of one text at most so far apart are one showing."""
-EDGE, MIDDLE = 32, 48
-"""The least part at an edge of a text, and elsewhere; less is no trace."""
-TRIES = 64
-"""Extensions for a text; more for duplicates."""
-OFFSET = 40
-"""Bits of a place that are the offset in the text."""
-LONG = 100_000
-"""In a longer prompt every third place is looked at."""
+ANCHOR = 16  # bytes of an anchor; candidates are tiled with them
+COMMON = 8  # an anchor of more candidates is boilerplate and proves nothing
+STEP = 24  # up to so many bytes put in or left out are stepped over
+RESUMED = 12  # after a step at least so many bytes must agree; fewer do by chance
+WORD = 4  # so many are enough where they are the end of the text, or stand between two marks
+APART = 96  # parts of one text at most so far apart are one showing
+EDGE, MIDDLE = 32, 48  # the least part at an edge of a text, and elsewhere; less is no trace
+TRIES = 64  # extensions for a text; more for duplicates
+LONG = 100_000  # in a longer prompt every third place is looked at
+FAR = 1 << 40  # behind the end of any prompt or text
+_OFFSET = 40  # bits of a place that are the offset in the text
+_INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCII
 
 
-class Piece(NamedTuple):
+class Span(NamedTuple):
     """Bytes that agree: their place in the prompt, their place in the text, how many."""
 
     at: int
     of: int
     size: int
 
+    @property
+    def end(self) -> int:
+        """Behind them in the prompt."""
+        return self.at + self.size
 
-@dataclass(slots=True)
-class Run:
-    """Pieces one after the other, with small steps between them."""
-
-    pieces: list[Piece]
-    start: int = field(init=False)
-    end: int = field(init=False)
-    first: int = field(init=False)
-    last: int = field(init=False)
-    size: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        (self.start, self.first, _), (at, of, size) = self.pieces[0], self.pieces[-1]
-        self.end, self.last = at + size, of + size
-        self.size = sum(piece.size for piece in self.pieces)
-
-    def holds(self, at: int, of: int) -> bool:
-        """Whether a place in the prompt and one in the text are matched by this run already."""
-        return any(piece.at - piece.of == at - of and piece.at <= at < piece.at + piece.size for piece in self.pieces)
-
-    def before(self, at: int) -> Run | None:
-        """The run without what stands from a place in the prompt on."""
-        kept = [Piece(one.at, one.of, min(one.size, at - one.at)) for one in self.pieces if one.at < at]
-        return Run(kept) if kept else None
-
-    def behind(self, at: int, of: int) -> Run | None:
-        """The run without what stands before a place in the prompt or in the text."""
-        kept = []
-        for piece in self.pieces:
-            cut = max(at - piece.at, of - piece.of, 0)
-            if cut < piece.size:
-                kept.append(Piece(piece.at + cut, piece.of + cut, piece.size - cut))
-        return Run(kept) if kept else None
+    @property
+    def last(self) -> int:
+        """Behind them in the text."""
+        return self.of + self.size
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
-    """Candidates and known texts of one stream.
-
-    Args:
-        text: The first of them.
-        members: The candidates' indexes.
-        known: How many known texts have this stream.
-    """
+    """Candidates and known texts of one stream: the first of them, the candidates' indexes, how many are known."""
 
     text: Text
-    members: list[int]
+    members: list[int] = field(default_factory=list)
     known: int = 0
     tries: int = TRIES
+    shown: list[Showing] = field(default_factory=list)  # one candidate or known text after the other
+    why: tuple[Literal["not shown", "unknown"], str] | None = None  # where more is to say than that it was not found
+
+    @property
+    def explains(self) -> bool:
+        """Whether a known text has no occurrence yet."""
+        return len(self.shown) < self.known
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Showing:
-    """Runs of one text near each other in one message.
+    """Where a text stands in the prompt: spans in the prompt's order; without letters one of no bytes and offsets."""
 
-    Args:
-        group: Number of the text.
-        message: Number of the message.
-        runs: What agrees; a single run of no bytes for a text without letters.
-        total: Bytes of the text's stream.
-        literal: Offsets in the message of a text without letters.
-    """
-
-    group: int
-    message: int
-    runs: list[Run]
-    total: int
+    group: Group
+    spans: list[Span]
     literal: tuple[int, int] | None = None
 
     @property
-    def place(self) -> tuple[int, int, int]:
-        """Message and place in it, to be sorted by."""
-        return self.message, self.runs[0].start, self.literal[0] if self.literal else 0
+    def place(self) -> tuple[int, int]:
+        """To be sorted by."""
+        return self.spans[0].at, self.literal[0] if self.literal else 0
 
     @property
     def size(self) -> int:
         """How many bytes agree."""
-        return sum(run.size for run in self.runs)
+        return size_of(self.spans)
 
     @property
     def complete(self) -> bool:
         """Whether nothing of the text is missing."""
-        return self.size == self.total
+        return self.size == len(self.group.text.stream)
 
     @property
     def whole(self) -> bool:
-        """98 % of the text, or first to last with 85 % and no gap that is not stepped over."""
-        gaps = (after.first - before.last for before, after in pairwise(self.runs))
-        ends = self.runs[0].first == 0 and self.runs[-1].last == self.total
-        return self.size >= 0.98 * self.total or (
-            ends and self.size >= 0.85 * self.total and max(gaps, default=0) <= STEP
-        )
+        """In one place 98 % of the text, or first to last with 85 % and no gap that is not stepped over."""
+        total, pairs = len(self.group.text.stream), list(pairwise(self.spans))
+        if any(after.at - before.end > APART + STEP or after.of < before.last for before, after in pairs):
+            return False
+        ends = self.spans[0].of == 0 and self.spans[-1].last == total
+        stepped = all(after.of - before.last <= STEP for before, after in pairs)
+        return self.size >= (0.85 if ends and stepped else 0.98) * total
 
 
-class Anchors:
-    """Pieces of 16 bytes of all texts, and where they stand in which text.
+def size_of(spans: Iterable[Span]) -> int:
+    """How many bytes agree."""
+    return sum(span.size for span in spans)
 
-    A place is one number, the text's and the offset in it, because small objects for all of them would take longer
-    than the search.
 
-    Args:
-        groups: The texts; those too short for an anchor are left out.
-        every: Which places of a prompt will be looked at: each, or every third.
+def within(spans: Iterable[Span], start: int = 0, end: int = FAR, first: int = 0, last: int = FAR) -> list[Span]:
+    """What of spans stands between two places of the prompt, and between two of the text."""
+    kept = []
+    for at, of, size in spans:
+        cut, upto = max(start - at, first - of, 0), min(size, end - at, last - of)
+        if cut < upto:
+            kept.append(Span(at + cut, of + cut, upto - cut))
+    return kept
+
+
+def runs_of(spans: Iterable[Span]) -> list[list[Span]]:
+    """Spans in the order of the text, those together between which there are but small steps."""
+    runs: list[list[Span]] = []
+    for span in sorted(spans, key=lambda span: span.of):
+        before = runs[-1][-1] if runs else None
+        if before and 0 <= span.at - before.end <= STEP and span.of - before.last <= STEP:
+            runs[-1].append(span)
+        else:
+            runs.append([span])
+    return runs
+
+
+class Search:
+    """One pass over a prompt.
+
+    A place of an anchor is one number, of the text and of the byte in it: small objects would take longer than the
+    search. Each anchor's first place is in ``first``; all of those that have several are in ``more``.
     """
 
-    def __init__(self, groups: Sequence[Group], every: int) -> None:
-        self.every = every
+    def __init__(self, prompt: Prompt, groups: Sequence[Group]) -> None:
+        self.prompt, self.groups, self.every = prompt, groups, 3 if len(prompt.stream) > LONG else 1
         self.first: dict[bytes, int] = {}
         self.more: dict[bytes, list[int]] = {}
+        self.runs: dict[int, list[list[Span]]] = defaultdict(list)
         for number, group in enumerate(groups):
-            stream = group.text.stream
-            if len(stream) >= EDGE:
-                tiles = iter_unpack("16s", stream[: len(stream) // ANCHOR * ANCHOR])
-                for (anchor,), place in zip(tiles, count(number << OFFSET, ANCHOR), strict=False):
-                    if self.first.setdefault(anchor, place) != place:
-                        self._again(anchor, place)
-                self._add(number, stream, _edges(len(stream), every))
-        self._drop_common(groups)
+            end = len(group.text.stream) - ANCHOR
+            if end + ANCHOR >= EDGE:
+                edges = [end] if self.every == 1 else [1, 2, end - 2, end - 1, end]  # in every phase
+                self._add(number, [*range(0, end + 1, ANCHOR), *edges])
+        self._drop_common()
 
-    def _add(self, number: int, stream: bytes, offsets: Iterable[int]) -> None:
+    def _add(self, number: int, offsets: Iterable[int]) -> None:
+        stream, first = self.groups[number].text.stream, self.first
         for of in offsets:
-            anchor, place = stream[of : of + ANCHOR], (number << OFFSET) + of
-            if self.first.setdefault(anchor, place) != place:
-                self._again(anchor, place)
+            anchor, place = stream[of : of + ANCHOR], number << _OFFSET | of
+            if first.setdefault(anchor, place) != place:
+                again = self.more.setdefault(anchor, [first[anchor]])
+                if len(again) < 2 or again[-2] >> _OFFSET != number:  # two of one text are enough
+                    again.append(place)
 
-    def _again(self, anchor: bytes, place: int) -> None:
-        """Note one more place of an anchor; two of one text are enough."""
-        places = self.more.setdefault(anchor, [self.first[anchor]])
-        if len(places) < 2 or places[-2] >> OFFSET != place >> OFFSET:
-            places.append(place)
-
-    def _drop_common(self, groups: Sequence[Group]) -> None:
-        """Drop boilerplate where a text has anything rarer."""
+    def _drop_common(self) -> None:
+        """Drop boilerplate where a text has anything rarer, which is then to be found in every phase."""
         dropped: dict[int, list[int]] = defaultdict(list)
         for anchor, places in list(self.more.items()):
-            if len({place >> OFFSET for place in places}) > COMMON:
+            if len({place >> _OFFSET for place in places}) > COMMON:
                 del self.more[anchor], self.first[anchor]
                 for place in places:
-                    dropped[place >> OFFSET].append(place & (1 << OFFSET) - 1)
-        rarer: dict[int, list[int]] = {}
-        for number in dropped:
-            stream = groups[number].text.stream
-            tiles = range(0, len(stream) - ANCHOR + 1, ANCHOR)
-            rarer[number] = [of for of in tiles if stream[of : of + ANCHOR] in self.first]
-        for number, common in dropped.items():
-            stream, rare = groups[number].text.stream, rarer[number]
-            if not rare:
-                self._add(number, stream, common)
-            elif len({of % self.every for of in rare}) < self.every:  # to be found in every phase
-                shifts = (of + shift for of in rare for shift in (-2, -1, 1, 2))
-                self._add(number, stream, (of for of in shifts if 0 <= of <= len(stream) - ANCHOR))
+                    dropped[place >> _OFFSET].append(place & (1 << _OFFSET) - 1)
+        for number, common in list(dropped.items()):
+            stream = self.groups[number].text.stream
+            end = len(stream) - ANCHOR
+            rare = [of for of in range(0, end + 1, ANCHOR) if stream[of : of + ANCHOR] in self.first]
+            shifted = (of + shift for of in rare for shift in (-2, -1, 1, 2))
+            few = len({of % self.every for of in rare}) < self.every
+            dropped[number] = [of for of in shifted if few and 0 <= of <= end] if rare else common
+        for number, offsets in dropped.items():
+            self._add(number, offsets)
+
+    def showings(self) -> Iterator[Showing]:
+        """Find the showings of all texts."""
+        stream, every, known = self.prompt.stream, self.every, self.first
+        at, behind = 0, len(stream) - ANCHOR + 1
+        while at < behind:
+            at = next((near for near in range(at, behind, every) if stream[near : near + ANCHOR] in known), behind)
+            window = min(at + every * ANCHOR, behind)
+            ends = [end for near in range(at, window, every) for end in self._extended(near)]  # several texts may fit
+            at = max(window, min(ends, default=0) - ANCHOR + 1)
+        for number, runs in self.runs.items():
+            yield from _joined(self.groups[number], runs)
+
+    def _extended(self, near: int) -> Iterator[int]:
+        """Extend the match of each text that holds the anchor at a place, if one stands there; yield where runs end."""
+        anchor, live = self.prompt.stream[near : near + ANCHOR], False
+        if anchor not in self.first:
+            return
+        for place in self.more.get(anchor) or (self.first[anchor],):
+            number, of = place >> _OFFSET, place & (1 << _OFFSET) - 1
+            group, found = self.groups[number], self.runs[number]
+            live = live or group.tries > 0
+            same = found and any(one.at - one.of == near - of and one.at <= near < one.end for one in found[-1])
+            if group.tries > 0 and not same:
+                group.tries -= 1
+                _add(found, self._run(near, group.text.stream, of))
+            if found and found[-1][-1].end > near:
+                yield found[-1][-1].end
+        if not live:  # nobody is left who asks for it
+            del self.first[anchor]
+
+    @cached_property
+    def _backwards(self) -> bytes:
+        return self.prompt.stream[::-1]
+
+    def _run(self, at: int, text: bytes, of: int) -> list[Span]:
+        """The run around a place where an anchor agrees."""
+        end, last, before = len(self.prompt.stream), len(text), list[Span]()
+        if of and at:
+            back = _follow(self._backwards, end - at, text[::-1], last - of)
+            before = [Span(end - one.end, last - one.last, one.size) for one in reversed(back)]
+            if before and before[-1].end == at:  # one span with what follows
+                at, of, _ = before.pop()
+        spans = before + _follow(self.prompt.stream, at, text, of)
+        return spans if text.isascii() else [kept for span in spans if (kept := _letters(text, span)).size]
 
 
-def _edges(size: int, every: int) -> list[int]:
-    """Offsets of anchors beside the tiles: the end, and where places are left out, both edges in every phase."""
-    end = size - ANCHOR
-    return [end] if every == 1 else [1, 2, end - 2, end - 1, end]
-
-
-def search(message: Text, groups: Sequence[Group], anchors: Anchors) -> dict[int, list[Run]]:
-    """Find the runs of all texts in a message, by the number of the group, in the order of the prompt."""
-    stream, known, every = message.stream, anchors.first, anchors.every
-    runs: dict[int, list[Run]] = defaultdict(list)
-    at, behind = 0, len(stream) - ANCHOR + 1
-    while True:
-        for at in range(at, behind, every):  # noqa: B020  # goes on from where it stands
-            if stream[at : at + ANCHOR] in known:
-                break
-        else:
-            return runs
-        window = min(at + every * ANCHOR, behind)
-        ends = [
-            end
-            for near in range(at, window, every)  # several texts may fit
-            if (anchor := stream[near : near + ANCHOR]) in known
-            for end in _extend_all(message, near, groups, anchors, anchor, runs)
-        ]
-        at = max(window, min(ends, default=0) - ANCHOR + 1)
-
-
-def _extend_all(
-    message: Text, near: int, groups: Sequence[Group], anchors: Anchors, anchor: bytes, runs: dict[int, list[Run]]
-) -> Iterator[int]:
-    """Extend the match of each text that holds the anchor; yield where the runs here end."""
-    live = False
-    for place in anchors.more.get(anchor) or (anchors.first[anchor],):
-        number, of = place >> OFFSET, place & (1 << OFFSET) - 1
-        group, found = groups[number], runs[number]
-        live = live or group.tries > 0
-        if group.tries > 0 and not (found and found[-1].holds(near, of)):
-            group.tries -= 1
-            run = _extended(message, near, group.text, of)
-            if run:
-                _add(found, run)
-        if found and found[-1].end > near:
-            yield found[-1].end
-    if not live:  # nobody is left who asks for it
-        del anchors.first[anchor]
-
-
-def _add(found: list[Run], run: Run) -> None:
+def _add(found: list[list[Span]], run: list[Span]) -> None:
     """Add a run behind those found before; ground that both claim goes to the longer one."""
-    kept: Run | None = run
-    while found and run.start < found[-1].end:
-        if found[-1].size >= run.size:
-            kept = run.behind(found[-1].end, 0)
+    while found and run and run[0].at < found[-1][-1].end:
+        if size_of(found[-1]) >= size_of(run):
+            run = within(run, start=found[-1][-1].end)
             break
-        shorter = found.pop().before(run.start)
+        shorter = within(found.pop(), end=run[0].at)
         if shorter:
             found.append(shorter)
-    if kept:
-        found.append(kept)
+    if run:
+        found.append(run)
 
 
-def _extended(message: Text, at: int, text: Text, of: int) -> Run | None:
-    """The run around a place where an anchor agrees."""
-    pieces = _follow(message.stream, at, text.stream, of)
-    if of and at:
-        end, last = len(message.stream), len(text.stream)
-        before = _follow(message.backwards, end - at, text.backwards, last - of)
-        pieces = [Piece(end - i - size, last - j - size, size) for i, j, size in reversed(before)] + pieces
-    if not text.stream.isascii():
-        pieces = [kept for piece in pieces if (kept := _letters_only(message.stream, text.stream, piece)).size > 0]
-    return Run(pieces) if pieces else None
+def _letters(text: bytes, span: Span) -> Span:
+    """A span without halves of letters at its ends."""
+    part = text[span.of : span.last].lstrip(_INSIDE)
+    cut = span.size - len(part)
+    return Span(span.at + cut, span.of + cut, len(part.decode("utf-8", "ignore").encode()))
 
 
-def _letters_only(shown: bytes, text: bytes, piece: Piece) -> Piece:
-    """A piece without halves of letters at its ends."""
-    at, of, size = piece
-    while size and text[of] & 0xC0 == 0x80:
-        at, of, size = at + 1, of + 1, size - 1
-    while size and any(
-        side[end : end + 1] and side[end] & 0xC0 == 0x80 for side, end in ((shown, at + size), (text, of + size))
-    ):
-        size -= 1
-    return Piece(at, of, size)
-
-
-def _follow(shown: bytes, at: int, text: bytes, of: int) -> list[Piece]:
-    """Pieces from a place on in both, as long as steps lead on."""
-    pieces = []
+def _follow(shown: bytes, at: int, text: bytes, of: int) -> list[Span]:
+    """Spans from a place on in both, as long as steps lead on."""
+    spans = []
     while True:
         size = _same(shown, at, text, of)
         if size:
-            pieces.append(Piece(at, of, size))
+            spans.append(Span(at, of, size))
         at, of = at + size, of + size
         step = _step(shown, at, text, of)
         if step is None:
-            return pieces
+            return spans
         put_in, left_out = step
         between = shown.find(text[of : of + left_out], at, at + put_in) if left_out >= WORD else -1
         if between >= 0:  # not left out: both ends of it are marked
-            pieces.append(Piece(between, of, left_out))
+            spans.append(Span(between, of, left_out))
         at, of = at + put_in, of + left_out
 
 
@@ -312,41 +266,31 @@ def _same(shown: bytes, at: int, text: bytes, of: int) -> int:
 def _step(shown: bytes, at: int, text: bytes, of: int) -> tuple[int, int] | None:
     """How many bytes to step over in the prompt and in the text, where both agree again."""
     rest = len(text) - of
-    if WORD <= rest < RESUMED:
-        put_in = shown.find(text[of:], at, at + STEP + rest)
-        return (put_in - at, 0) if put_in >= 0 else None
-    if len(shown) - at < RESUMED or rest < RESUMED:
-        return None
-    put_in = shown.find(text[of : of + RESUMED], at, at + STEP + RESUMED)
-    if put_in >= 0:
-        return put_in - at, 0
-    left_out = text.find(shown[at : at + RESUMED], of, of + STEP + RESUMED)
-    if left_out >= 0:
-        return 0, left_out - of
-    for skipped in range(1, min(STEP, len(text) - of - RESUMED) + 1):
-        instead = shown.find(text[of + skipped : of + skipped + RESUMED], at, at + STEP + RESUMED)
-        if instead >= 0:
-            return instead - at, skipped
+    size = min(rest, RESUMED)
+    if size >= WORD:
+        for left_out in range(min(STEP, rest - size) + 1):
+            put_in = shown.find(text[of + left_out : of + left_out + size], at, at + STEP + size) - at
+            if put_in >= 0:
+                return put_in, left_out
     return None
 
 
-def showings(number: int, group: Group, message: int, runs: list[Run]) -> Iterator[Showing]:
+def _joined(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
     """Join runs that rise in both at most 96 apart; leave out what is no trace."""
-    chains: list[list[Run]] = []
+    chains: list[list[Span]] = []
     total = len(group.text.stream)
     for run in runs:
         last = chains[-1][-1] if chains else None
-        near = last and run.start - last.end <= APART and run.first >= last.last - STEP
-        joined = run.behind(0, last.last) if last and near else None
+        near = last and run[0].at - last.end <= APART and run[0].of >= last.last - STEP
+        joined = within(run, first=last.last) if last and near else []
         if joined:
-            chains[-1].append(joined)
+            chains[-1] += joined
         else:
-            chains.append([run])
-    for chain in chains:
-        showing = Showing(number, message, chain, total)
+            chains.append(run)
+    for spans in chains:
+        showing = Showing(group, spans)
         if not showing.whole:
-            showing.runs = [
-                run for run in chain if run.size >= (EDGE if run.first == 0 or run.last == total else MIDDLE)
-            ]
-        if showing.runs:
+            least = [(run, EDGE if run[0].of == 0 or run[-1].last == total else MIDDLE) for run in runs_of(spans)]
+            showing.spans = [span for run, enough in least if size_of(run) >= enough for span in run]
+        if showing.spans:
             yield showing

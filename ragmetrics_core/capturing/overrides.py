@@ -48,10 +48,6 @@ class Overrides:
         """Whether a run's inputs and outputs are needed whole, for keys, paths and callables of the user."""
         return any(one is not None for one in (self.question_from, self.contexts_from, self.answer_from, self.build))
 
-    def is_context_tool(self, name: str) -> bool:
-        """Whether the user named a tool as one whose text is a context."""
-        return self.context_tools is not None and name in self.context_tools
-
     def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:
         """Look a field up as the user said.
 

@@ -41,6 +41,11 @@ def texts_in(value: object) -> Iterator[str]:
     return (one.text if isinstance(one, Message) else one for one in _leaves(value) if not isinstance(one, Document))
 
 
+def is_message(value: object, text: str) -> bool:
+    """True if a text stands in a value as a message."""
+    return any(isinstance(one, Message) and one.text == text for one in _leaves(value))
+
+
 def conversation(value: object) -> tuple[Message, ...] | None:
     """Messages of a sequence, a bare text being the user's; None if it holds anything else."""
     if not isinstance(value, (list, tuple)) or not value:

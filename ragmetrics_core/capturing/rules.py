@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ragmetrics_core.capturing.evidence import Calls, Key, Shown, text_of
@@ -12,6 +14,7 @@ from ragmetrics_core.capturing.reading import (
     answer_text,
     compact,
     documents_in,
+    is_message,
     one_line,
     parsed,
     question_in,
@@ -100,13 +103,13 @@ class _Turn:
         latest = self.calls.models[::-1]
         wrote = [call for call in latest if one_line(text_of(call)) in wanted]
         wrote += [call for call in latest if wanted & _fields(call) or (value is not None and value in _values(call))]
+        wrote += [call for call in latest if wanted & set(map(one_line, _LABELS.split(text_of(call))))]
         if wrote:
             return self._by(answer, wrote[0])
+        if is_message(self.tree.output, answer.text) and self._based(self._held):
+            return self._found()  # a status line that no model wrote
         likely = self.calls.likely
-        if not likely:
-            return _Answered(answer)
-        why = ("no reply equals the answer; it is taken to rest on the last call that wrote a text",)
-        return _Answered(answer, likely[-1], why, len(likely) == 1)
+        return _Answered(answer, likely[-1], (_UNLIKE,), sure=False) if likely else _Answered(answer)
 
     def _by(self, answer: Answer, call: Node, *, stated: bool = True) -> _Answered:
         """An answer and its call; where nothing states which call that is, is there another that it does not use?
@@ -124,24 +127,35 @@ class _Turn:
         doubt = "the answer may be a verdict" if _word(call) in _VERDICTS else doubt
         return _Answered(answer, call, (doubt,) if doubt else (), not doubt)
 
+    @cached_property
+    def _held(self) -> list[Node]:
+        """Calls whose text is in the output."""
+        output = {one_line(text) for text in texts_in(self.tree.output)} - {""}
+        models = (call for call in self.calls.models if self.calls.weight(call))
+        return [call for call in models if one_line(text_of(call)) in output or self.tree.output in _values(call)]
+
+    def _based(self, calls: Sequence[Node]) -> list[Node]:
+        """Those that were shown documents."""
+        return [call for call in calls if self.calls.shown(call, ()).found]
+
     def _found(self) -> _Answered:
-        """The answering call where the framework names no answer: one whose text is in the output, else the last."""
-        models = [call for call in self.calls.models if self.calls.weight(call)]
-        output = [text for text in map(one_line, texts_in(self.tree.output)) if text]
-        held = [call for call in models if one_line(text_of(call)) in output or self.tree.output in _values(call)]
-        said = {one_line(text_of(call)) for call in held}
-        several = len(held) > 1 and sum(text in said for text in output) > 1
-        asked = self.calls.asked(self.question()[0])
-        by_rank = [*self.calls.likely, *asked, *held, *(call for call in held if call in asked)]
-        call = by_rank[-1] if by_rank else None
-        if call is None:
+        """The answering call where the framework names no answer: one whose text is in the output, else the last.
+
+        Of several in the output it is the last that was shown documents, which is sure if no other was.
+        """
+        held, likely, question = self._held, self.calls.likely, self.question()[0]
+        if not held and not likely:
             return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
+        said = {one_line(text_of(call)) for call in held}
+        several = len(held) > 1 and sum(one_line(text) in said for text in texts_in(self.tree.output)) > 1
+        based, asked = self._based(held) if several else [], self.calls.asked(question)
+        call = sorted(held or likely, key=lambda one: (one in based, one in asked, one in likely))[-1]
         text = next((answer_text(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
         answer = Answer(text, place)
-        return (
-            _Answered(answer, call, (_SEVERAL,), sure=False) if several else self._by(answer, call, stated=bool(held))
-        )
+        if several and not (based == held[-1:] and self.calls.asked(question, based)):
+            return _Answered(answer, call, (_SEVERAL,), sure=False)
+        return self._by(answer, call, stated=bool(held))
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
         """The question, where it was found, and what is uncertain about it."""
@@ -201,6 +215,9 @@ class _Making:
             self.grades.add("incomplete")
         if doubt:
             self.grades.add("inferred")
+        if self.evidence_from is None:
+            names = dict.fromkeys(node.name for node in turn.calls.texts_of_tools)
+            self.warnings += [_TEXT.format(name) for name in names]
         sources = ", ".join(dict.fromkeys(one.node.name for one in turn.calls.retrievals))
         places = {"question": asked_at, "retrieved": sources, "answer": answer.place, **self.provenance}
         return Sample(
@@ -314,7 +331,10 @@ class _Making:
         return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
 
-_SEVERAL = "the outputs hold the texts of several model calls; the last one is taken as the answer"
+_LABELS = re.compile(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)  # what parsers of frameworks split at
+_UNLIKE = "no reply equals the answer; it is taken to rest on the last call that wrote a text"
+_SEVERAL = "the outputs hold several texts of models; the last that was shown documents, else the question, is taken"
+_TEXT = "tool {} returned text without documents; if that is evidence, name it in context_tools"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
 

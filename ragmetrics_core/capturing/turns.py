@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.evidence import Calls, text_of
 from ragmetrics_core.capturing.guarded import Problems
@@ -23,6 +23,8 @@ _MOST_WAITING = 1000
 _MOST_NEAR = 32
 _MOST_LOOSE = 8
 _SECONDS = 60.0
+_LEAST_SAID = 16
+_TALK = "an earlier question and its answer stand in the prompt, but no history was found"
 THREAD = "runs of one thread"
 
 
@@ -75,8 +77,6 @@ class Turns(Generic[Run]):
         hint: What to say if models were called and nothing was retrieved.
     """
 
-    joins: ClassVar[bool] = True
-
     def __init__(
         self, trees: Callable[[Run], Iterable[Tree]], where: Overrides, problems: Problems | None = None, hint: str = ""
     ) -> None:
@@ -88,6 +88,8 @@ class Turns(Generic[Run]):
         self._loose: OrderedDict[str, list[Tree]] = OrderedDict()
         self._lock = threading.RLock()
         self._model_calls = self._made = 0
+        self._silent: set[str] = set()
+        self._said: deque[tuple[str, str]] = deque(maxlen=_MOST_NEAR)
 
     def add(self, run: Run) -> list[Sample]:
         """Samples that are complete with this run; what must wait for another run is kept."""
@@ -104,7 +106,8 @@ class Turns(Generic[Run]):
             if self._paused:
                 self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
             if self._model_calls and not self._made and not found and self._hint:
-                self.problems.note(self._hint)
+                named = "".join(f"; {name} is named, but gave no text" for name in sorted(self._silent))
+                self.problems.note(self._hint + named)
             return found
 
     def finish(self) -> list[Sample]:
@@ -142,11 +145,22 @@ class Turns(Generic[Run]):
                 return self._retrieved(tree)
             if not calls.tried and calls.models and (self._joins(tree, calls) or not self._counts(tree)):
                 self._model_calls += 1
+                tools = {node.name for node in calls.nodes if node.kind == "tool"}
+                self._silent |= tools & set(self._where.context_tools or ())
                 return self._settled()
+        if not whole.history and any(self._goes_on(call, tree.question) for call in calls.models):
+            whole = replace(whole, warnings=(*whole.warnings, _TALK))
         found = samples_of(whole, self._where)
+        said = ((one.question, one.answer or "") for one in found if one.question)
+        self._said += [pair for pair in said if len(pair[1]) > _LEAST_SAID]
         if tree.thread is not None and not error and any(sample.answer is None for sample in found):
             return self._kept(self._unanswered, tree.thread, parts)
         return found
+
+    def _goes_on(self, call: Node, question: str | None) -> bool:
+        """Whether a prompt holds an earlier question and its answer."""
+        prompt = "\n".join(message.text for message in call.prompt)
+        return any(asked != question and asked in prompt and said in prompt for asked, said in self._said)
 
     def _counts(self, tree: Tree) -> bool:
         """Whether a run is a sample by itself; if not, a later retrieval may use what it wrote."""

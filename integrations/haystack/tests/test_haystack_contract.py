@@ -42,11 +42,11 @@ class BrokenGenerator:
         raise RuntimeError("the model is gone")
 
 
-def pipeline(turn: GoldenTurn, generator: Any = None) -> Pipeline:
+def pipeline(turn: GoldenTurn, generator: Any = None, template: str = TEMPLATE) -> Pipeline:
     documents = [Document(id=c.id or "", content=c.text, score=c.score, meta=dict(c.metadata)) for c in turn.contexts]
     made = Pipeline()
     made.add_component("retriever", FixedRetriever(documents))
-    made.add_component("prompt", PromptBuilder(TEMPLATE))
+    made.add_component("prompt", PromptBuilder(template))
     made.add_component("llm", generator or MockChatGenerator(turn.answer or ""))
     made.add_component("answers", AnswerBuilder())
     made.connect("retriever.documents", "prompt.documents")
@@ -82,11 +82,7 @@ class TestContract(AdapterContract):
         return list(captured.samples)
 
     def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
-        made = pipeline(turn)
-        made.remove_component("prompt")
-        made.add_component("prompt", PromptBuilder("{{ prompt }}{% if documents and query %}{% endif %}"))
-        made.connect("retriever.documents", "prompt.documents")
-        made.connect("prompt.prompt", "llm.messages")
+        made = pipeline(turn, template="{{ prompt }}{% if documents and query %}{% endif %}")
         given = inputs(turn)
         given["prompt"]["prompt"] = prompt
         with capture() as captured:

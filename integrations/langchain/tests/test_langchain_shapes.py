@@ -258,7 +258,7 @@ def test_what_is_ambiguous_is_said() -> None:
             "documents carry a distance (lower is better); it is not taken as their score",
         ],
         [],  # the stream was abandoned, which is an error
-        ["the outputs hold the texts of several model calls; the last one is taken as the answer"],
+        ["the outputs hold several texts of models; the last that was shown documents, else the question, is taken"],
         [],  # a retrieval that stands alone comes last
     ]
     assert notes[0] is not None

@@ -627,7 +627,7 @@ def _(kit: Kit) -> None:
     asyncio.run(_run_agent(agent))
 
 
-@row("FunctionAgent without a query", Expected(answer="The agent's answer.", contexts=(), retrieved=None))
+@row("FunctionAgent without a query", Expected(answer="The agent's answer.", contexts=(), retrieved=None, warnings=1))
 def _(kit: Kit) -> None:
     tool = FunctionTool.from_defaults(fn=lambda number: number, name="same", description="same")
     agent = FunctionAgent(tools=[tool], llm=kit.parts.ToolLLM(calls=[("same", {"number": 1})]))

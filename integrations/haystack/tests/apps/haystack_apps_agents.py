@@ -1,6 +1,7 @@
-"""Applications after public ones: agents and their tools."""
+"""Applications after public ones: agents and their tools.
 
-from __future__ import annotations
+Haystack 3.0.0 makes no schema of a function whose annotations are postponed.
+"""
 
 from typing import Annotated, Any
 
@@ -189,7 +190,7 @@ WEATHER_Q, WEATHER_A = "How is the weather in Marburg?", "Mostly sunny, 7 degree
 
 @app(
     f"{TUTORIALS}/40_Building_Chat_Application_with_Function_Calling.ipynb",
-    Expected((), WEATHER_A, WEATHER_Q, grade="incomplete"),
+    Expected((), WEATHER_A, WEATHER_Q, grade="incomplete", warned=("name it in context_tools",)),
 )
 def a_tool_that_returns_data() -> None:
     weather()

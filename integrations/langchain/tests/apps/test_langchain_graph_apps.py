@@ -10,8 +10,9 @@ import pytest
 from langchain.agents import create_agent
 from langchain.tools import tool
 from langchain_core.documents import Document
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool
 from langchain_corpus import (
     ANSWER,
@@ -228,6 +229,43 @@ def named_text_tool() -> None:
     create_agent(Speaker(lines=[calls("web_search", query="plans"), ANSWER]), [web_search]).invoke(
         {"messages": [("user", QUESTION)]}
     )
+
+
+HITS = [{"url": "https://a.example", "content": PLAN.page_content}]
+
+
+@app(Expected([str(HITS)], standalone="plans"), context_tools={"web_search"})
+def named_tool_that_returns_data() -> None:
+    """bnurbekov/LLM-Agents/react_agent/agent_langchain.py: hits of a web search, put into the prompt as they are."""
+
+    @tool
+    def web_search(query: str) -> Any:
+        """Searches the web."""
+        return HITS
+
+    shown = RunnableLambda(lambda question: f"{web_search.invoke({'query': 'plans'})}\n{question}")
+    (shown | Speaker(lines=ANSWER)).invoke(QUESTION)
+
+
+class Told(TypedDict, total=False):
+    question: str
+    documents: list[Any]
+    messages: Annotated[list[AnyMessage], add_messages]
+    final_answer: str
+
+
+@app(Expected(["plan", "memory", "tools"]))
+def status_line_among_the_messages() -> None:
+    """sajal2692/llm_tutorials/adaptive_agentic_rag.ipynb: the last message is a status, no answer."""
+
+    def retrieve(state: Told) -> Told:
+        return {"documents": Shelf(books=everything()).invoke(state["question"])}
+
+    def generate(state: Told) -> Told:
+        said = (RAG | Speaker(lines=ANSWER)).invoke({"context": joined(state["documents"]), "question": QUESTION})
+        return {"final_answer": said.text, "messages": [AIMessage("Answered with context")]}
+
+    graph(retrieve, generate, state=Told).invoke({"question": QUESTION, "messages": []})
 
 
 @pytest.mark.parametrize("name", names(__name__))

@@ -314,6 +314,8 @@ def _tool(node: Node, run: RunBase) -> None:
         return
     message = message_of(output)
     node.text = message.text if message is not None else text_of(output)
+    if not node.text and isinstance(output, (list, dict)) and output:  # JSON of it has the same letters
+        node.text = str(output)
     node.call = output.tool_call_id if isinstance(output, ToolMessage) else None
     node.documents = tuple(doc for one in artifacts_of(output) for doc in documents_in(plain(one))) or None
 

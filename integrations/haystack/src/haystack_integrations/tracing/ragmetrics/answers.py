@@ -16,6 +16,7 @@ _NAMED = ("replies", "reply", "answer", "answers", "response", "last_message")
 _VERDICT = re.compile(
     r"(?is)\W*(yes|no|true|false|pass(ed)?|fail(ed)?|(in)?valid|(un)?(safe|grounded)|\d+)\W*|\s*{(?!.*\"answer\").*}\s*"
 )
+_EXITS = "haystack.agent.exit_conditions"
 _ASKED = ("query", "queries", "question", "questions", "prompt")
 
 
@@ -90,15 +91,17 @@ def _outputs(run: Run) -> list[tuple[str, Any]]:
     found = []
     for component, sockets in parts.items():
         for name, value in sockets.items() if isinstance(sockets, dict) else ():
-            if "last_message" not in sockets or (name == "last_message" and not _cut_short(sockets, value)):
+            if "last_message" not in sockets or (name == "last_message" and not _cut_short(run, sockets, value)):
                 found.append((f"{component}.{name}" if component else name, value))
     return found
 
 
-def _cut_short(sockets: Mapping[str, Any], last: Any) -> bool:
-    """True for an agent that ran out of steps at the result of a tool."""
-    tools = [call.name for call in last.calls] if isinstance(last, Message) and last.role == "tool" else None
-    return tools is not None and sockets.get("exit_reason", tools[0]) not in tools
+def _cut_short(run: Run, sockets: Mapping[str, Any], last: Any) -> bool:
+    """True for an agent that ran out of steps at the result of a tool; Haystack 3.0 tells which tools may end it."""
+    tools = [call.name for call in last.calls] if isinstance(last, Message) and last.role == "tool" else []
+    ran = (node.tags for node in run.nodes if _EXITS in node.tags and node.sockets.get("last_message") == last)
+    ends = [sockets["exit_reason"]] if "exit_reason" in sockets else next(ran, {_EXITS: tools})[_EXITS]
+    return bool(tools) and not set(tools) & set(ends)
 
 
 def _objects(place: str, value: object) -> list[Answer]:
@@ -120,8 +123,7 @@ def _spoken(calls: Calls, place: str, value: object) -> Iterator[Answer]:
     """Texts of a socket named for answers, and texts that a model wrote; of a conversation the last."""
     said = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Message)]
     spoken = [one for one in said if one.role in ("assistant", "tool") and one.text.strip()]
-    if len(spoken) < len(said):
-        spoken = spoken[-1:]
+    spoken = spoken[-1:] if len(spoken) < len(said) else spoken
     name = place.rpartition(".")[2]
     for text in [one.text for one in spoken] if said else list(texts_in(value)):
         wrote = name not in _ASKED and _wrote(calls, (text,)) is not None

@@ -28,7 +28,7 @@ _SPANS = ("haystack.component", "haystack.agent", "haystack.agent.step.llm", "ha
 _INPUTS = frozenset(f"{span}.input" for span in _SPANS)
 _OUTPUTS = frozenset((*(f"{span}.output" for span in _SPANS), "haystack.pipeline.output_data"))
 _TYPE = "haystack.component.fully_qualified_type"
-_TAGS = (_TYPE, "haystack.component.input_spec", "haystack.component.output_spec")
+_TAGS = (_TYPE, "haystack.agent.exit_conditions", "haystack.component.input_spec", "haystack.component.output_spec")
 _DISPLACED = "another tracer was enabled meanwhile and took our place; enable tracers before capture() or watch()"
 _FRAMES = 40
 
@@ -245,10 +245,9 @@ class _Place:
         if tracer.actual_tracer is not self.tee:
             listener.problems.note(_DISPLACED)
         if not LISTENERS.open:
-            actual = tracer.actual_tracer
             self._retire()
-            if isinstance(actual, Tee):
-                enable_tracing(actual.inner)
+            if isinstance(tracer.actual_tracer, Tee):
+                enable_tracing(tracer.actual_tracer.inner)
 
     def _retire(self) -> None:
         """A tee that was displaced, or is no longer wanted, only passes on from now on."""

@@ -59,8 +59,7 @@ def samples_from(
 def _as_run(result: object) -> Run:
     """A run that holds only what the application returned."""
     value = copied(result)
-    if isinstance(value, Answer):
-        value = (value,)
+    value = (value,) if isinstance(value, Answer) else value
     if isinstance(value, tuple) and all(isinstance(item, Answer) for item in value):
         value = {"answers": {"answers": value}}
     if not isinstance(value, dict):

@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput, ToolCallResult
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.base.llms.types import ChatResponse, CompletionResponse, ToolCallBlock
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
     PydanticResponse,
@@ -114,7 +114,7 @@ def message_of(message: ChatMessage, calls: tuple[ToolCall, ...] | None = None) 
         made = [
             (one.tool_name, one.tool_kwargs, one.tool_call_id)
             for one in message.blocks
-            if isinstance(one, ToolCallBlock)
+            if one.block_type == "tool_call"  # 0.14.0 has no class for it
         ]
         calls = tuple(ToolCall(name, given if isinstance(given, dict) else {}, id_) for name, given, id_ in made)
         if message.additional_kwargs.get("tool_calls"):
