@@ -6,15 +6,27 @@ import json
 import pickle
 import re
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ragmetrics_core import LexicalJudge, LLMJudge, OpenAICompatibleModel, Report, Sample, Scored, evaluate, metric
+from ragmetrics_core import (
+    LexicalJudge,
+    LLMJudge,
+    Metric,
+    OpenAICompatibleModel,
+    Report,
+    Sample,
+    Scored,
+    evaluate,
+    metric,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import Evidence
+from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.testing.server import LoopbackServer
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
@@ -33,6 +45,14 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     return name
+
+
+def test_every_block_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "whole_page_of_metrics.py").write_text("\n".join(blocks))
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module("whole_page_of_metrics")
+    assert len(blocks) == 3
 
 
 @pytest.mark.parametrize("logprobs", [True, "reject"])
@@ -156,3 +176,70 @@ def test_evidence_is_read_back_as_what_it_was_and_without_its_class_as_plain_fie
     read = Scored.model_validate_json(foreign.model_dump_json())
     assert read == foreign
     assert read.model_dump()["evidence"] == {"kind": "unknown", "words": 3}
+
+
+class Polled(Metric):
+    """Takes its fields as flat names, and has settings of its own."""
+
+    name: str = "polled"
+    requires = ("answer",)  # type: ignore[assignment]
+    polls: int = 1
+    told: str = ""
+
+    def plan(self, sample: Sample) -> Any:
+        raise LookupError(sample.answer) if not self.told else SettingError(self.told)
+        yield
+
+
+def test_a_class_takes_flat_names_and_refuses_unknown_ones_when_it_is_made() -> None:
+    assert Polled().needs == (("answer",),)
+    with pytest.raises(SettingError, match="requires names anwser"):
+        type("Wrong", (Polled,), {"requires": ("anwser",), "__module__": __name__})
+
+
+def test_own_settings_are_in_the_signature_and_texts_only_as_a_digest() -> None:
+    assert len({Polled().signature, Polled(polls=2).signature, Polled(told="a|b").signature}) == 3
+    assert "a|b" not in str(Polled(told="a|b").signature)
+
+
+class Told(Polled):
+    """Has a setting with the name of a field of signatures."""
+
+    prompt: str = "p"
+
+
+def test_a_setting_named_as_a_field_of_signatures_is_not_lost_in_the_line() -> None:
+    lines = {str(Told().signature), str(Told(prompt="q").signature)}
+    assert len(lines) == 2
+    assert {str(Signature.model_validate(line)) for line in lines} == lines
+
+
+def test_a_crash_says_our_own_sentence_or_where_the_metric_stands() -> None:
+    assert Polled(told="set it to 2").score(answer="a").reason == "polled: set it to 2"
+    assert f"LookupError in plan ({__file__}:" in Polled().score(answer="a").reason
+
+    @metric
+    def lost(sample: Sample) -> float:
+        return json.loads("{")
+
+    assert f"JSONDecodeError in lost ({__file__}:" in lost.score(answer="a").reason
+
+
+def test_an_async_function_is_refused() -> None:
+    async def later(sample: Sample) -> float:
+        return 1.0
+
+    with pytest.raises(SettingError, match="later is async"):
+        metric(later)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["def f(:", "unknown", "from ragmetrics_core import metric\nmetric(requires=['x'])"])
+def test_a_faulty_module_is_one_line(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"faulty_{abs(hash(text))}"
+    (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]))
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", "rows.jsonl", "--metrics", f"{name}:f"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

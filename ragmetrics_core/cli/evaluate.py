@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
     add(parser, "files", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path, nargs="+")
     add(parser, "--metrics", "separated by commas; by default all that apply", "NAMES")
     shared.add_judge(parser)
-    told = "a setting of a metric, e.g. adherence.polls=3; may be repeated"
+    told = "a setting of a metric, e.g. adherence.polls=3 or module:name.polls=3; may be repeated"
     add(parser, "--set", told, "METRIC.SETTING=VALUE", default=[], action="append", dest="settings")
     add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
     add(parser, "--report", "write an HTML page; keeps all results in memory", "FILE", Path)
@@ -181,7 +181,7 @@ def _metrics(options: argparse.Namespace) -> Sequence[Metric]:
     settings: dict[str, dict[str, Any]] = {_name(name): {} for name in names}
     for text in options.settings:
         place, equals, value = text.partition("=")
-        metric, dot, setting = place.strip().partition(".")
+        metric, dot, setting = place.strip().rpartition(".")
         if not equals or not dot:
             raise SettingError(f"--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got {text!r}")
         name = _name(metric)

@@ -41,7 +41,7 @@ def own(place: str) -> Any:
     sys.path.append(os.getcwd())
     try:
         found = import_module(module)
-    except ImportError as error:
+    except (ImportError, SyntaxError, NameError, TypeError, AttributeError, LookupError, ValueError) as error:
         raise SettingError(f"{place} cannot be imported from here or from where Python looks: {error}") from error
     finally:
         sys.path[:] = before

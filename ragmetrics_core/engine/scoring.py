@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sysconfig
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ragmetrics_core.data.errors import ConnectionFailed, JudgeError, JudgeUnavailable, MetricCrashed, SettingError
+from ragmetrics_core.data.errors import (
+    ConnectionFailed,
+    JudgeError,
+    JudgeUnavailable,
+    MetricCrashed,
+    RagMetricsError,
+    SettingError,
+)
 from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Question, Replies
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
@@ -26,6 +35,8 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 
 T = TypeVar("T")
+
+_NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))  # where no metric of a user's own stands
 
 _store = lru_cache(maxsize=8)(resolve_store)  # one for all calls while RAGMETRICS_STORE names the same file
 _READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  # what metrics read
@@ -235,8 +246,18 @@ async def _answer(judge: RunJudge, question: Question[Any]) -> Answer[Any]:
 
 def _crashed(metric: Metric, error: Exception) -> Failed:
     """A failure that says where the metric's or judge's code raised; texts stay out of the message."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next(
+        (
+            it
+            for it in reversed(frames)
+            if not it.filename.startswith(_NOT_THEIRS) and "site-packages" not in it.filename
+        ),
+        frames[-1],
+    )
     message = f"{metric.name}: {type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
+    if isinstance(error, RagMetricsError):  # it says what to do, and holds no text
+        message = f"{metric.name}: {error}"
     logger.warning("metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name)
     failed = metric.failed(MetricCrashed(message))
     raw = "".join(traceback.format_exception(error))

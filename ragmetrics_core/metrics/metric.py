@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 from pydantic import Field, ValidationError
 
@@ -41,6 +43,21 @@ def turn(sample: Sample) -> dict[str, Part]:
     return {"contexts": Part("Context", contexts), **about(sample), "answer": Part("Answer", sample.answer or "")}
 
 
+def _symbol(value: Any) -> str:
+    """A setting in a signature; of texts and collections only a digest, as they may be long or private."""
+    plain = isinstance(value, (int, float, NoneType))
+    return str(value) if plain else digest(json.dumps(value))
+
+
+def _groups(requires: Any) -> tuple[tuple[str, ...], ...]:
+    """Groups of fields of a sample; a name alone is a group of one."""
+    given = (requires,) if isinstance(requires, str) else requires
+    groups = tuple((group,) if isinstance(group, str) else tuple(group) for group in given)
+    if unknown := sorted({field for group in groups for field in group} - set(Sample.model_fields)):
+        raise SettingError(f"requires names {', '.join(unknown)}; a sample has: {', '.join(Sample.model_fields)}")
+    return groups
+
+
 class Metric(Silent, ABC):
     """Base of all metrics: immutable settings that validate, serialise and can be compared.
 
@@ -62,6 +79,10 @@ class Metric(Silent, ABC):
     name: str = Field(min_length=1)
     model: str | None = None
     language: str | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.requires = _groups(cls.requires)
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -113,8 +134,10 @@ class Metric(Silent, ABC):
         return self
 
     def settings(self) -> dict[str, str]:
-        """Settings that change scores, for the signature."""
-        return {}
+        """Settings that change scores, for the signature: by default the metric's own fields."""
+        own = type(self).model_fields.keys() - Metric.model_fields.keys()
+        given = self.model_dump(mode="json", include=own).items()
+        return {f"own_{name}" if name in Signature.model_fields else name: _symbol(value) for name, value in given}
 
     def instructions(self) -> tuple[Instructions, ...]:
         """What judges are told, question by question; made, and so checked, at construction."""
@@ -211,15 +234,31 @@ class FunctionMetric(Metric):
         return _found, (function.__module__, function.__qualname__, self.name, self.model)
 
 
+@overload
+def metric(function: Function, /) -> FunctionMetric: ...
+
+
+@overload
 def metric(
     *, name: str | None = None, version: str = "1", requires: Sequence[str | Sequence[str]] = ()
-) -> Callable[[Function], FunctionMetric]:
+) -> Callable[[Function], FunctionMetric]: ...
+
+
+def metric(
+    function: Function | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str = "1",
+    requires: Sequence[str | Sequence[str]] = (),
+) -> FunctionMetric | Callable[[Function], FunctionMetric]:
     """Make a metric of a function.
 
     A generator function is a plan: it asks with ``replies = yield from ask([...])``. A plain function takes a sample
     and runs in a worker thread. Both return a number in [0, 1], a bool (0 or 1), None (undefined) or a whole outcome.
 
     Args:
+        function: The function, where ``@metric`` stands without brackets.
         name: Name of the metric; by default that of the function.
         version: Changes whenever scores change.
         requires: Fields that a sample must hold; of a group of fields one is enough.
@@ -228,7 +267,7 @@ def metric(
         A decorator. What the function raises or returns out of range is *failed*, naming the metric.
 
     Raises:
-        SettingError: If a sample has no such field.
+        SettingError: If a sample has no such field, or the function is async.
 
     Example:
         >>> from ragmetrics_core import Sample
@@ -238,12 +277,13 @@ def metric(
         >>> brevity.score(answer="Paris.").value
         1.0
     """
-    groups = tuple((group,) if isinstance(group, str) else tuple(group) for group in requires)
-    unknown = sorted({field for group in groups for field in group} - set(Sample.model_fields))
-    if unknown:
-        raise SettingError(f"requires names {', '.join(unknown)}; a sample has: {', '.join(Sample.model_fields)}")
+    groups = _groups(requires)
 
     def made(function: Function) -> FunctionMetric:
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise SettingError(
+                f"{function.__name__} is async; a metric asks with 'yield from ask([...])' in a plain def"
+            )
         members = {
             "__doc__": function.__doc__,
             "__module__": function.__module__,
@@ -255,7 +295,7 @@ def metric(
         kind: type[FunctionMetric] = type(function.__name__, (FunctionMetric,), members)
         return kind(name=name or function.__name__)
 
-    return made
+    return made if function is None else made(function)
 
 
 def _found(module: str, path: str, name: str, model: str | None) -> Any:
