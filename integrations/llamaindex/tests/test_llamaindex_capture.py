@@ -418,6 +418,11 @@ class City(BaseModel):
     name: str
 
 
+class Reply(BaseModel):
+    response: str
+    sure: float
+
+
 def test_samples_from_responses(kit: ModuleType) -> None:
     nodes = [
         kit.node("sub", "Sub question: Which?\nResponse: This."),
@@ -428,6 +433,7 @@ def test_samples_from_responses(kit: ModuleType) -> None:
     for response, answer in (
         (Response("Paris", source_nodes=nodes), "Paris"),
         (PydanticResponse(City(name="Paris"), source_nodes=nodes), '{"name":"Paris"}'),
+        (PydanticResponse(Reply(response="Paris", sure=0.9), source_nodes=nodes), "Paris"),
         (AgentChatResponse("Paris", source_nodes=nodes), "Paris"),
         (StreamingResponse(iter(()), source_nodes=nodes, response_txt="Paris"), "Paris"),
         (StopEvent(result=Response("Paris", source_nodes=nodes)), "Paris"),
