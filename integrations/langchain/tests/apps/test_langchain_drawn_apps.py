@@ -5,6 +5,7 @@ before. What each must give was written down before it ran.
 from __future__ import annotations
 
 import operator
+import threading
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -50,7 +51,13 @@ def question_as_text() -> None:
 def standalone_question_queries_and_fusion() -> None:
     """bot-remains/hydraiq/chatbot/chains.py: a standalone question, queries made of it, ranks fused, a history."""
     found = {"one": [MEMORY, PLAN], "two": [PLAN, TOOLS]}
-    shelf = Shelf(books=lambda query: [one.model_copy() for one in found[query]])
+    together = threading.Barrier(2)  # else one retrieval may end before the other begins, and come first
+
+    def search(query: str) -> list[Document]:
+        together.wait(5)
+        return [one.model_copy() for one in found[query]]
+
+    shelf = Shelf(books=search)
     prompt, asked = ChatPromptTemplate.from_template, operator.itemgetter("question")
     standalone = prompt("Alone: {question}") | Speaker(lines="How do autonomous agents plan?") | StrOutputParser()
     queries = prompt("{question} {standalone_question}") | Speaker(lines="one\ntwo") | StrOutputParser()
