@@ -112,6 +112,32 @@ Facts = Annotated[tuple[Fact, ...] | None, BeforeValidator(_with_texts), AfterVa
 Contexts = Annotated[tuple[Context, ...], BeforeValidator(lambda value: () if value is None else _with_texts(value))]
 
 
+class EvidenceCall(Frozen):
+    """One time that evidence arrived: a retrieval, the result of a tool, documents handed in, a model's own text."""
+
+    kind: Literal["retrieval", "tool", "given", "written"] = Field(
+        description="written: by a model of the application, never evidence; tool: any other result without documents"
+    )
+    turn: int = Field(default=1, ge=1, description="The turn of the conversation, from 1.")
+    step: int = Field(default=0, ge=0, description="Calls of models of the turn that began before it; plain RAG: 0.")
+    name: str | None = Field(default=None, description="The tool's name; None without a tool.")
+    query: OptionalText = Field(default=None, repr=False, description="Its one text argument, else all as JSON.")
+    items: Contexts = Field(default=(), description="What it brought, in its own order; () for nothing.")
+    shown: tuple[int, ...] | None = Field(
+        default=None, description="Places of the items that the answering call was shown; None if that is unknown."
+    )
+    agent: str | None = Field(default=None, description="The agent that made the call; None for the only one.")
+    error: str | None = Field(default=None, repr=False, description="What it failed with; it has no items then.")
+
+
+class Ledger(Frozen):
+    """Every call of a turn, and of the turns before it, that brought evidence, ordered by turn, step and call."""
+
+    conversation: str | None = Field(default=None, description="Id that the turns of one conversation share.")
+    turn: int = Field(default=1, ge=1, description="The turn of this sample, from 1.")
+    calls: tuple[EvidenceCall, ...] = ()
+
+
 class Sample(Frozen):
     """One turn of a RAG application, independent of any framework. None and blank texts are the same.
 
@@ -130,6 +156,7 @@ class Sample(Frozen):
         id: The caller's id of the sample.
         metadata: The caller's own data, untouched.
         capture: What capturing noted; None for samples that were not captured.
+        ledger: The calls that brought evidence, with those of earlier turns; None if nobody recorded them.
 
     Raises:
         pydantic.ValidationError: If a field has a wrong type or is unknown.
@@ -153,6 +180,7 @@ class Sample(Frozen):
     id: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
     capture: CaptureNotes | None = None
+    ledger: Ledger | None = None
 
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.
