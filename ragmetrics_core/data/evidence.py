@@ -17,17 +17,13 @@ from ragmetrics_core.data.sample import Fact
 
 
 class Evidence(Silent):
-    """What a score rests on: any fields.
-
-    Args:
-        kind: A name of the metric's own; its default makes a subclass known.
-    """
+    """What a score rests on: any fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
     known: ClassVar[dict[str, type[Evidence]]] = {}
 
-    kind: str = "other"
+    kind: str = Field("other", description="A name of the metric's own; its default makes a subclass known.")
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -37,76 +33,48 @@ class Evidence(Silent):
 
 
 class JudgedChunk(Silent, extra="ignore"):
-    """One chunk's verdict.
+    """One chunk's verdict."""
 
-    Args:
-        rank: 1 for the first context.
-        id: The context's own id, if it has one.
-        useful: The verdict; None if the judge did not answer.
-        probability: p(useful), where the judge gives one.
-        grade: 0 to 3, where grades were asked for.
-        precision: Precision among the first ``rank`` chunks (P@k).
-        reason: The judge's explanation.
-        duplicate_of: Rank of the identical chunk whose verdict this is.
-        mode: How the probability was obtained.
-        windows: In how many windows a text too long for the judge was judged; None: as a whole.
-    """
-
-    rank: int
-    id: str | None = None
-    useful: StrictBool | None = None
-    probability: Share | None = None
-    grade: int | None = Field(default=None, ge=0, le=3)
-    precision: Share | None = None
-    reason: str = ""
-    duplicate_of: int | None = None
-    mode: Mode = "verdict"
-    windows: int | None = None
+    rank: int = Field(description="1 for the first context.")
+    id: str | None = Field(None, description="The context's own id, if it has one.")
+    useful: StrictBool | None = Field(None, description="The verdict; None if the judge did not answer.")
+    probability: Share | None = Field(None, description="p(useful), where the judge gives one.")
+    grade: int | None = Field(None, ge=0, le=3, description="0 to 3, where grades were asked for.")
+    precision: Share | None = Field(None, description="Precision among the first ``rank`` chunks (P@k).")
+    reason: str = Field("", description="The judge's explanation.")
+    duplicate_of: int | None = Field(None, description="Rank of the identical chunk whose verdict this is.")
+    mode: Mode = Field("verdict", description="How the probability was obtained.")
+    windows: int | None = Field(None, description="In how many windows a too long text was judged; None: as a whole.")
 
 
 class JudgedChunks(Evidence):
-    """Evidence with a verdict on each chunk.
+    """Evidence with a verdict on each chunk."""
 
-    Args:
-        chunks: One entry per chunk, in rank order.
-        useful: Number of useful chunks.
-    """
-
-    chunks: tuple[JudgedChunk, ...]
-    useful: int | None = None
+    chunks: tuple[JudgedChunk, ...] = Field(description="One entry per chunk, in rank order.")
+    useful: int | None = Field(None, description="Number of useful chunks.")
 
 
 class Polled(Evidence):
-    """Evidence of a score that is a share of polls.
+    """Evidence of a score that is a share of polls."""
 
-    Args:
-        asked: Polls asked; 1 for a deterministic judge.
-        bounds: Lowest and highest share of yes and no that the missing polls could have led to.
-        repeatability: Wilson interval over the polls: repeatability of this judge, not the probability that
-            it is right. None for a deterministic judge.
-    """
-
-    asked: int
-    bounds: tuple[Share, Share] | None = None
-    repeatability: tuple[Share, Share] | None = None
+    asked: int = Field(description="Polls asked; 1 for a deterministic judge.")
+    bounds: tuple[Share, Share] | None = Field(
+        None, description="Lowest and highest share of yes and no that the missing polls could have led to."
+    )
+    repeatability: tuple[Share, Share] | None = Field(
+        None,
+        description="Wilson interval over the polls, not the probability of being right; None: deterministic judge.",
+    )
 
 
 class Cell(Silent, extra="ignore"):
-    """One fact × context: how probable it is that the context fully discusses the fact.
+    """One fact × context: how probable it is that the context fully discusses the fact."""
 
-    Args:
-        probability: In [0, 1]; None if the judge did not answer.
-        mode: How it was obtained.
-        mass: Probability that the label tokens cover, for log-probabilities.
-        reason: The judge's explanation, where it gives one.
-        windows: In how many windows a context too long for the judge was judged; None: as a whole.
-    """
-
-    probability: Share | None
-    mode: Mode = "verdict"
-    mass: float | None = None
-    reason: str = ""
-    windows: int | None = None
+    probability: Share | None = Field(description="In [0, 1]; None if the judge did not answer.")
+    mode: Mode = Field("verdict", description="How it was obtained.")
+    mass: float | None = Field(None, description="Probability that the label tokens cover, for log-probabilities.")
+    reason: str = Field("", description="The judge's explanation, where it gives one.")
+    windows: int | None = Field(None, description="In how many windows a too long text was judged; None: as a whole.")
 
     @property
     def covered(self) -> bool:
@@ -115,17 +83,13 @@ class Cell(Silent, extra="ignore"):
 
 
 class FactMatrix(Evidence):
-    """Evidence with a probability for each fact in each context.
+    """Evidence with a probability for each fact in each context."""
 
-    Args:
-        facts: The facts, in order.
-        cells: One row per fact, one column per context.
-        contexts_value: Value over the contexts that reached the generator, where more was judged.
-    """
-
-    facts: tuple[Fact, ...]
-    cells: tuple[tuple[Cell, ...], ...]
-    contexts_value: Share | None = None
+    facts: tuple[Fact, ...] = Field(description="The facts, in order.")
+    cells: tuple[tuple[Cell, ...], ...] = Field(description="One row per fact, one column per context.")
+    contexts_value: Share | None = Field(
+        None, description="Value over the contexts that reached the generator, where more was judged."
+    )
 
 
 _SHAPES: dict[type[Evidence], tuple[str, ...]] = {

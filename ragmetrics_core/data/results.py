@@ -15,17 +15,11 @@ from ragmetrics_core.data.usage import Usage
 
 
 class ErrorInfo(Frozen):
-    """An error as data.
+    """An error as data."""
 
-    Args:
-        type: Name of its class in ``ragmetrics_core.data.errors``.
-        message: What was given, what is needed, what to do.
-        raw: The judge's raw reply, if there was one.
-    """
-
-    type: str
-    message: str
-    raw: str = Field(default="", repr=False)
+    type: str = Field(description="Name of its class in ``ragmetrics_core.data.errors``.")
+    message: str = Field(description="What was given, what is needed, what to do.")
+    raw: str = Field("", repr=False, description="The judge's raw reply, if there was one.")
 
     @classmethod
     def of(cls, error: RagMetricsError) -> ErrorInfo:
@@ -34,25 +28,15 @@ class ErrorInfo(Frozen):
 
 
 class _Result(Frozen):
-    """What every result tells.
+    """What every result tells."""
 
-    Args:
-        metric: Name of the metric.
-        reason: Why this outcome, in words.
-        evidence: What the outcome rests on; None if nothing was asked.
-        judge: Name of the judge; "" if none was asked.
-        signature: Settings that make two numbers comparable.
-        sample_id: The sample's id, if it has one.
-        usage: What it cost.
-    """
-
-    metric: str
-    reason: str = Field(repr=False)
-    evidence: AnyEvidence | None = None
-    judge: str = ""
-    signature: Signature = Signature()
-    sample_id: str | None = None
-    usage: Usage = Field(default_factory=Usage)
+    metric: str = Field(description="Name of the metric.")
+    reason: str = Field(repr=False, description="Why this outcome, in words.")
+    evidence: AnyEvidence | None = Field(None, description="What the outcome rests on; None if nothing was asked.")
+    judge: str = Field("", description='Name of the judge; "" if none was asked.')
+    signature: Signature = Field(Signature(), description="Settings that make two numbers comparable.")
+    sample_id: str | None = Field(None, description="The sample's id, if it has one.")
+    usage: Usage = Field(default_factory=Usage, description="What it cost.")
 
 
 class Scored(_Result):
@@ -82,21 +66,13 @@ MetricResult = Annotated[Scored | Undefined | Failed, Discriminator("status")]
 
 
 class SampleResult(Frozen):
-    """All results of one sample.
+    """All results of one sample."""
 
-    Args:
-        index: Position of the sample in the input, from 0.
-        sample: The sample; None for a row that is no sample.
-        results: One result per metric, by name.
-        problem: Why the row is no sample; "" if it is one.
-        unfinished: What was paid for metrics that a limit of the run kept from their end; None if nothing was.
-    """
-
-    index: int
-    sample: Sample | None
-    results: dict[str, MetricResult] = Field(default_factory=dict)
-    problem: str = ""
-    unfinished: Usage | None = None
+    index: int = Field(description="Position of the sample in the input, from 0.")
+    sample: Sample | None = Field(description="The sample; None for a row that is no sample.")
+    results: dict[str, MetricResult] = Field(default_factory=dict, description="One result per metric, by name.")
+    problem: str = Field("", description='Why the row is no sample; "" if it is one.')
+    unfinished: Usage | None = Field(None, description="Paid for metrics that a limit of the run cut off; else None.")
 
     @property
     def usage(self) -> Usage:

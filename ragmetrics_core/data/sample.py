@@ -12,19 +12,15 @@ from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank
 
 
 class Context(Frozen):
-    """One retrieved chunk.
+    """One retrieved chunk."""
 
-    Args:
-        text: The text as the generator saw it.
-        id: The store's own id; None if it gave none. Never invented.
-        score: The retriever's or reranker's score, in its own unit; None if it gave none. No prompt shows it.
-        metadata: The chunk's metadata, untouched.
-    """
-
-    text: Text = Field(repr=False)
-    id: str | None = None
-    score: float | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
+    text: Text = Field(repr=False, description="The text as the generator saw it.")
+    id: str | None = Field(None, description="The store's own id; None if it gave none. Never invented.")
+    score: float | None = Field(
+        None,
+        description="The retriever's or reranker's score, in its own unit; None if it gave none. No prompt shows it.",
+    )
+    metadata: dict[str, Any] = Field(default_factory=dict, repr=False, description="The chunk's metadata, untouched.")
 
     @property
     def blank(self) -> bool:
@@ -33,29 +29,18 @@ class Context(Frozen):
 
 
 class Fact(Frozen):
-    """One atomic, self-contained statement of a golden response.
+    """One atomic, self-contained statement of a golden response."""
 
-    Args:
-        text: The statement.
-        weight: Its weight in the mean over facts, > 0.
-        vital: True for a fact that the answer must hold, False for one that is merely okay.
-    """
-
-    text: Annotated[Text, Field(pattern=r"\S")] = Field(repr=False)
-    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    vital: bool = True
+    text: Annotated[Text, Field(pattern=r"\S")] = Field(repr=False, description="The statement.")
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False, description="Its weight in the mean over facts, > 0.")
+    vital: bool = Field(True, description="Whether the answer must hold the fact; False for one that is merely okay.")
 
 
 class Turn(Frozen):
-    """An earlier turn of the conversation.
+    """An earlier turn of the conversation."""
 
-    Args:
-        role: Who spoke, e.g. ``user`` or ``assistant``.
-        content: What was said.
-    """
-
-    role: str
-    content: Text = Field(repr=False)
+    role: str = Field(description="Who spoke, e.g. ``user`` or ``assistant``.")
+    content: Text = Field(repr=False, description="What was said.")
 
 
 Grade = Literal["exact", "located", "inferred", "incomplete"]
@@ -63,31 +48,28 @@ EvidenceFrom = Literal["prompt", "resolved", "none_found", "undivided", "listed"
 
 
 class CaptureNotes(Frozen):
-    """What capturing knows about a sample, beyond the sample itself.
+    """What capturing knows about a sample, beyond the sample itself."""
 
-    Args:
-        grade: How sure the sample is: ``exact``; ``located``, some context was shown in part; ``inferred``, contexts
-            follow the framework's data flow, or something is ambiguous; ``incomplete``, there is no answer or no
-            evidence, or the run broke. None for samples that no rules made.
-        evidence_from: How the contexts are known: from the ``prompt``; ``resolved`` by id; ``none_found``, the
-            retrieval returned nothing; ``undivided``, the text of a tool; ``listed``, the last list before the
-            answering call; ``retrieved_only``; ``ids_only``; ``named`` by the user.
-        provenance: For each field, which run or key it came from.
-        warnings: What was ambiguous, in words.
-        intermediate: Answers of intermediate steps, which are not retrieved evidence.
-        other: Nodes seen in the run that are neither contexts nor retrieved.
-        complete: False if the run was abandoned, interrupted or still going on.
-        conversation: The conversation that the run was a turn of, as the user named it.
-    """
-
-    grade: Grade | None = None
-    evidence_from: EvidenceFrom | None = None
-    provenance: dict[str, str] = Field(default_factory=dict, repr=False)
-    warnings: tuple[str, ...] = Field(default=(), repr=False)
-    intermediate: tuple[Context, ...] = ()
-    other: tuple[Context, ...] = ()
-    complete: bool = True
-    conversation: str | None = None
+    grade: Grade | None = Field(
+        None,
+        description="How sure the sample is: ``exact``; ``located``, some context was shown in part; ``inferred``, "
+        "contexts follow the framework's data flow, or something is ambiguous; ``incomplete``, there is no answer or "
+        "no evidence, or the run broke. None for samples that no rules made.",
+    )
+    evidence_from: EvidenceFrom | None = Field(
+        None,
+        description="How the contexts are known: from the ``prompt``; ``resolved`` by id; ``none_found``, the "
+        "retrieval returned nothing; ``undivided``, the text of a tool; ``listed``, the last list before the "
+        "answering call; ``retrieved_only``; ``ids_only``; ``named`` by the user.",
+    )
+    provenance: dict[str, str] = Field(
+        default_factory=dict, repr=False, description="Per field, the run or key behind it."
+    )
+    warnings: tuple[str, ...] = Field((), repr=False, description="What was ambiguous, in words.")
+    intermediate: tuple[Context, ...] = Field((), description="Answers of intermediate steps: no retrieved evidence.")
+    other: tuple[Context, ...] = Field((), description="Nodes of the run that are neither contexts nor retrieved.")
+    complete: bool = Field(True, description="False if the run was abandoned, interrupted or still going on.")
+    conversation: str | None = Field(None, description="What the run was a turn of, as the user named it.")
 
 
 def _with_texts(value: object) -> object:
@@ -141,23 +123,6 @@ class Ledger(Frozen):
 class Sample(Frozen):
     """One turn of a RAG application, independent of any framework. None and blank texts are the same.
 
-    Args:
-        question: What the user asked, in the user's words.
-        contexts: What reached the generator, in the order that ranking gave; plain strings are accepted.
-        answer: What the application answered.
-        reference: The expected answer, one or several; the best match counts.
-        retrieved: What the retriever returned before reranking, filtering or cutting. None = unknown,
-            () = nothing was found.
-        facts: Facts of the reference, if they were extracted before.
-        standalone_question: A rewrite of the question that the application made for retrieval.
-        history: Earlier turns of the conversation, oldest first.
-        generator: The model that wrote the answer.
-        error: What went wrong in the application's run: reported, never scored.
-        id: The caller's id of the sample.
-        metadata: The caller's own data, untouched.
-        capture: What capturing noted; None for samples that were not captured.
-        ledger: The calls that brought evidence, with those of earlier turns; None if nobody recorded them.
-
     Raises:
         pydantic.ValidationError: If a field has a wrong type or is unknown.
 
@@ -167,20 +132,25 @@ class Sample(Frozen):
         'Paris is the capital.'
     """
 
-    question: OptionalText = Field(default=None, repr=False)
-    contexts: Contexts = ()
-    answer: OptionalText = Field(default=None, repr=False)
-    reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = Field(default=(), repr=False)
-    retrieved: Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)] = None
-    facts: Facts = None
-    standalone_question: OptionalText = Field(default=None, repr=False)
-    history: tuple[Turn, ...] = ()
-    generator: str | None = None
-    error: str | None = Field(default=None, repr=False)
-    id: str | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict, repr=False)
-    capture: CaptureNotes | None = None
-    ledger: Ledger | None = None
+    question: OptionalText = Field(None, repr=False, description="What the user asked, in the user's words.")
+    contexts: Contexts = Field((), description="What reached the generator, best first; plain strings are accepted.")
+    answer: OptionalText = Field(None, repr=False, description="What the application answered.")
+    reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = Field(
+        (), repr=False, description="The expected answer, one or several; the best match counts."
+    )
+    retrieved: Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)] = Field(
+        None,
+        description="From the retriever, before reranking, filtering or cutting; None: unknown, (): nothing found.",
+    )
+    facts: Facts = Field(None, description="Facts of the reference, if they were extracted before.")
+    standalone_question: OptionalText = Field(None, repr=False, description="The application's rewrite for retrieval.")
+    history: tuple[Turn, ...] = Field((), description="Earlier turns of the conversation, oldest first.")
+    generator: str | None = Field(None, description="The model that wrote the answer.")
+    error: str | None = Field(None, repr=False, description="What went wrong in the run: reported, never scored.")
+    id: str | None = Field(None, description="The caller's id of the sample.")
+    metadata: dict[str, Any] = Field(default_factory=dict, repr=False, description="The caller's own data, untouched.")
+    capture: CaptureNotes | None = Field(None, description="What capturing noted; None if it was not captured.")
+    ledger: Ledger | None = Field(None, description="Calls that brought evidence, also earlier; None if unrecorded.")
 
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.

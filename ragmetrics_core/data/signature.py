@@ -13,14 +13,6 @@ from ragmetrics_core.data.frozen import Frozen
 class Signature(Frozen):
     """What two numbers must share to be comparable; printed as one line, as files of before hold it.
 
-    Args:
-        metric: Name of the metric.
-        version: Its version.
-        settings: Its settings that change scores.
-        prompt: Digest of its prompts; "" if it has none.
-        judge: Name of the judge; "" as long as none is known.
-        details: Settings of the judge that change replies.
-
     Example:
         >>> signature = Signature(metric="context_recall", version="1", prompt="21b7c5").by("lexical", {})
         >>> print(signature)
@@ -29,12 +21,12 @@ class Signature(Frozen):
         True
     """
 
-    metric: str = ""
-    version: str = ""
-    settings: dict[str, str] = Field(default_factory=dict)
-    prompt: str = ""
-    judge: str = ""
-    details: dict[str, str] = Field(default_factory=dict)
+    metric: str = Field("", description="Name of the metric.")
+    version: str = Field("", description="Its version.")
+    settings: dict[str, str] = Field(default_factory=dict, description="Its settings that change scores.")
+    prompt: str = Field("", description='Digest of its prompts; "" if it has none.')
+    judge: str = Field("", description='Name of the judge; "" as long as none is known.')
+    details: dict[str, str] = Field(default_factory=dict, description="Settings of the judge that change replies.")
 
     @model_validator(mode="before")
     @classmethod

@@ -18,15 +18,10 @@ _BORDERS = (re.compile(r"\n[ \t]*\n\s*"), re.compile(r"[.!?…][\"'”’)\]]*\s
 
 
 class Document(Frozen):
-    """A text to make chunks of.
+    """A text to make chunks of."""
 
-    Args:
-        id: Its name, unique among the documents.
-        text: The text.
-    """
-
-    id: str
-    text: Text = Field(repr=False)
+    id: str = Field(description="Its name, unique among the documents.")
+    text: Text = Field(repr=False, description="The text.")
 
 
 def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> tuple[Context, ...]:

@@ -13,21 +13,13 @@ from ragmetrics_core.data.sample import Context, Grade, Sample
 
 
 class GoldenTurn(Frozen):
-    """One turn of a RAG application, to be played through a framework.
+    """One turn of a RAG application, to be played through a framework."""
 
-    Args:
-        name: What is special about it.
-        question: What the user asks.
-        contexts: What the retriever returns, in rank order; () = it finds nothing.
-        answer: What the generator answers; None = it answers nothing.
-        reference: The expected answer.
-    """
-
-    name: str
-    question: str = Field(repr=False)
-    contexts: tuple[Context, ...]
-    answer: str | None = Field(repr=False)
-    reference: str | None = Field(default=None, repr=False)
+    name: str = Field(description="What is special about it.")
+    question: str = Field(repr=False, description="What the user asks.")
+    contexts: tuple[Context, ...] = Field(description="What the retriever returns, in rank order; () for nothing.")
+    answer: str | None = Field(repr=False, description="What the generator answers; None for nothing.")
+    reference: str | None = Field(None, repr=False, description="The expected answer.")
 
     @property
     def sample(self) -> Sample:
@@ -95,19 +87,12 @@ GOLDEN_TURNS: tuple[GoldenTurn, ...] = (
 
 
 class ShownCase(Frozen):
-    """A prompt that shows documents of ``SHOWN_TURN`` in some form, and what must be captured of them.
+    """A prompt that shows documents of ``SHOWN_TURN`` in some form, and what must be captured of them."""
 
-    Args:
-        name: The form.
-        prompt: Exactly what the model is handed.
-        contexts: Texts of the contexts, in order.
-        grade: How sure that is.
-    """
-
-    name: str
-    prompt: str = Field(repr=False)
-    contexts: tuple[str, ...] = Field(repr=False)
-    grade: Grade
+    name: str = Field(description="The form.")
+    prompt: str = Field(repr=False, description="Exactly what the model is handed.")
+    contexts: tuple[str, ...] = Field(repr=False, description="Texts of the contexts, in order.")
+    grade: Grade = Field(description="How sure that is.")
 
 
 FRANCE_TRAINS = (
