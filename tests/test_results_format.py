@@ -154,6 +154,26 @@ def test_files_of_every_number_are_read(name: str, tmp_path: Path, monkeypatch: 
     assert main(["evaluate", str(GOLDEN / name), "--out", "new.jsonl", "--quiet"]) == 0
 
 
+def test_a_ledger_travels_with_its_sample_and_is_left_out_where_there_is_none(tmp_path: Path) -> None:
+    call = {"kind": "tool", "turn": 1, "step": 1, "name": "sql", "query": "rows", "items": ["412"], "shown": [0]}
+    ledger = {"conversation": "c", "turn": 2, "calls": [call, {"kind": "retrieval", "turn": 2, "error": "down"}]}
+    evaluate([{**ROWS[0], "ledger": ledger}, ROWS[0]], judge="lexical").to_jsonl(tmp_path / "r.jsonl")
+    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    _, first, second, _ = lines_of(tmp_path / "r.jsonl")
+    assert validator.is_valid(first)
+    assert (first["sample"]["ledger"]["turn"], "ledger" in second["sample"]) == (2, False)
+    report = Report.from_jsonl(tmp_path / "r.jsonl")
+    read = report.results[0].sample
+    assert read is not None
+    assert read.ledger is not None
+    assert [(call.name, call.shown, call.error) for call in read.ledger.calls] == [
+        ("sql", (0,), None),
+        (None, None, "down"),
+    ]
+    report.to_jsonl(tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_text() == (tmp_path / "r.jsonl").read_text()
+
+
 def test_files_of_two_numbers_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(GOLDEN / "results_1.jsonl"), str(GOLDEN / "results_2.jsonl"), "--anyway"]) == 0
     assert "context_utilization" in capsys.readouterr().out

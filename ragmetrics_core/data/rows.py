@@ -43,6 +43,7 @@ _NAMES = {
     "generator": "generator answer_model generator_model",
     "error": "error",
     "id": "id sample_id question_id query_id example_id record_id",
+    "ledger": "ledger",
     "metadata": "metadata",
 }
 USUAL_NAMES = {field: tuple(names.split()) for field, names in _NAMES.items()}
@@ -149,6 +150,9 @@ def _places(
 
 def _inside(value: Any, name: str, column: str) -> tuple[Any, bool]:
     """The value itself, or for a text the value in the object; False if the object has none."""
+    if name == "ledger":  # a column of that name may hold anything else
+        data = structured(value)
+        return (data if isinstance(data, Mapping) and "calls" in data else None), True
     data = structured(value) if column in _EXPORTED else value
     if name not in _INSIDE or not isinstance(data, Mapping):
         return value, True
