@@ -58,7 +58,7 @@ class Calls:
     """The calls of one turn, as the rules look at them."""
 
     def __init__(self, tree: Tree, tools: Collection[str]) -> None:
-        self.tree, self._tools = tree, tools
+        self.tree, self.tools = tree, tools
         self.nodes = list(tree.root.walk())
 
     @cached_property
@@ -143,7 +143,7 @@ class Calls:
     @cached_property
     def tool_texts(self) -> list[Node]:
         """Those of them that are named as tools whose text is a context."""
-        return [node for node in self.texts_of_tools if node.name in self._tools]
+        return [node for node in self.texts_of_tools if node.name in self.tools]
 
     @property
     def tried(self) -> bool:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ragmetrics_core.capturing.evidence import Calls, Key, Shown, text_of, wrote
+from ragmetrics_core.capturing.ledger import Arrivals, Seen
 from ragmetrics_core.capturing.locating import locate
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import (
@@ -21,8 +22,8 @@ from ragmetrics_core.capturing.reading import (
     question_in,
     texts_in,
 )
-from ragmetrics_core.capturing.tree import DISTANCE_KEYS, Answer, Document, Node, Tree
-from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceFrom, Grade, Sample
+from ragmetrics_core.capturing.tree import DISTANCE_KEYS, FLOW, Answer, Document, Node, Tree
+from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceFrom, Grade, Ledger, Sample
 
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
@@ -65,6 +66,7 @@ class _Turn:
     def __init__(self, tree: Tree, where: Overrides) -> None:
         self.tree, self.where = tree, where
         self.calls = Calls(tree, where.context_tools or ())
+        self.arrivals = Arrivals(self.calls)
         self.error = tree.error or tree.root.error
 
     def named(self, name: str) -> tuple[bool, Any]:
@@ -201,9 +203,6 @@ class _Turn:
         return None if one_line(found) == one_line(question) else found
 
 
-FLOW = "runs of plain functions"
-
-
 @dataclass
 class _Making:
     """One sample in the making."""
@@ -215,6 +214,7 @@ class _Making:
     grades: set[Grade] = field(default_factory=set)
     evidence_from: EvidenceFrom | None = None
     feeding: Sequence[Node] = ()
+    known: Sequence[str] = ()
 
     def sample(self) -> Sample:
         """The sample."""
@@ -255,20 +255,32 @@ class _Making:
                 other=tuple(one.context() for one in tree.other),
                 complete=tree.complete and not turn.error,
             ),
+            ledger=self._ledger(contexts, order),
         )
+
+    def _ledger(self, contexts: Sequence[Context], keys: Sequence[Key]) -> Ledger:
+        """The calls that brought evidence, and what this answer was shown of them."""
+        tree, call = self.turn.tree, self.answered.call
+        calls = () if call is None else (*self.feeding, call)
+        prompts = None if call is None else [message.text for one in calls for message in one.prompt]
+        named = [("named", str(place)) for place in range(len(contexts))]
+        seen = Seen(dict(zip(keys or named, contexts, strict=True)), prompts, self.known)
+        turn = tree.turn or 1 + sum(one.role == "user" for one in tree.history)
+        told = self.turn.arrivals.told(seen, turn, self.answered.answer.text, tree.earlier)
+        return Ledger(conversation=tree.conversation, turn=turn, calls=tuple(told))
 
     def _contexts(self, question: str | None, standalone: str | None) -> tuple[tuple[Context, ...], list[Key]]:
         """The contexts, and the keys of the documents behind them."""
         turn, call = self.turn, self.answered.call
+        said = [text for text in (question, standalone) if text]
+        self.known = [*said, *(one.content for one in turn.tree.history), *turn.tree.instructions]
         there, value = turn.named("contexts")
         if there:
             self.evidence_from, self.provenance["contexts"] = "named", "contexts_from"
             named = [one.context() for one in documents_in(value)] or [Context(text=text) for text in texts_in(value)]
             return tuple(named), []
         if call is not None:
-            known = [text for text in (question, standalone) if text]
-            known += [one.content for one in turn.tree.history] + list(turn.tree.instructions)
-            shown = turn.calls.shown(call, known)
+            shown = turn.calls.shown(call, self.known)
             self.feeding = [one for one in shown.calls if one is not call]
             if shown.found:
                 return self._from_prompt(shown, call)

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ragmetrics_core.data.sample import Context, Turn
+from ragmetrics_core.data.sample import Context, EvidenceCall, Turn
 
 SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
 DISTANCE_KEYS = ("distance", "_distance")
+
+FLOW, THREAD = JOINED = ("runs of plain functions", "runs of one thread")  # names of roots that join several
 
 Kind = Literal["model", "retriever", "reranker", "tool", "agent", "step", "ignored"]
 
@@ -73,7 +75,8 @@ class Message:
     """One message of a prompt or a conversation, or a model's reply.
 
     Args:
-        role: ``user``, ``assistant``, ``system``, ``tool`` or ``other``.
+        role: ``user``, ``assistant``, ``system``, ``tool``, ``summary`` (of earlier messages, which memory inserted
+            whatever its role there: nobody's turn) or ``other``.
         text: Its text blocks, joined; of a tool's message the result as the model sees it.
         calls: The tools that it calls.
     """
@@ -91,7 +94,7 @@ class Node:
         kind: ``model``: a call of a model; ``retriever``, ``reranker`` (anything that takes and gives documents by
             profession), ``tool``; ``agent``: a sub-run with a question and an answer of its own (sub-agent, nested
             engine or pipeline); ``step``: anything else; ``ignored``: it and all below it is no part of the
-            application's answering (selectors, evaluators, building of an index).
+            application's answering (selectors, evaluators, building of an index, shortening of memory).
         name: Its name; of a tool the tool's.
         began: When it began: any number that rises over all calls of a process.
         ended: When it ended; None if it never did.
@@ -105,7 +108,10 @@ class Node:
         reply: What the model said; None if it failed or has not replied.
         model: The name of the model.
         error: What it ended with instead of returning.
-        call: Id of the tool call that it answers.
+        call: Id of the tool call that it answers; the order of the model's calls is told by it.
+        control: A tool that steers the run and brings no evidence: a hand-off, a structured answer, a call that a
+            person rejected or that only waits for one.
+        agent: The agent that it, and what is inside it, belongs to; None for the one around it.
         branch: What orders it among calls that run beside each other, where no tool call does.
     """
 
@@ -123,6 +129,8 @@ class Node:
     model: str | None = None
     error: str | None = field(default=None, repr=False)
     call: str | None = None
+    control: bool = False
+    agent: str | None = None
     branch: str = ""
 
     def walk(self) -> Iterator[Node]:
@@ -184,7 +192,10 @@ class Tree:
         complete: False if it was abandoned, interrupted or still goes on.
         partial: What was read of an answer that broke off.
         strand: The task or thread it ran in: runs of one strand may belong together.
-        thread: The conversation that the framework keeps it in.
+        thread: What a run that waits for a person and the one that goes on with it share.
+        conversation: The framework's id of the conversation; None if it has none.
+        turn: Which turn of it this is, from 1; by default one more than the user's messages in the history.
+        earlier: The ledger's calls of earlier turns.
         paused: It waits for a person: the next run of its thread that ``continues`` goes on with it.
         continues: It goes on with an earlier run instead of asking something new.
         given: Fields of the sample that the call itself says, such as ``reference``, ``id`` and ``metadata``.
@@ -212,6 +223,9 @@ class Tree:
     partial: str | None = None
     strand: str = ""
     thread: str | None = None
+    conversation: str | None = None
+    turn: int | None = None
+    earlier: tuple[EvidenceCall, ...] = ()
     paused: bool = False
     continues: bool = False
     given: Mapping[str, Any] = field(default_factory=dict)

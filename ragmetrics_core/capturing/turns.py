@@ -14,8 +14,8 @@ from ragmetrics_core.capturing.guarded import Problems
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import one_line
-from ragmetrics_core.capturing.rules import FLOW, samples_of
-from ragmetrics_core.capturing.tree import Node, Tree
+from ragmetrics_core.capturing.rules import samples_of
+from ragmetrics_core.capturing.tree import FLOW, THREAD, Node, Tree
 from ragmetrics_core.data.sample import Sample
 
 Run = TypeVar("Run")
@@ -25,7 +25,6 @@ _MOST_LOOSE = 8
 _SECONDS = 60.0
 _LEAST_SAID = 16
 _TALK = "an earlier question and its answer stand in the prompt, but no history was found"
-THREAD = "runs of one thread"
 
 
 def joined(trees: Sequence[Tree], name: str) -> Tree:

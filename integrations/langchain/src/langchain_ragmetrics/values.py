@@ -23,6 +23,7 @@ ROLES = {
     **dict.fromkeys(("ai", "assistant", "AIMessage", "AIMessageChunk"), "assistant"),
     **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
     **dict.fromkeys(("tool", "ToolMessage", "function", "FunctionMessage"), "tool"),
+    "summary": "summary",
 }
 
 
@@ -100,7 +101,7 @@ def message_of(value: object) -> Message | None:
     """A message in any of the forms that LangChain accepts or stores; None for anything else."""
     if isinstance(value, BaseMessage):
         calls = value.tool_calls if isinstance(value, AIMessage) else ()
-        return Message(ROLES.get(value.type, "other"), text_of(value.content), tuple(map(_call, calls)))
+        return Message(ROLES.get(kind_of(value), "other"), text_of(value.content), tuple(map(_call, calls)))
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in ROLES:
         return Message(ROLES[value[0]], text_of(value[1]))
     if isinstance(value, Mapping):
@@ -110,6 +111,11 @@ def message_of(value: object) -> Message | None:
             made = [call for call in fields.get("tool_calls") or () if isinstance(call, Mapping)]
             return Message(ROLES[kind], text_of(fields["content"]), tuple(map(_call, made)))
     return None
+
+
+def kind_of(message: BaseMessage) -> str:
+    """The type of a message; that of a summary which a middleware put in the place of earlier ones is its own."""
+    return "summary" if message.additional_kwargs.get("lc_source") == "summarization" else message.type
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:

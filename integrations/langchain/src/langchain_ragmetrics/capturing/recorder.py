@@ -16,8 +16,8 @@ from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
 
-from langchain_ragmetrics.capturing.trees import FLOW, OBSERVED, PROMPT, WRAPPER, is_fallbacks
-from langchain_ragmetrics.values import copied, is_command, text_of
+from langchain_ragmetrics.capturing.trees import CALL, FLOW, HANDOFF, OBSERVED, PROMPT, WRAPPER, is_fallbacks
+from langchain_ragmetrics.values import copied, is_command, kind_of, text_of
 from ragmetrics_core.capturing import Problems, guarded, is_judge_work
 
 JUDGE_TAG = "ragmetrics-judge"
@@ -92,7 +92,9 @@ class Recorder(BaseTracer):
         """Keep what the model is shown, as text."""
         if self._begins(run_id, kwargs) is not None:
             run = super().on_llm_start({}, [], run_id=run_id, **_slim(serialized, kwargs))
-            run.extra[PROMPT] = [(message.type, text_of(message.content)) for batch in messages for message in batch]
+            run.extra[PROMPT] = [
+                (kind_of(message), text_of(message.content)) for batch in messages for message in batch
+            ]
 
     @guarded
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any) -> Any:
@@ -122,6 +124,7 @@ class Recorder(BaseTracer):
         if self._begins(run_id, kwargs) is not None:
             kwargs["inputs"] = inputs = copied(kwargs.get("inputs"))
             run = super().on_tool_start({}, input_str, run_id=run_id, **_slim(serialized, kwargs))
+            run.extra[CALL] = kwargs.get("tool_call_id")
             if isinstance(inputs, dict):  # older cores keep their text alone
                 run.inputs = inputs
 
@@ -129,6 +132,7 @@ class Recorder(BaseTracer):
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> Any:
         """Copy what a tool returned, the documents of its artifact included."""
         if str(run_id) in self.run_map:
+            self.run_map[str(run_id)].extra[HANDOFF] = is_command(output) and bool(output.goto)
             super().on_tool_end(_tool_output(output), run_id=run_id, **kwargs)
 
     @guarded

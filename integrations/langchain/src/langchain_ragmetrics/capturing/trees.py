@@ -36,10 +36,13 @@ from ragmetrics_core.capturing import (
 )
 
 OBSERVED = "ragmetrics-observed"
-# Keys of a root's ``extra`` that the recorder fills: the task or thread it ran in, the fallbacks it failed within.
+# Keys of a root's ``extra`` that the recorder fills: the task or thread it ran in, the fallbacks it failed within; of
+# other runs: what a model was shown, the call that a tool answers, whether it handed over.
 FLOW = "ragmetrics_flow"
 WRAPPER = "ragmetrics_fallbacks"
 PROMPT = "ragmetrics_prompt"
+CALL = "ragmetrics_call"
+HANDOFF = "ragmetrics_handoff"
 _MOST_FAILED = 1000
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ABANDONED = "the stream was abandoned before its end"
@@ -165,6 +168,7 @@ def _tree(run: RunBase, finding: Finding) -> Tree:
         complete=not error and not (empty and not models),
         strand=str((run.extra or {}).get(FLOW, "")),
         thread=None if thread is None else f"{run.name}/{thread}",
+        conversation=None if thread is None else str(thread),
         paused=waits and run.error is None and thread is not None,
         continues=continues,
         given=_given(given),
@@ -285,10 +289,14 @@ def _node(run: RunBase) -> Node:
     end = None if run.end_time is None else run.end_time.timestamp()
     inside = [_node(child) for child in children(run)]
     branch = next((tag for tag in run.tags or () if tag.startswith("map:key:")), "")
+    metadata = metadata_of(run)
     node = Node("step", run.name, run.start_time.timestamp(), end, inside, error=run.error, branch=branch)
+    node.agent = metadata.get("lc_agent_name")
     fill = {"retriever": _retriever, "tool": _tool, "llm": _model, "chat_model": _model, "chain": _step}
     if run.run_type in fill:
         fill[run.run_type](node, run)
+    if node.kind == "model" and metadata.get("lc_source") == "summarization":
+        node.kind = "ignored"
     return node
 
 
@@ -307,7 +315,9 @@ def _retriever(node: Node, run: RunBase) -> None:
 
 
 def _tool(node: Node, run: RunBase) -> None:
-    output = (run.outputs or {}).get("output")
+    output, extra = (run.outputs or {}).get("output"), run.extra or {}
+    node.call = extra.get(CALL) or (output.tool_call_id if isinstance(output, ToolMessage) else None)
+    node.control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(("GraphInterrupt(", "ParentCommand("))
     texts = [value for value in run.inputs.values() if isinstance(value, str) and value.strip()]
     node.kind, node.query = "tool", texts[0] if len(texts) == 1 else compact(plain(run.inputs))
     if run.error:
@@ -316,7 +326,6 @@ def _tool(node: Node, run: RunBase) -> None:
     node.text = message.text if message is not None else text_of(output)
     if not node.text and isinstance(output, (list, dict)) and output:  # JSON of it has the same letters
         node.text = str(output)
-    node.call = output.tool_call_id if isinstance(output, ToolMessage) else None
     node.documents = tuple(doc for one in artifacts_of(output) for doc in documents_in(plain(one))) or None
 
 

@@ -1,0 +1,335 @@
+"""The evidence ledger on the neutral tree of calls: which calls brought what, in which order, and what was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from test_tree_rules import ANSWER, DOCS, EVORA, FARO, PORTO, QUESTION, SAYS, Clock, asked, model, retriever, step, tool
+from test_tree_rules import tree as made
+
+from ragmetrics_core.capturing import Document, Message, Node, Overrides, ToolCall, Tree, samples_of
+from ragmetrics_core.data.sample import EvidenceCall, Sample
+
+P, F, E = DOCS
+ROWS_OF_SQL = "region north: 412 orders; region south: 377 orders; region east: 12 orders"
+FOUND = {PORTO: "porto", FARO: "faro", EVORA: "evora", ROWS_OF_SQL: "sql"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """What an entry of the ledger must be; items by short names."""
+
+    kind: str
+    items: tuple[str, ...] = ()
+    shown: tuple[int, ...] | None = ()
+    step: int = 0
+    name: str | None = None
+    query: str | None = None
+    agent: str | None = None
+    error: str | None = None
+
+
+def told(call: EvidenceCall) -> Call:
+    items = tuple(FOUND.get(item.text, item.text) for item in call.items)
+    return Call(call.kind, items, call.shown, call.step, call.name, call.query, call.agent, call.error)
+
+
+def wants(*calls: tuple[str, str, dict[str, Any]]) -> Message:
+    return Message("assistant", "", tuple(ToolCall(name, args, made) for name, made, args in calls))
+
+
+def results(*texts: str) -> list[Message]:
+    return [Message("user", QUESTION), *(Message("tool", text) for text in texts)]
+
+
+TWO = wants(("search", "1", {"query": "north"}), ("search", "2", {"query": "south"}))
+ONE = wants(("search", "1", {"query": "north"}))
+ASK = wants(("ask", "1", {"question": "Where?"}))
+
+
+def search(clock: Clock, text: str, *docs: Document, call: str = "1", query: str = "north") -> Callable[[], Node]:
+    inner = retriever(clock, *docs, query=query)
+    return tool(clock, text, inner, name="search", query=query, call=call)
+
+
+def _parallel(clock: Clock) -> Tree:
+    """The second tool of the model's list ends first, and began first."""
+    loop = made(clock, model(clock, QUESTION, TWO), answers=SAYS)
+    later = search(clock, FARO, F, call="2", query="south")()
+    first = search(clock, PORTO, P)()
+    last = model(clock, results(FARO, PORTO))()
+    loop.root.children += [later, first, last]
+    return loop
+
+
+def _handed_on(clock: Clock, says: str = "Porto is the city in question, says the report.") -> Tree:
+    """A sub-agent inside a tool searches, and what it answers is what its caller is shown."""
+    inner = clock.node(
+        "step",
+        model(clock, QUESTION, ONE),
+        search(clock, PORTO, P),
+        model(clock, results(PORTO), says),
+        agent="researcher",
+    )
+    outer = [lambda: inner]
+    asks = model(clock, QUESTION, ASK, agent="boss")
+    return made(
+        clock,
+        asks,
+        tool(clock, says, *outer, name="ask", query="Where?", call="1", agent="boss"),
+        model(clock, results(says), agent="boss"),
+        answers=SAYS,
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A tree and the ledger that it must give."""
+
+    made: Callable[[Clock], Tree]
+    calls: list[Call]
+    where: Overrides = field(default_factory=Overrides)
+
+
+NORTH = {"name": "search", "query": "north"}
+SAID = "Porto is the city in question, says the report."
+NOTE = "Summary of what was said before: the user plans a trip to the north of Portugal."
+ROWS: dict[str, Row] = {
+    "plain": Row(
+        lambda c: made(c, retriever(c, P, F), model(c, asked(f"{PORTO}\n{FARO}")), answers=SAYS),
+        [Call("retrieval", ("porto", "faro"), (0, 1), query=QUESTION)],
+    ),
+    "a part is shown": Row(
+        lambda c: made(c, retriever(c, P, F, E), model(c, asked(f"{EVORA}\n{PORTO}")), answers=SAYS),
+        [Call("retrieval", ("porto", "faro", "evora"), (0, 2), query=QUESTION)],
+    ),
+    "cut: the item has the words that were shown": Row(
+        lambda c: made(c, retriever(c, P), model(c, asked(PORTO[:50])), answers=SAYS),
+        [Call("retrieval", (PORTO[:50].rstrip(","),), (0,), query=QUESTION)],
+    ),
+    "reworked without an id: the item is what became of it": Row(
+        lambda c: made(
+            c,
+            retriever(c, Document(PORTO + " " + EVORA)),
+            step(c, Document(EVORA)),
+            model(c, asked(EVORA)),
+            answers=SAYS,
+        ),
+        [Call("retrieval", ("evora",), (0,), query=QUESTION)],
+    ),
+    "nothing found": Row(
+        lambda c: made(c, retriever(c), model(c, asked("")), answers=SAYS),
+        [Call("retrieval", (), (), query=QUESTION)],
+    ),
+    "failed, and answered all the same": Row(
+        lambda c: made(
+            c,
+            lambda: c.node("retriever", query=QUESTION, error="ConnectionError('down')"),
+            model(c, asked("")),
+            answers=SAYS,
+        ),
+        [Call("retrieval", (), (), query=QUESTION, error="ConnectionError('down')")],
+    ),
+    "no answer: unknown what would have been shown": Row(
+        lambda c: made(c, retriever(c, P), gives_documents=True),
+        [Call("retrieval", ("porto",), (0,), query=QUESTION)],
+    ),
+    "by data flow: what stands for the contexts": Row(
+        lambda c: made(c, retriever(c, P, F), model(c, asked("a digest")), answers=SAYS, flow=(P,)),
+        [Call("retrieval", ("porto", "faro"), (0,), query=QUESTION)],
+    ),
+    "a tool made of its documents is one call": Row(
+        lambda c: made(c, model(c, QUESTION, ONE), search(c, f"1. {PORTO}", P), model(c, results(PORTO)), answers=SAYS),
+        [Call("retrieval", ("porto",), (0,), 1, **NORTH)],
+    ),
+    "a tool with an artifact": Row(
+        lambda c: made(
+            c,
+            model(c, QUESTION, ONE),
+            tool(c, PORTO, name="search", query="north", call="1", documents=(P, F)),
+            model(c, results(PORTO)),
+            answers=SAYS,
+        ),
+        [Call("retrieval", ("porto", "faro"), (0,), 1, **NORTH)],
+    ),
+    "a text that shows none of the documents is a call of its own": Row(
+        lambda c: made(
+            c,
+            model(c, QUESTION, ONE),
+            search(c, "There are 2 documents.", P, F),
+            model(c, results("There are 2 documents.")),
+            answers=SAYS,
+        ),
+        [
+            Call("tool", ("There are 2 documents.",), (0,), 1, **NORTH),
+            Call("retrieval", ("porto", "faro"), (0, 1), 1, **NORTH),
+        ],
+    ),
+    "two steps, the second repeats": Row(
+        lambda c: made(
+            c,
+            model(c, QUESTION, ONE),
+            search(c, f"{PORTO}\n{FARO}", P, F),
+            model(c, results(f"{PORTO}\n{FARO}"), wants(("search", "9", {"query": "south"}))),
+            search(c, f"{PORTO}\n{EVORA}", P, E, call="9", query="south"),
+            model(c, results(f"{PORTO}\n{FARO}", f"{PORTO}\n{EVORA}")),
+            answers=SAYS,
+        ),
+        [
+            Call("retrieval", ("porto", "faro"), (0, 1), 1, **NORTH),
+            Call("retrieval", ("porto", "evora"), (0, 1), 2, name="search", query="south"),
+        ],
+    ),
+    "parallel: the model's own order": Row(
+        _parallel,
+        [
+            Call("retrieval", ("porto",), (0,), 1, **NORTH),
+            Call("retrieval", ("faro",), (0,), 1, name="search", query="south"),
+        ],
+    ),
+    "rows of a database": Row(
+        lambda c: made(
+            c,
+            model(c, QUESTION, ONE),
+            tool(c, ROWS_OF_SQL, name="sql", query="SELECT", call="1"),
+            model(c, results(ROWS_OF_SQL)),
+            answers=SAYS,
+            is_query=True,
+        ),
+        [Call("tool", ("sql",), (0,), 1, "sql", "SELECT")],
+    ),
+    "a short number": Row(
+        lambda c: made(
+            c,
+            model(c, QUESTION, ONE),
+            tool(c, "412", name="sql", query="SELECT", call="1"),
+            model(c, results("412")),
+            answers=SAYS,
+            is_query=True,
+        ),
+        [Call("tool", ("412",), (0,), 1, "sql", "SELECT")],
+    ),
+    "a tool named in context_tools": Row(
+        lambda c: made(
+            c,
+            model(c, QUESTION, ONE),
+            tool(c, ROWS_OF_SQL, name="sql", query="SELECT", call="1"),
+            model(c, results(ROWS_OF_SQL)),
+            answers=SAYS,
+        ),
+        [Call("retrieval", ("sql",), (0,), 1, "sql", "SELECT")],
+        Overrides(context_tools={"sql"}),
+    ),
+    "a failed tool": Row(
+        lambda c: made(
+            c,
+            model(c, QUESTION, ONE),
+            lambda: c.node("tool", name="sql", query="SELECT", call="1", error="OperationalError('locked')"),
+            model(c, results("Error: locked")),
+            answers=SAYS,
+            is_query=True,
+        ),
+        [Call("tool", (), (), 1, "sql", "SELECT", error="OperationalError('locked')")],
+    ),
+    "a hand-off brings nothing": Row(
+        lambda c: made(
+            c,
+            model(c, QUESTION, wants(("transfer_to_expert", "1", {}))),
+            tool(c, "Transferred to the expert.", name="transfer_to_expert", call="1", control=True),
+            retriever(c, P),
+            model(c, asked(PORTO)),
+            answers=SAYS,
+        ),
+        [Call("retrieval", ("porto",), (0,), 1, query=QUESTION)],
+    ),
+    "a sub-agent": Row(
+        _handed_on,
+        [
+            Call("written", (SAID,), (0,), 1, "ask", "Where?", "boss"),
+            Call("retrieval", ("porto",), (0,), 1, "search", "north", "researcher"),
+        ],
+    ),
+    "documents that came with the question": Row(
+        lambda c: made(c, model(c, asked(PORTO)), taken=(P, F), answers=SAYS),
+        [Call("given", ("porto", "faro"), (0,))],
+    ),
+    "a summary of earlier messages": Row(
+        lambda c: made(
+            c,
+            lambda: c.node("ignored", model(c, "Summarize this", NOTE)),
+            retriever(c, P),
+            model(c, [Message("summary", NOTE), Message("user", asked(PORTO))]),
+            answers=SAYS,
+        ),
+        [Call("retrieval", ("porto",), (0,), 0, query=QUESTION), Call("written", (NOTE,), (0,), 0)],
+    ),
+    "queries of a retriever's own model are no steps": Row(
+        lambda c: made(
+            c,
+            lambda: c.node("retriever", model(c, "rewrite", "Douro?"), retriever(c, P), query=QUESTION, documents=(P,)),
+            retriever(c, F),
+            model(c, asked(f"{PORTO}\n{FARO}")),
+            answers=SAYS,
+        ),
+        [Call("retrieval", (name,), (0,), 0, query=QUESTION) for name in ("porto", "faro")],
+    ),
+    "a rewrite is a step": Row(
+        lambda c: made(c, model(c, "rewrite", "Douro?"), retriever(c, P, query="Douro?"), model(c, asked(PORTO))),
+        [Call("retrieval", ("porto",), (0,), 1, query="Douro?")],
+    ),
+    "documents of a step that no retriever gave": Row(
+        lambda c: made(c, step(c, P, F), step(c, P), model(c, asked(PORTO)), answers=SAYS),
+        [Call("retrieval", ("porto", "faro"), (0,))],
+    ),
+    "an engine inside: its answer is written, what stands behind it counts": Row(
+        lambda c: made(
+            c,
+            lambda: c.node("agent", retriever(c, P), model(c, asked(PORTO), SAID), text=SAID, query="Where?"),
+            model(c, asked(SAID)),
+            answers=SAYS,
+        ),
+        [
+            Call("written", (SAID,), (0,), 0, query="Where?"),
+            Call("retrieval", ("porto",), (0,), 0, query=QUESTION),
+        ],
+    ),
+}
+
+
+def ledger(row: Row) -> Sample:
+    (sample,) = samples_of(row.made(Clock()), row.where)
+    return sample
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_ledger(name: str) -> None:
+    row = ROWS[name]
+    sample = ledger(row)
+    assert sample.ledger is not None
+    assert [told(call) for call in sample.ledger.calls] == row.calls
+    assert {call.turn for call in sample.ledger.calls} <= {1}
+    assert sample.answer in (ANSWER, None)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_context_is_shown_in_the_ledger(name: str) -> None:
+    """Of one turn every context is an item that its call says was shown, in the same words."""
+    sample = ledger(ROWS[name])
+    assert sample.ledger is not None
+    shown = [call.items[place] for call in sample.ledger.calls for place in call.shown or ()]
+    assert all(context in shown for context in sample.contexts)
+
+
+def test_earlier_turns_come_with_what_is_shown_of_them_now() -> None:
+    """Items of earlier turns stand first; the prompt of this turn says which of them are still there."""
+    clock = Clock()
+    before = EvidenceCall(kind="retrieval", items=(FARO, EVORA), shown=(0, 1), query="south")
+    tree = made(clock, retriever(clock, P), model(clock, asked(f"{EVORA}\n{PORTO}")), answers=SAYS)
+    (sample,) = samples_of(replace(tree, earlier=(before,), turn=2, conversation="c"))
+    assert sample.ledger is not None
+    assert (sample.ledger.conversation, sample.ledger.turn) == ("c", 2)
+    assert [(call.turn, call.shown) for call in sample.ledger.calls] == [(1, (1,)), (2, (0,))]
+    assert [context.text for context in sample.contexts] == [PORTO]
