@@ -210,9 +210,7 @@ class SharedSlots:
             if not future.done():
                 await future
         except asyncio.CancelledError:
-            if not future.cancelled():  # it was just given one
-                self.taken -= 1
-            self._leave(wanted)
+            self.release(wanted, taken=not future.cancelled())  # it may just have been given one
             raise
         self._sent += 1
         return self._sent
@@ -231,15 +229,10 @@ class SharedSlots:
                 self.width = max(min(self.width, self.taken) * _NARROWER, 1.0)
                 self._narrowed = self._sent  # calls on their way by now say nothing about fewer slots
 
-    def release(self, wanted: int) -> None:
-        """Give a slot back."""
-        self.taken -= 1
-        self._leave(wanted)
-
-    def _leave(self, wanted: int) -> None:
-        self._wanted[wanted] -= 1
-        if not self._wanted[wanted]:
-            del self._wanted[wanted]
+    def release(self, wanted: int, *, taken: bool = True) -> None:
+        """Give a slot back, or stop waiting for one."""
+        self.taken -= taken
+        self._wanted -= Counter([wanted])  # what comes to 0 is dropped
         self._wake()
 
     def _wake(self) -> None:

@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -184,8 +184,7 @@ class OwnFile:
         self._writer: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: list[Change] = []
-        self._done, self._written = _future(), _future()  # of those that wait, and of those that are being committed
-        self._written.set_result(None)
+        self._committed: Future[None] | None = None  # when the last change is, or was given up
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
         """The first row that is committed; None if there is none, or the file cannot be read. Texts are bytes."""
@@ -207,22 +206,22 @@ class OwnFile:
             if self.trouble is not None:
                 return
             self._waiting.append(change)
-            first = len(self._waiting) == 1
+            if len(self._waiting) > 1:
+                return
             self._thread = self._thread or ThreadPoolExecutor(1, "ragmetrics-database")
-        if first:
-            try:
-                self._thread.submit(self._commit)
-            except RuntimeError:  # the process is too near its end
-                self._commit()
+            with contextlib.suppress(RuntimeError):  # the process is too near its end
+                self._committed = self._thread.submit(self._commit)
+                return
+        self._commit()
 
     async def settled(self) -> None:
         """Wait until everything written so far is committed or given up."""
-        if not (done := self._last()).done():
-            await asyncio.wrap_future(done)
+        if self._committed is not None and not self._committed.done():
+            await asyncio.wait([asyncio.wrap_future(self._committed)])  # who leaves takes it from nobody else
 
     def flush(self) -> None:
         """Wait in the same way, from any thread."""
-        self._last().result()
+        wait(filter(None, [self._committed]))
 
     def close(self) -> None:
         """Commit what waits and let go of the file; the next use opens it again."""
@@ -239,10 +238,6 @@ class OwnFile:
                     connection.close()
                 self._reader = self._writer = None
                 yield
-
-    def _last(self) -> Future[None]:
-        with self._lock:
-            return self._done if self._waiting else self._written
 
     def _connected(self) -> sqlite3.Connection:
         connection = connect(self.path, self._kind)
@@ -263,13 +258,12 @@ class OwnFile:
             self._reader.text_factory = bytes  # a text that is none is no error
 
     def _commit(self) -> None:
-        """Commit what waits; whatever ends this, nobody waits for it any longer."""
+        """Commit what waits."""
         with self._committing:
             with self._lock:
                 if not self._waiting:
                     return
                 changes, self._waiting = self._waiting, []
-                self._written, self._done = self._done, _future()
             trouble: Exception | None = RuntimeError("unforeseen")
             try:
                 self._writer = self._writer or self._connected()
@@ -286,29 +280,18 @@ class OwnFile:
                         self._writer.close()  # and give up what was begun
                     with self._lock:
                         self._give_up(trouble)
-                self._written.set_result(None)
 
     def _give_up(self, error: Exception) -> None:
         """Write nothing any more, and say so once; a damaged file is moved aside."""
         if self.trouble is not None:
             return
-        self.trouble = error
-        if self._waiting:
-            self._waiting = []
-            self._done.set_result(None)
+        self.trouble, self._waiting = error, []
         name = getattr(error, "sqlite_errorname", None) or getattr(error, "strerror", None) or type(error).__name__
         why = str(error) if isinstance(error, ForeignFile) else f"{self.path} cannot be written ({name})"
         _logger.warning("%s: %s; make room or name another file", self._kind.without, why)
         if _damaged(error):
             with contextlib.suppress(OSError, ForeignFile):
                 _move_aside(self.path.resolve(), self._kind)
-
-
-def _future() -> Future[None]:
-    """To be shared by all who wait: none of them can take it back."""
-    future: Future[None] = Future()
-    future.set_running_or_notify_cancel()
-    return future
 
 
 _OPEN: weakref.WeakSet[OwnFile] = weakref.WeakSet()
