@@ -53,10 +53,7 @@ GOLDEN_TURNS: tuple[GoldenTurn, ...] = (
     GoldenTurn(
         name="useful_chunk_first",
         question=FRANCE_QUESTION,
-        contexts=(
-            Context(text=FRANCE_PARIS, id="paris", score=0.9),
-            Context(text=FRANCE_WINE, id="wine", score=0.4),
-        ),
+        contexts=(Context(text=FRANCE_PARIS, id="paris", score=0.9), Context(text=FRANCE_WINE, id="wine", score=0.4)),
         answer=FRANCE_ANSWER,
         reference=FRANCE_ANSWER,
     ),

@@ -138,11 +138,7 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
         else:
             before = token.removesuffix(label)
             one = probability if probability is not None else 0.98 if label == "1" else 0.02
-            alternatives = {
-                f"{before}1": mass * one,
-                f"{before}0": mass * (1 - one),
-                "maybe": (1 - mass) * 0.9,
-            }
+            alternatives = {f"{before}1": mass * one, f"{before}0": mass * (1 - one), "maybe": (1 - mass) * 0.9}
         ranked = sorted(alternatives.items(), key=lambda item: -item[1])
         top = [{"token": it, "logprob": math.log(max(p, _RARE)), "bytes": list(it.encode())} for it, p in ranked]
         chosen = next(entry for entry in top if entry["token"] == token)
