@@ -25,7 +25,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     def counted(thread: threading.Thread) -> None:
         start(thread)
-        if "process_request_thread" not in thread.name:
+        if "loopback-server" not in thread.name:
             alive.append(threading.active_count())
 
     with monkeypatch.context() as patched:

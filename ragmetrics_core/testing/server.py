@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
+
+from aiohttp import web
 
 from ragmetrics_core.testing.replies import plausible_reply, tokens
 
@@ -99,8 +102,7 @@ class LoopbackServer:
         self.supports = {"n": n, "logprobs": logprobs, "response_format": json_schema, "temperature": temperature}
         self.probability, self.mass = probability, mass
         self.stopped = threading.Event()
-        self._lock = threading.Lock()
-        self._http: _Server | None = None
+        self._port: int | None = None
 
     @property
     def base_url(self) -> str:
@@ -109,34 +111,66 @@ class LoopbackServer:
         Raises:
             RuntimeError: If the server does not run.
         """
-        if self._http is None:
+        if self._port is None:
             raise RuntimeError("the server does not run; use it in a with statement")
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self._port}/v1"
 
     def __enter__(self) -> Self:
         self.stopped.clear()
-        self._http = _Server(self)
-        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
+        port: Future[int] = Future()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(port),), daemon=True)
+        self._thread.start()
+        self._port = port.result()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stopped.set()
-        if self._http is not None:
-            self._http.stop()
-            self._http = None
+        self._thread.join()
+        self._port = None
 
-    def enter_request(self, recorded: Recorded) -> int:
-        """Record a request; returns its number."""
-        with self._lock:
-            self.requests.append(recorded)
-            self._in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self._in_flight)
-            return len(self.requests) - 1
+    async def _serve(self, port: Future[int]) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(256, "loopback-server"))
+        app = web.Application(client_max_size=2**30)
+        app.router.add_post("/{path:.*}", self._answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, backlog=256).start()
+        port.set_result(runner.addresses[0][1])
+        await asyncio.to_thread(self.stopped.wait)
+        await runner.cleanup()
 
-    def leave_request(self) -> None:
-        """Note that a request was answered."""
-        with self._lock:
+    async def _answer(self, request: web.Request) -> web.Response:
+        try:
+            body = json.loads(await request.read())
+        except ValueError:
+            body = {}
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self.requests.append(Recorded(request.path_qs, headers, body))
+        self._in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        try:
+            said = await asyncio.to_thread(self._outcome, len(self.requests) - 1, body)  # a test's functions may wait
+        finally:
             self._in_flight -= 1
+        if (said.reset or said.hang) and (connection := request.transport):
+            told = struct.pack("ii", 1, 0)
+            connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, told)
+            connection.abort()
+        return web.Response(
+            status=said.status, text=said.body, headers={"Content-Type": "application/json", **said.headers}
+        )
+
+    def _outcome(self, number: int, body: Body) -> Fault:
+        """What a request ends with, be it a fault or not."""
+        time.sleep(self.latency)
+        if fault := self.faults(number) if self.faults else None:
+            if fault.hang:
+                self.stopped.wait()
+            return fault if fault.body is not None else replace(fault, body=_error("It failed as told to.", fault.code))
+        if name := self.rejection(body):
+            said = f"Unsupported parameter: '{name}' is not supported."
+            return Fault(400, body=_error(said, "unsupported_parameter", name))
+        return Fault(200, body=json.dumps(self.completion(body)))
 
     def rejection(self, body: Body) -> str:
         """Name of the first parameter that this server rejects; "" if there is none."""
@@ -173,98 +207,6 @@ class LoopbackServer:
             text = str(choice["message"].get("content") or "")
             choice["logprobs"] = {"content": tokens(text, self.probability, self.mass), "refusal": None}
         return choice
-
-
-class _Server(ThreadingHTTPServer):
-    """The HTTP side; one thread per connection."""
-
-    daemon_threads = True
-    request_queue_size = 256
-
-    def __init__(self, loopback: LoopbackServer) -> None:
-        self.loopback = loopback
-        self._open: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Remember the connection, to close it at the end."""
-        self._open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Forget a connection that ends."""
-        self._open.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients of tests may hang up at any time."""
-
-    def stop(self) -> None:
-        """End all connections and the server."""
-        self.shutdown()
-        for connection in tuple(self._open):
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # the client was faster
-        self.server_close()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    server: _Server
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Log nothing."""
-
-    def do_POST(self) -> None:
-        """Answer a chat request."""
-        loopback = self.server.loopback
-        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        try:
-            body = json.loads(content)
-        except ValueError:
-            body = {}
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        number = loopback.enter_request(Recorded(self.path, headers, body))
-        try:
-            self._answer(loopback, number, body)
-        finally:
-            loopback.leave_request()
-
-    def _answer(self, loopback: LoopbackServer, number: int, body: Body) -> None:
-        if loopback.latency:
-            time.sleep(loopback.latency)
-        fault = loopback.faults(number) if loopback.faults else None
-        if fault is not None:
-            self._fail(fault)
-        elif name := loopback.rejection(body):
-            self._send(400, _error(f"Unsupported parameter: '{name}' is not supported.", "unsupported_parameter", name))
-        else:
-            self._send(200, json.dumps(loopback.completion(body)))
-
-    def _fail(self, fault: Fault) -> None:
-        if fault.hang:
-            self.server.loopback.stopped.wait()
-            self.close_connection = True
-        elif fault.reset:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.close_connection = True
-        else:
-            body = _error("The server failed as it was told to.", fault.code) if fault.body is None else fault.body
-            self._send(fault.status, body, fault.headers)
-
-    def _send(self, status: int, body: str, headers: Mapping[str, str] | None = None) -> None:
-        content = body.encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-        self.wfile.flush()
 
 
 def _error(message: str, code: str, parameter: str | None = None) -> str:
