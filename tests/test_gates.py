@@ -6,12 +6,11 @@ from typing import Literal
 
 import pytest
 
-from ragmetrics_core.cli.options import parse_gate
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.registry import METRICS
-from ragmetrics_core.reporting.gates import Gate, decide
+from ragmetrics_core.reporting.gates import Gate, decide, parse_gate
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.testing import assert_score

@@ -25,8 +25,9 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
 from ragmetrics_core.page.render import check_page
-from ragmetrics_core.reporting.gates import Decision, decide
+from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.report import JsonlWriter
+from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import text_table
 
@@ -69,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.quiet:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     metrics = _metrics(options)
-    gates = [shared.parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
+    gates = [parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
     source = Source(options)
     # Without a name each metric has its own judge, and then the usual one.
     named = options.judge or options.api_base
@@ -87,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
     kept: list[SampleResult] | None = [] if options.report or options.audit else None
     _evaluate(this, source, tally, kept, judge, options)
-    summary = tally.summary(stopped=this.facts.ended_early)
+    summary = tally.summary(run=this.facts)
     if options.report:
         report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
     decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]

@@ -6,7 +6,7 @@ import argparse
 import atexit
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.reporting.gates import MIN_SCORED, Decision, Gate, check_share
+from ragmetrics_core.reporting.gates import check_share
+from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.statistics.sequential import MIN_SCORED
 
 _LINE_SECONDS = 10.0
 _LIMITS: tuple[tuple[str, type, str, str], ...] = (
@@ -199,22 +201,6 @@ def add_undecided(parser: Any) -> None:
     add(parser, "--min-scored", told, "SHARE", share, MIN_SCORED)
     told = "what an undecided gate means: exit code 3 (the default), 0 or 1"
     add(parser, "--undecided", told, default="exit3", choices=("exit3", "pass", "fail"))
-
-
-def parse_gate(text: str, names: Sequence[str]) -> Gate:
-    """A gate as it is written, ``metric=threshold``, on one of the named metrics or the last word of its name."""
-    name, equals, threshold = (part.strip() for part in text.partition("="))
-    if not equals or not name:
-        raise SettingError(f"a gate is written metric=threshold, e.g. adherence=0.8; got {text!r}")
-    short = {own.rpartition("_")[2]: own for own in names}
-    full = name if name in names else short.get(name.lower())
-    if full is None:
-        raise SettingError(f"no metric {name!r} for a gate; there are: {', '.join(dict.fromkeys([*short, *names]))}")
-    try:
-        return Gate(metric=full, at_least=share(threshold))
-    except argparse.ArgumentTypeError:
-        told = f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got {threshold!r}"
-        raise SettingError(told) from None
 
 
 def exit_code(decisions: Iterable[Decision], options: argparse.Namespace) -> int:

@@ -11,6 +11,8 @@ from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.endpoints.store import StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
 from ragmetrics_core.engine.tables import Samples
+from ragmetrics_core.engine.until import Until
+from ragmetrics_core.reporting.gates import Gate
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Input
 
@@ -23,15 +25,17 @@ def iter_results(
     concurrency: int = 32,
     store: StoreLike = None,
     limits: Limits | None = None,
+    until: Until = None,
+    gates: Sequence[Gate | str] = (),
     progress: Show = False,
     **columns: Any,
 ) -> Iterator[SampleResult]:
     """Evaluate samples and yield their results in input order, in bounded memory.
 
     Arguments and errors are those of ``evaluate``. Samples are read as results are consumed, a bounded number
-    ahead.
+    ahead; with ``until`` a list is drawn from, in another order, and the log says what was decided.
     """
-    run = Run(metrics, judge, concurrency, store, limits)
+    run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     return stream(run, samples, progress=progress, columns=_columns(columns))
 
 
@@ -43,6 +47,8 @@ def evaluate(
     concurrency: int = 32,
     store: StoreLike = None,
     limits: Limits | None = None,
+    until: Until = None,
+    gates: Sequence[Gate | str] = (),
     progress: Show = None,
     **columns: Any,
 ) -> Report:
@@ -59,13 +65,16 @@ def evaluate(
             file that ``RAGMETRICS_STORE`` names, else memory.
         limits: Caps on calls, money and time, and calls and tokens per minute. A cap that is reached ends the run
             with everything done until then; what it cut off counts as not judged.
+        until: ``"decided"``, or its settings: judge rows in a drawn order until the gates are decided; what has
+            started then is finished and included. Iterators are taken in their own order, which must be random.
+        gates: With ``until``, means to reach, e.g. ``["adherence=0.8"]``; see ``report.decisions``.
         progress: True or False; None shows a bar on a terminal and logs elsewhere; a callable gets the progress.
         **columns: For rows, where a field is: ``question_column=``, ``contexts_column=``, ``answer_column=``,
             ``ground_truth_column=``, … — a name, a dotted path or a callable.
 
     Returns:
-        A report with one entry per sample, in input order. It holds all samples and results in memory; for
-        more than memory holds use ``iter_results``. An interrupt (Ctrl-C) ends the run with what is done.
+        A report with one entry per sample that was judged, in input order. It holds all samples and results in memory;
+        for more than memory holds use ``iter_results``. An interrupt (Ctrl-C) ends the run with what is done.
 
     Raises:
         SettingError: If a setting is invalid or a metric unknown.
@@ -76,7 +85,7 @@ def evaluate(
         >>> report.scores("context_utilization")
         [1.0]
     """
-    run = Run(metrics, judge, concurrency, store, limits)
+    run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     results = list(stream(run, samples, progress=progress, columns=_columns(columns)))
     return report_of(run, results, asked=metrics is not None)
 
@@ -89,19 +98,24 @@ async def aevaluate(
     concurrency: int = 32,
     store: StoreLike = None,
     limits: Limits | None = None,
+    until: Until = None,
+    gates: Sequence[Gate | str] = (),
     progress: Show = False,
     **columns: Any,
 ) -> Report:
     """Score every sample with every metric, without blocking the caller's event loop; see ``evaluate``."""
-    run = Run(metrics, judge, concurrency, store, limits)
+    run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     results = [result async for result in astream(run, samples, progress=progress, columns=_columns(columns))]
     return report_of(run, results, asked=metrics is not None)
 
 
 def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
     """The report; metrics that nobody asked for by name and that never applied are left out, and it says so."""
-    facts = run.facts.model_copy(update={"inputs": (Input.of_samples(row.sample for row in results),)})
-    idle = {} if asked else {name: why for name in facts.metrics if (why := _idle(results, name))}
+    listed = run.decider.samples if run.decider is not None else None
+    inputs = (Input.of_samples([row.sample for row in results] if listed is None else listed),)
+    facts = run.facts.model_copy(update={"inputs": inputs})
+    names = [] if asked else [name for name in facts.metrics if name not in {own.metric for own in facts.decisions}]
+    idle = {name: why for name in names if (why := _idle(results, name))}
     if idle:
         metrics = {name: signature for name, signature in facts.metrics.items() if name not in idle}
         notes = (*facts.notes, *(f"{name} left out: {why} on every row" for name, why in idle.items()))

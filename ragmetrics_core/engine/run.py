@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import platform
 import sys
 import time
@@ -27,10 +28,12 @@ from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.scoring import QuestionSlots, RunJudge, carry_out
 from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
+from ragmetrics_core.engine.until import Decider, Until
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
+from ragmetrics_core.reporting.gates import Gate
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
 
 Metrics = Iterable[Metric | str] | Metric | str | None
@@ -41,6 +44,8 @@ _PACKAGES = {"litellm": "litellm", "langchain_core": "langchain-core"} | {
     "llama_index.core": "llama-index-core",
     "haystack": "haystack-ai",
 }
+logger = logging.getLogger("ragmetrics_core")
+
 _AHEAD = 32  # questions that wait for a slot, between two attempts, or for their reply to be read
 POOL = 64  # samples that metrics look at which need others
 
@@ -54,14 +59,17 @@ class Run:
         concurrency: Most model calls in flight per judge.
         store: Where replies are kept; see ``resolve_store``.
         limits: What the run may spend; None for no limit.
+        until: How the run stops once its gates are decided; None to judge every row.
+        gates: What it decides; see ``Decider``.
 
     Raises:
         SettingError: If a setting is invalid.
     """
 
     def __init__(
-        self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike, limits: Limits | None = None
-    ) -> None:
+        self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike, limits: Limits | None = None, *,
+        until: Until = None, gates: Sequence[Gate | str] = (),
+    ) -> None:  # fmt: skip
         if concurrency < 1:
             raise SettingError(f"concurrency must be at least 1, got {concurrency}")
         self.metrics = chosen(metrics)
@@ -83,6 +91,12 @@ class Run:
         }
         self.judges = list(judges.values())
         self._judges = {name: asked[model] for name, model in models.items()}
+        if gates and until is None:
+            raise SettingError(
+                'gates= end a run until="decided"; of a run that judges all rows ask decide(gate, report)'
+            )
+        names = [judge.session.name for judge in asked.values()]
+        self.decider = None if until is None else Decider(until, gates, self.metrics, names)
 
     def check_prices(self) -> None:
         """Refuse a cap on money where nobody knows what a call costs.
@@ -122,16 +136,19 @@ class Run:
             interrupted=self.interrupted,
             audit=self.audit,
             stopped=self.stopped,
+            notes=(self.decider.note,) if self.decider else (),
+            decisions=self.decider.decisions if self.decider else (),
         )
 
     def due(self, samples: Samples, columns: Mapping[str, Any]) -> Iterator[Future[SampleResult]]:
         """Start as many samples as may be in flight, and give the first of them each time that it has to be taken."""
-        items = iter(warn_of_doubles(each_sample(samples, columns)))
+        rows = warn_of_doubles(each_sample(samples, columns))
+        items = self.decider.drawn(rows, listed=isinstance(samples, Sized)) if self.decider else iter(enumerate(rows))
         pool = list(islice(items, POOL))
-        others = [item for item in pool if isinstance(item, Sample)]
+        others = [item for _, item in pool if isinstance(item, Sample)]
         self.metrics = [metric.prepare(others) for metric in self.metrics]
-        for index, item in enumerate(chain(pool, items)):
-            if self._budget.reached is not None:
+        for index, item in chain(pool, items):
+            if self._budget.reached is not None or (self.decider is not None and self.decider.done):
                 break
             self._waiting.append(submit(self._judge(index, item, self.metrics)))
             if len(self._waiting) >= self.window:
@@ -153,7 +170,14 @@ class Run:
                 raise judge.unavailable
             if judge.unreachable is not None:  # all attempts of the first question failed: a wrong address
                 raise JudgeUnavailable(str(judge.unreachable)) from judge.unreachable
+        if self.decider is not None:
+            self.decider.take(result)
         return result
+
+    def tell(self) -> None:
+        """Log what was decided."""
+        for decision in self.decider.decisions if self.decider is not None else ():
+            logger.info("%s: %s", decision.outcome, decision.sentence)
 
     def give_up(self) -> list[Future[SampleResult]]:
         """End what is in flight; what is done already."""
@@ -197,6 +221,7 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
         finally:
             run.give_up()
             run.store.flush()
+            run.tell()
 
 
 async def astream(
@@ -210,6 +235,7 @@ async def astream(
         finally:
             run.give_up()
             await asyncio.to_thread(run.store.flush)  # another process may hold the file's lock for a while
+            run.tell()
 
 
 def _cut(outcome: Outcome) -> bool:

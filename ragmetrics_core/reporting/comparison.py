@@ -14,11 +14,13 @@ from pydantic import Field
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import MetricResult, SampleResult, Undefined
-from ragmetrics_core.reporting.gates import MIN_SCORED, ROUNDING, Decision, Outcome, check_share, three_way
+from ragmetrics_core.reporting.gates import check_share, three_way
 from ragmetrics_core.reporting.grouping import GroupBy, numbering
 from ragmetrics_core.reporting.matching import Matched, Pair, differences, match
+from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
+from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report

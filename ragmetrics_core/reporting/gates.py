@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
+from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
 
-Outcome = Literal["passed", "failed", "undecided"]
 
-MIN_SCORED = 0.95
-"""Share of all rows that must be scored for a gate to be decided."""
-
-ROUNDING = 1e-9
-"""Means such as (0.6 + 1 + 0.8) / 3 miss 0.8 by rounding alone."""
+VERBS: dict[Outcome, str] = {"passed": "reaches", "failed": "misses", "undecided": "may or may not reach"}
 
 
 class Gate(Frozen):
@@ -35,18 +33,20 @@ class Gate(Frozen):
         return f"{self.metric}={self.at_least:g}"
 
 
-class Decision(Frozen):
-    """What was decided of one metric.
-
-    Args:
-        metric: Its name.
-        outcome: ``passed``, ``failed`` or ``undecided``.
-        sentence: Why, with the numbers.
-    """
-
-    metric: str
-    outcome: Outcome
-    sentence: str
+def parse_gate(text: str, names: Sequence[str]) -> Gate:
+    """A gate as it is written, ``metric=threshold``, on one of the named metrics or the last word of its name."""
+    name, equals, threshold = (part.strip() for part in text.partition("="))
+    if not equals or not name:
+        raise SettingError(f"a gate is written metric=threshold, e.g. adherence=0.8; got {text!r}")
+    short = {own.rpartition("_")[2]: own for own in names}
+    full = name if name in names else short.get(name.lower())
+    if full is None:
+        raise SettingError(f"no metric {name!r} for a gate; there are: {', '.join(dict.fromkeys([*short, *names]))}")
+    try:
+        return Gate(metric=full, at_least=float(threshold))
+    except ValueError:
+        told = f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got {threshold!r}"
+        raise SettingError(told) from None
 
 
 def decide(
@@ -93,15 +93,17 @@ def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[
             "undecided",
             f": {found.count} of {summary.rows} rows were scored, fewer than {min_scored:.0%}: {missing}.",
         )
+    if summary.decisions and (found.interval is None or on != summary.decisions[0].on):
+        return "undecided", ": this run stopped when its gates were decided, and has no bounds that answer this."
     total, rows = found.count * found.mean, found.count + found.unknown
     low, high, interval = total / rows, (total + found.unknown) / rows, ""
-    if on == "interval" and found.interval and found.worst and found.best:
+    if (on == "interval" or summary.decisions) and found.interval and found.worst and found.best:
         own = found.interval
         low, high = min(own.low, found.worst.low), max(own.high, found.best.high)
-        interval = f", 95 % interval {own.low:.4f}–{own.high:.4f} ({own.method})"
+        kind = "bounds" if summary.decisions else "95 % interval"
+        interval = f", {kind} {own.low:.4f}–{own.high:.4f} ({own.method})"
     outcome = three_way(low, high, gate.at_least)
-    verb = {"passed": "reaches", "failed": "misses", "undecided": "may or may not reach"}[outcome]
-    words = f" {verb} {gate.at_least:g}: mean {found.mean:.4f}{interval}"
+    words = f" {VERBS[outcome]} {gate.at_least:g}: mean {found.mean:.4f}{interval}"
     if found.unknown:
         words += f", {low:.4f}–{high:.4f} with the {found.unknown} that failed or were not judged at 0 and at 1"
     words += f", {found.count} scored" + (f", {missing}." if missing else ".")

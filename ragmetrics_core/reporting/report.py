@@ -15,7 +15,7 @@ from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.grouping import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
 from ragmetrics_core.reporting.tables import data_frame, html_table, text_table
 
@@ -56,6 +56,11 @@ class Report:
         return tuple(dict.fromkeys([*self.run.metrics, *(name for row in self.results for name in row.results)]))
 
     @property
+    def decisions(self) -> tuple[SequentialDecision, ...]:
+        """What was decided of each gate while the run went on; empty for a run that was not until decided."""
+        return self.run.decisions
+
+    @property
     def usage(self) -> Usage:
         """What all results cost together; the cost is None if any part of it is unknown."""
         return sum((row.usage for row in self.results), Usage())
@@ -74,7 +79,7 @@ class Report:
         tally = Tally(self.metrics, cluster=cluster)
         for row in self.results:
             tally.add(row)
-        return tally.summary(thresholds, stopped=self.run.ended_early, bootstrap=bootstrap)
+        return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``; None for undefined, failed, not judged and bad rows."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from typing import Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.signature import Signature
+from ragmetrics_core.statistics.means import Interval
+from ragmetrics_core.statistics.sequential import Outcome
 
 
 class Audit(Frozen):
@@ -65,6 +68,42 @@ class Input(Frozen):
         return cls(sha256=found.hexdigest(), rows=count)
 
 
+class Decision(Frozen):
+    """What was decided of one metric."""
+
+    metric: str = Field(description="its name")
+    outcome: Outcome = Field(description="``passed``, ``failed`` or ``undecided``")
+    sentence: str = Field(description="why, with the numbers")
+
+
+class SequentialDecision(Decision):
+    """What was decided of one metric while the run went on, so that the run could stop."""
+
+    at_least: Share | None = Field(None, description="the mean to reach; None: that of an earlier run less a margin")
+    on: Literal["interval", "point"] = Field("interval", description="mean of samples like these, or of these rows")
+    alpha: Share = Field(0.05, description="risk that the decision is wrong")
+    decided_at: int | None = Field(None, description="samples looked at then; None while undecided")
+    e_value: float | None = Field(None, description="evidence for the outcome; None if no other is possible")
+    bounds: tuple[float, float] = Field(
+        (0.0, 1.0), description="of the mean, or of the difference; each holds with 1 − alpha whenever one stops"
+    )
+    saved: int | None = Field(None, description="calls that the rows not judged would have made; None if not known")
+
+    @property
+    def interval(self) -> Interval:
+        """The bounds, with what they are."""
+        return Interval(*self.bounds, f"betting, each bound valid with {100 * (1 - self.alpha):g} % whenever one stops")
+
+    @property
+    def risk(self) -> str:
+        """What the decision claims, in a sentence."""
+        mean = "samples like these" if self.on == "interval" else "all rows of this run"
+        return (
+            f"The risk that a decision about the mean of {mean} is wrong is at most {100 * self.alpha:g} %, however "
+            "often one looks; a bias of the judge is not covered."
+        )
+
+
 class RunFacts(Frozen):
     """Facts of one run."""
 
@@ -85,6 +124,7 @@ class RunFacts(Frozen):
     stopped: str = Field("", description='why the run ended early, in words; "" if it did not')
     notes: tuple[str, ...] = Field((), description="what else the reader should know, e.g. that a metric was left out")
     audit: Audit | None = Field(None, description="shuffled re-judging, if it was asked for")
+    decisions: tuple[SequentialDecision, ...] = Field((), description="of the gates of a run until decided")
 
     @property
     def ended_early(self) -> str:

@@ -17,12 +17,15 @@ from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Und
 from ragmetrics_core.data.sample import Grade
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.grouping import GroupBy, numbering
+from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import FEWEST_CLUSTERS, Interval, mean, mean_interval, median, sd
 
 Name = TypeVar("Name", bound=str)
 
 CAPTION = "mean score of this judge on samples like these; poll noise included, judge bias not"
 """What an interval means; it stands beside every interval."""
+
+_UNTIL_DECIDED = f"{CAPTION}. The mean is that of the scored: stopping early pushes it away from the threshold"
 
 
 class RiskThresholds(Frozen):
@@ -101,6 +104,7 @@ class Summary(Frozen):
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
     usage: Usage = Field(description="what everything cost together, unfinished metrics included")
     stopped: str = Field("", description='why the run ended before all rows of its input were read; "" if it did not')
+    decisions: tuple[SequentialDecision, ...] = Field((), description="of a run until decided")
     caption: str = Field(CAPTION, description="what the intervals mean")
 
     def __getitem__(self, metric: str) -> MetricSummary:
@@ -160,12 +164,27 @@ class Tally:
                 self._grades[sample.capture.grade] += 1
 
     def summary(
-        self, thresholds: RiskThresholds | None = None, *, stopped: str = "", bootstrap: bool = False
+        self, thresholds: RiskThresholds | None = None, *, run: RunFacts | None = None, bootstrap: bool = False
     ) -> Summary:
-        """Everything counted so far, as in ``Report.summary``; ``stopped`` says why the run ended early."""
+        """Everything counted so far, as in ``Report.summary``; ``run`` says why it ended early.
+
+        Of a run until decided there are no intervals but the bounds of its gates.
+        """
+        run = run or RunFacts()
         limits = thresholds or RiskThresholds()
         metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self._metrics.items())
-        return Summary(**self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=stopped)
+        caption = CAPTION
+        if run.decisions:
+            caption, bounds = (
+                _UNTIL_DECIDED,
+                {own.metric: own.interval for own in run.decisions if own.at_least is not None},
+            )
+            kinds = ("interval", "worst", "best")
+            metrics = tuple(own.model_copy(update=dict.fromkeys(kinds, bounds.get(own.metric))) for own in metrics)
+        return Summary(
+            **self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=run.ended_early,
+            decisions=run.decisions, caption=caption,
+        )  # fmt: skip
 
 
 class _MetricTally:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 _HEADINGS = ("metric", "mean", "95 % interval", "median", "sd", "min–max", "scored/undef./failed")
 
 
+def _headings(summary: Summary) -> tuple[str, ...]:
+    """What the columns hold: the bounds of a run until decided are no intervals."""
+    return tuple("bounds" if summary.decisions and "interval" in own else own for own in _HEADINGS)
+
+
 def _shown(digits: int, *numbers: float | None) -> str:
     """Numbers joined by a dash; a dash alone where one is missing."""
     return "-" if None in numbers else "–".join(f"{number:.{digits}f}" for number in numbers)
@@ -67,7 +72,7 @@ def text_table(summary: Summary, run: RunFacts) -> str:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for index, heading in enumerate(_HEADINGS):
+    for index, heading in enumerate(_headings(summary)):
         table.add_column(Text(heading.replace("/", "/\n")), justify="right" if index else "left", overflow="fold")
     for numbers in summary.metrics:
         table.add_row(*map(Text, _cells(numbers)))
@@ -84,7 +89,7 @@ def html_table(summary: Summary, run: RunFacts) -> str:
         return "".join(f"<{kind}>{escape(text)}</{kind}>" for text in texts)
 
     rows = "".join(f"<tr>{cells('td', _cells(numbers))}</tr>" for numbers in summary.metrics)
-    table = f"<table><thead><tr>{cells('th', _HEADINGS)}</tr></thead><tbody>{rows}</tbody></table>"
+    table = f"<table><thead><tr>{cells('th', _headings(summary))}</tr></thead><tbody>{rows}</tbody></table>"
     signs = cells("li", summary.all_signs)
     signs = f"<p>Signs of high risk</p><ul>{signs}</ul>" if signs else ""
     return f"<div>{table}{cells('small', footnotes(summary, run))}{signs}</div>"

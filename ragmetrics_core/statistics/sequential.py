@@ -17,6 +17,7 @@ from ragmetrics_core.statistics.means import Interval
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ragmetrics_core.reporting.grouping import GroupBy
     from ragmetrics_core.reporting.report import Report
 
 Outcome = Literal["passed", "failed", "undecided"]
@@ -200,6 +201,7 @@ class UntilDecided:
         min_scored: Share of the rows looked at that must be scored for a decision.
         seed: Of the order in which rows are taken. Another seed is another look.
         against: A finished run, or its file, to be no worse than.
+        cluster: Which samples belong together, as in ``Report.summary``; with ``on="point"`` each stands alone.
     """
 
     on: Literal["interval", "point"] = "interval"
@@ -210,6 +212,7 @@ class UntilDecided:
     min_scored: float = MIN_SCORED
     seed: int = 0
     against: Report | Path | str | None = None
+    cluster: GroupBy = "auto"
 
     def __post_init__(self) -> None:
         if self.on not in ("interval", "point"):

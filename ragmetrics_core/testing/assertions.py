@@ -7,8 +7,9 @@ from typing import Literal
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import Failed, Scored, Undefined
-from ragmetrics_core.reporting.gates import MIN_SCORED, Gate, decide
+from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.statistics.sequential import MIN_SCORED
 
 
 class UndecidedWarning(UserWarning):
