@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Literal
 
@@ -207,7 +207,8 @@ class Decider:
         elif self._cut or self._why:
             why = f", because {self._why or 'a limit was reached'}"
         after = f"undecided after {gate.rows:,}" if found.decided_at is None else f"decided after {found.decided_at:,}"
-        e_value, sign = "∞" if found.e_value is None else f"{found.e_value:.3g}", "+" if found.at_least is None else ""
+        e, sign = inf if found.e_value is None else found.e_value, "+" if found.at_least is None else ""
+        e_value = "∞" if e == inf else f"{e:,.0f}" if 1_000 <= e < 1_000_000 else f"{e:.3g}"
         return (
             f"{after}{of} samples ({gate.scored:,} scored{flight}{saved}){why}, e-value {e_value} "
             f"({level if found.decided_at else level + ' needed'}), bounds {found.bounds[0]:{sign}.3f}–"
