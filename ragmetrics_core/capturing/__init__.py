@@ -19,10 +19,8 @@ from ragmetrics_core.capturing.guarded import guarded as guarded
 from ragmetrics_core.capturing.guarded import renew_after_fork as renew_after_fork
 from ragmetrics_core.capturing.listening import Listener as Listener
 from ragmetrics_core.capturing.listening import Listeners as Listeners
-from ragmetrics_core.capturing.listening import as_judge_work as as_judge_work
 from ragmetrics_core.capturing.listening import in_a_capture as in_a_capture
-from ragmetrics_core.capturing.listening import is_judge_work as is_judge_work
-from ragmetrics_core.capturing.listening import judge_context as judge_context
+from ragmetrics_core.capturing.listening import strand as strand
 from ragmetrics_core.capturing.overrides import Overrides as Overrides
 from ragmetrics_core.capturing.overrides import Source as Source
 from ragmetrics_core.capturing.reading import ANSWER_KEYS as ANSWER_KEYS
@@ -58,6 +56,9 @@ from ragmetrics_core.data.results import SampleResult as SampleResult
 from ragmetrics_core.data.rows import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.data.usage import Usage as Usage
+from ragmetrics_core.endpoints.framework_model import as_judge_work as as_judge_work
+from ragmetrics_core.endpoints.framework_model import is_judge_work as is_judge_work
+from ragmetrics_core.endpoints.framework_model import judge_context as judge_context
 from ragmetrics_core.engine.progress import Display as Display
 from ragmetrics_core.engine.resolve import resolve_judge as resolve_judge
 from ragmetrics_core.engine.run import JudgeLike as JudgeLike

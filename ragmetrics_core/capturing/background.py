@@ -16,10 +16,10 @@ from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.captured import Redact, Redaction
 from ragmetrics_core.capturing.guarded import Problems, guarded, renew_after_fork
-from ragmetrics_core.capturing.listening import as_judge_work
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 from ragmetrics_core.capturing.guarded import Problems, guarded, renew_after_fork
-from ragmetrics_core.capturing.listening import as_judge_work
 from ragmetrics_core.data.sample import CaptureNotes, Sample
+from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.reporting.report import Report

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from ragmetrics_core.capturing.guarded import Problems, renew_after_fork
+from ragmetrics_core.endpoints.framework_model import is_judge_work
 
 
 class Listener:
@@ -133,26 +134,10 @@ class _Shared(Problems):
             one.problems.note(message)
 
 
-_active: ContextVar[bool] = ContextVar("ragmetrics_judge_work", default=False)
-
-
-@contextmanager
-def as_judge_work() -> Iterator[None]:
-    """Mark everything started inside as work of judges; tasks and copied contexts inherit the mark."""
-    token = _active.set(True)
+def strand() -> str:
+    """The thread and task that run here: runs of one may belong to one question."""
     try:
-        yield
-    finally:
-        _active.reset(token)
-
-
-def judge_context() -> Context:
-    """An empty context that is marked: for calls of a judge's model, where no tracer of the application is set."""
-    context = Context()
-    context.run(_active.set, True)
-    return context
-
-
-def is_judge_work() -> bool:
-    """True inside the work of a judge: a recorder looks away."""
-    return _active.get()
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs here
+        task = None
+    return f"{threading.get_ident()}/" + ("" if task is None else f"{id(task)}/{task.get_name()}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ragmetrics_core.capturing.tree import Document, Message
-from ragmetrics_core.data.sample import Turn
+from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.sample import Context, Sample, Turn
 
 QUESTION_KEYS = ("question", "query", "input", "user_input", "user_question", "prompt", "messages")
 ANSWER_KEYS = ("answer", "result", "output_text", "output", "response", "generation", "text", "content")
@@ -34,6 +36,15 @@ def _leaves(value: object, depth: int = _DEPTH) -> Iterator[str | Message | Docu
 def documents_in(value: object) -> Iterator[Document]:
     """Documents in a value and its mappings and sequences."""
     return (one for one in _leaves(value) if isinstance(one, Document))
+
+
+def contexts_in(value: object) -> list[Context]:
+    """Contexts that the user points at: documents, rows with a text, else all texts."""
+    found = [one.context() for one in documents_in(value)]
+    if not found and isinstance(value, (list, tuple)) and any(isinstance(one, Mapping) for one in value):
+        with suppress(RowError):
+            return list(Sample.from_row({"contexts": list(value)}).contexts)
+    return found or [Context(text=text) for text in texts_in(value)]
 
 
 def texts_in(value: object) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import (
     answer_text,
     compact,
-    documents_in,
+    contexts_in,
     is_message,
     one_line,
     parsed,
@@ -277,8 +277,7 @@ class _Making:
         there, value = turn.named("contexts")
         if there:
             self.evidence_from, self.provenance["contexts"] = "named", "contexts_from"
-            named = [one.context() for one in documents_in(value)] or [Context(text=text) for text in texts_in(value)]
-            return tuple(named), []
+            return tuple(contexts_in(value)), []
         if call is not None:
             shown = turn.calls.shown(call, self.known)
             self.feeding = [one for one in shown.calls if one is not call]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine
-from contextvars import Context
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
 from typing import Any
 
 from ragmetrics_core.data import errors
@@ -13,6 +14,30 @@ from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, C
 from ragmetrics_core.endpoints.endpoint_errors import foreign
 from ragmetrics_core.endpoints.keys import key_of
 from ragmetrics_core.endpoints.threads import in_thread
+
+_active: ContextVar[bool] = ContextVar("ragmetrics_judge_work", default=False)
+
+
+@contextmanager
+def as_judge_work() -> Iterator[None]:
+    """Mark everything started inside as work of judges; tasks and copied contexts inherit the mark."""
+    token = _active.set(True)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def judge_context() -> Context:
+    """An empty context that is marked: for calls of a judge's model, where no tracer of the application is set."""
+    context = Context()
+    context.run(_active.set, True)
+    return context
+
+
+def is_judge_work() -> bool:
+    """True inside the work of a judge: a recorder looks away."""
+    return _active.get()
 
 
 class FrameworkModel(ChatModel):
@@ -60,9 +85,9 @@ class FrameworkModel(ChatModel):
         """
         task: asyncio.Future[ChatReply]
         if self._async:
-            task = asyncio.get_running_loop().create_task(self._acall(request), context=self._context())
+            task = asyncio.get_running_loop().create_task(self._acall(request), context=judge_context())
         else:
-            task = asyncio.wrap_future(in_thread(self._work(request), context=self._context(), name="ragmetrics-model"))
+            task = asyncio.wrap_future(in_thread(self._work(request), context=judge_context(), name="ragmetrics-model"))
         try:
             await asyncio.wait([task])
         finally:
@@ -81,10 +106,6 @@ class FrameworkModel(ChatModel):
     @abstractmethod
     def _acall(self, request: ChatRequest) -> Coroutine[Any, Any, ChatReply]:
         """Await the object's async API."""
-
-    @abstractmethod
-    def _context(self) -> Context:
-        """The context that it is called in."""
 
     @abstractmethod
     def _form(self) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,7 +14,6 @@ from langsmith import tracing_context
 
 from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
 from langchain_ragmetrics.replies import generated_reply, reply_of, structured_reply
-from ragmetrics_core.capturing import judge_context
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.framework_model import FrameworkModel
@@ -76,9 +74,6 @@ class LangChainModel(FrameworkModel):
         if "'not_implemented'" in repr(form):
             raise ValueError("a part has no serialised form")
         return form
-
-    def _context(self) -> contextvars.Context:
-        return judge_context()
 
     def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
         return partial(self._call, request)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from langchain_core.tracers.schemas import Run
 
 from langchain_ragmetrics.capturing.trees import CALL, FLOW, HANDOFF, OBSERVED, PROMPT, WRAPPER, is_fallbacks
 from langchain_ragmetrics.values import copied, is_command, kind_of, text_of
-from ragmetrics_core.capturing import Problems, guarded, is_judge_work
+from ragmetrics_core.capturing import Problems, guarded, is_judge_work, strand
 
 JUDGE_TAG = "ragmetrics-judge"
 Sink = Callable[[Run], None]
@@ -185,7 +183,7 @@ class Recorder(BaseTracer):
         sinks = self.sinks()
         if not sinks:
             return None
-        self._roots[run_id] = _Root(sinks, _flow())
+        self._roots[run_id] = _Root(sinks, strand())
         if len(self.run_map) > _MOST_OPEN:
             self._forget(next(iter(self.run_map.values())))
             self.problems.note(f"more than {_MOST_OPEN} runs are open; the oldest are forgotten")
@@ -232,15 +230,6 @@ def _below(run: Run) -> Iterator[Run]:
     for child in run.child_runs:
         yield child
         yield from _below(child)
-
-
-def _flow() -> str:
-    """The asyncio task or thread that is running: what happens in one of them belongs together."""
-    thread = threading.get_ident()
-    if asyncio._get_running_loop() is None:  # noqa: SLF001  # documented for this use, and does not raise
-        return str(thread)
-    task = asyncio.current_task()
-    return f"{thread}/{task.get_name() if task is not None else ''}"
 
 
 _KEPT = ("tags", "parent_run_id", "metadata", "run_type", "name", "inputs")

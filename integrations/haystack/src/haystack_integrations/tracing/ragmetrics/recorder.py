@@ -7,7 +7,6 @@ pipeline's own span is never the current one: its components name it as their pa
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import sys
@@ -21,7 +20,7 @@ from haystack.core.errors import BreakpointException
 from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, Run, copied, tick
 
-from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work, texts_in
+from ragmetrics_core.capturing import Listener, Listeners, guarded, in_a_capture, is_judge_work, strand, texts_in
 
 _OURS = "haystack_integrations.components.evaluators.ragmetrics."
 _SPANS = ("haystack.component", "haystack.agent", "haystack.agent.step.llm", "haystack.agent.step.tool")
@@ -177,7 +176,7 @@ class _Recording(Run):
 
     def __init__(self, listeners: tuple[Listener, ...]) -> None:
         super().__init__(listeners[0].problems)
-        self.listeners, self.strand = listeners, _strand()
+        self.listeners, self.strand = listeners, strand()
         for one in listeners:
             one.begun = True
 
@@ -187,15 +186,6 @@ class _Recording(Run):
         listeners, self.listeners = self.listeners, ()
         for listener in listeners:
             listener.record(self)
-
-
-def _strand() -> str:
-    """The thread and task of here: runs of one may belong to one question."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no event loop runs here
-        task = None
-    return f"{threading.get_ident()}/{id(task)}"
 
 
 def _open_span() -> TeeSpan | None:

@@ -18,18 +18,3 @@ from llama_index.evaluation.ragmetrics.evaluators import MetricEvaluator as Metr
 from llama_index.evaluation.ragmetrics.evaluators import RagMetricsResult as RagMetricsResult
 from llama_index.evaluation.ragmetrics.evaluators import RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator
 from llama_index.evaluation.ragmetrics.model import LlamaIndexModel as LlamaIndexModel
-
-__all__ = [
-    "ContextAdherenceEvaluator",
-    "ContextRecallEvaluator",
-    "ContextUtilizationEvaluator",
-    "LlamaIndexModel",
-    "MetricEvaluator",
-    "RagMetricsResult",
-    "RetrievalAccuracyEvaluator",
-    "capture",
-    "evaluate_query_engine",
-    "load_rag_dataset",
-    "samples_from",
-    "watch",
-]

@@ -13,6 +13,7 @@ from llama_index.core.base.response.schema import AsyncStreamingResponse, Stream
 from llama_index.core.evaluation import QueryResponseDataset
 from llama_index.evaluation.ragmetrics.capture.door import capture, samples_from
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
+from pydantic import BaseModel
 
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capturing import (
@@ -24,8 +25,6 @@ from ragmetrics_core.capturing import (
     as_judge_work,
     each_sample,
 )
-
-_FIELDS = ("query", "reference_answer", "reference_contexts", "query_by", "reference_answer_by")
 
 
 def load_rag_dataset(dataset: str | PathLike[str] | Mapping[str, Any] | Any) -> list[Sample]:
@@ -59,20 +58,13 @@ def load_rag_dataset(dataset: str | PathLike[str] | Mapping[str, Any] | Any) -> 
 
 
 def _sample(example: Any, number: int) -> Sample:
-    if isinstance(example, Mapping):
-        found = dict(example)
-    else:  # an example of an older core, whose class is no longer there to be named
-        found = {name: getattr(example, name) for name in _FIELDS if hasattr(example, name)}
+    found = dict(example if isinstance(example, Mapping) else vars(example))  # of an older core: its class is gone
     question, reference = found.pop("query", None), found.pop("reference_answer", None)
     if not isinstance(question, str):
         raise InputError(f"example {number} of the dataset has no query")
-    rest = {name: _plain(value) for name, value in found.items() if value not in (None, [])}
-    return Sample(question=question, reference=reference, metadata=rest)
-
-
-def _plain(value: Any) -> Any:
-    """Who wrote an example is a pydantic object in older cores."""
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+    rest = {name: value for name, value in found.items() if value not in (None, [])}
+    plain = {name: one.model_dump(mode="json") if isinstance(one, BaseModel) else one for name, one in rest.items()}
+    return Sample(question=question, reference=reference, metadata=plain)
 
 
 def evaluate_query_engine(
@@ -125,26 +117,21 @@ def _questions(questions: Any) -> Iterable[Sample]:
 
 def _run(query_engine: BaseQueryEngine, wanted: Sample) -> Sample:
     """One run of the engine, a streamed answer read to its end, as one sample."""
-    told: object
+    told, error = None, None
     question = wanted.question or ""
     with capture(question=question, reference=wanted.reference, id=wanted.id, metadata=wanted.metadata) as captured:
         try:
             told = query_engine.query(question)
             if isinstance(told, (StreamingResponse, AsyncStreamingResponse)):
                 str(told)
-        except Exception as error:  # noqa: BLE001  # a failure boundary: the sample says so, the next question is asked
-            told = error
+        except Exception as failed:  # noqa: BLE001  # a failure boundary: the sample says so, the next question is asked
+            error = f"{type(failed).__name__}: {failed}"
     if captured.samples:
         return captured.samples[0].model_copy(update={"facts": wanted.facts})
-    return wanted.model_copy(update=_of_unseen(told))
-
-
-def _of_unseen(told: object) -> dict[str, object]:
-    """Fields of a run without spans, from what the engine returned or raised."""
-    if isinstance(told, Exception):
-        return {"error": f"{type(told).__name__}: {told}"}
     try:
-        (sample,) = samples_from(told)  # type: ignore[arg-type]  # it says itself what it cannot read
-    except SettingError as error:
-        return {"error": f"LlamaIndex's spans show no query, and the engine's result cannot be read: {error}"}
-    return {name: getattr(sample, name) for name in ("contexts", "retrieved", "answer", "capture")}
+        (sample,) = samples_from(told) if told is not None else [Sample(error=error)]  # of a run without spans
+    except SettingError as unread:
+        error = f"LlamaIndex's spans show no query, and the engine's result cannot be read: {unread}"
+        sample = Sample(error=error)
+    found = {name: getattr(sample, name) for name in ("contexts", "retrieved", "answer", "capture", "error")}
+    return wanted.model_copy(update=found)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, cast
 
+from llama_index.core import Settings
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
@@ -14,7 +15,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.evaluation.ragmetrics.capture.door import samples_from
-from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, LlamaIndexModel, as_judge, settings_llm
+from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, LlamaIndexModel, as_judge
 from pydantic import ValidationError
 
 from ragmetrics_core import (
@@ -132,14 +133,13 @@ class MetricEvaluator(BaseEvaluator):
         Returns:
             The framework's result, never an exception: what cannot be scored is ``invalid_result``.
         """
-        return await self._scored(_sample(query, response, contexts, reference))
+        fields = {"question": query, "answer": response, "contexts": contexts, "reference": reference}
+        return await self._scored(lambda: Sample.model_validate(fields))
 
     def evaluate_response(
         self, query: str | None = None, response: Any = None, reference: References = None, **_: Any
     ) -> RagMetricsResult:
         """Score a response; see ``aevaluate_response``."""
-        if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
-            str(response)
         return asyncio_run(self.aevaluate_response(query, response, reference))  # type: ignore[no-any-return]
 
     async def aevaluate_response(
@@ -161,23 +161,26 @@ class MetricEvaluator(BaseEvaluator):
             await response.get_response()
         elif isinstance(response, StreamingResponse):
             await asyncio.to_thread(str, response)
-        return await self._scored(_responded(query, response, reference))
+        return await self._scored(lambda: _responded(query, response, reference))
 
-    async def _scored(self, sample: Sample | str) -> RagMetricsResult:
+    async def _scored(self, made: Callable[[], Sample]) -> RagMetricsResult:
         """Score a sample, or tell why there is none."""
-        if isinstance(sample, str):
-            return native(sample, Sample(), threshold=self._threshold)
-        outcome: MetricResult | str
+        sample, outcome = Sample(), cast("MetricResult | str", "")
         try:
+            sample = made()
             with as_judge_work():
                 outcome = await self._metric.ascore(sample, judge=self._resolved())
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            outcome = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         except RagMetricsError as error:
             outcome = str(error)
         return native(outcome, sample, threshold=self._threshold)
 
     def _resolved(self) -> Judge:
         """The judge of this call: an LLM set in ``Settings`` may change between calls."""
-        if self._judge is None and self._metric.model is None and (llm := settings_llm()) is not None:
+        llm = Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client where none is set
+        if self._judge is None and self._metric.model is None and llm is not None:
             judge = LLMJudge(LlamaIndexModel(llm))
             if judge.name not in _announced:
                 _announced.add(judge.name)
@@ -211,50 +214,22 @@ class RetrievalAccuracyEvaluator(MetricEvaluator):
 
 
 def native(outcome: MetricResult | str, sample: Sample, *, threshold: float = 0.5) -> RagMetricsResult:
-    """The framework's result of ours.
-
-    Args:
-        outcome: Our result, or in words why there is none.
-        sample: What was scored.
-        threshold: Scores from here on are ``passing``.
-    """
-    shown: Mapping[str, Any] = {
-        "query": sample.question,
-        "contexts": [context.text for context in sample.contexts],
-        "response": sample.answer,
-    }
-    if isinstance(outcome, str):
-        return RagMetricsResult(**shown, feedback=outcome, invalid_result=True, invalid_reason=outcome)
-    invalid = outcome.value is None
+    """The framework's result of ours, or of the words why there is none; scores from the threshold on are passing."""
+    value, said = (None, outcome) if isinstance(outcome, str) else (outcome.value, outcome.reason)
     return RagMetricsResult(
-        **shown,
-        score=outcome.value,
-        passing=None if outcome.value is None else outcome.value >= threshold,
-        feedback=outcome.reason,
-        invalid_result=invalid,
-        invalid_reason=outcome.reason if invalid else None,
-        metric_result=outcome,
+        query=sample.question,
+        contexts=[context.text for context in sample.contexts],
+        response=sample.answer,
+        score=value,
+        passing=None if value is None else value >= threshold,
+        feedback=said,
+        invalid_result=value is None,
+        invalid_reason=said if value is None else None,
+        metric_result=None if isinstance(outcome, str) else outcome,
     )
 
 
-def _sample(query: object, response: object, contexts: object, reference: object) -> Sample | str:
-    """A sample of texts, or in words why there is none."""
-    try:
-        return Sample.model_validate(
-            {"question": query, "answer": response, "contexts": contexts, "reference": reference}
-        )
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-
-
-def _responded(query: str | None, response: Any, reference: References) -> Sample | str:
-    """A sample of a response, or in words why there is none."""
-    if response is None:
-        return _sample(query, None, None, reference)
-    try:
-        (sample,) = samples_from(response)
-        expected = reference if reference is None or isinstance(reference, str) else tuple(reference)
-        return Given(query, expected).applied(sample, 0)
-    except (RagMetricsError, ValidationError) as error:
-        return str(error)
+def _responded(query: str | None, response: Any, reference: References) -> Sample:
+    (sample,) = [Sample()] if response is None else samples_from(response)
+    expected = reference if reference is None or isinstance(reference, str) else tuple(reference)
+    return Given(query, expected).applied(sample, 0)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import Context
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from llama_index.core import Settings
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb, MessageRole
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, ConfigDict, create_model
 
-from ragmetrics_core.capturing import judge_context
+from ragmetrics_core.data.cells import follow
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
 from ragmetrics_core.endpoints.framework_model import FrameworkModel
@@ -24,11 +22,13 @@ from ragmetrics_core.endpoints.keys import installed
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 
+T = TypeVar("T")
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
+_REFUSED = ("content_filter", "refusal")
 _WATCHING = frozenset({"callback_manager", "rate_limiter"})  # how an LLM is called and watched, not what it replies
-_FINISH = {"length": "length", "max_tokens": "length", "content_filter": "refused", "refusal": "refused"}
+_FINISH = {"length": "length", "max_tokens": "length"} | dict.fromkeys(_REFUSED, "refused")
 
 
 class LlamaIndexModel(FrameworkModel):
@@ -83,28 +83,21 @@ class LlamaIndexModel(FrameworkModel):
         addresses = {address.rstrip("/") for address in clients if address}
         return [form, functions, sorted(addresses - {str(form.get("api_base")).rstrip("/")})]
 
-    def _context(self) -> Context:
-        return judge_context()
-
     def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
         llm, messages, tools = self._fitted(request), _messages(request), _tools(request)
 
         def call() -> ChatReply:
             if tools and isinstance(llm, FunctionCallingLLM):
-                response = llm.chat_with_tools(tools, chat_history=messages, tool_required=True)
-            else:
-                response = llm.chat(messages)
-            return _reply(llm, response, structured=bool(tools), weighed=bool(request.top_logprobs))
+                return _reply(llm, llm.chat_with_tools(tools, chat_history=messages, tool_required=True), request)
+            return _reply(llm, llm.chat(messages), request)
 
         return call
 
     async def _acall(self, request: ChatRequest) -> ChatReply:
         llm, messages, tools = self._fitted(request), _messages(request), _tools(request)
         if tools and isinstance(llm, FunctionCallingLLM):
-            response = await llm.achat_with_tools(tools, chat_history=messages, tool_required=True)
-        else:
-            response = await llm.achat(messages)
-        return _reply(llm, response, structured=bool(tools), weighed=bool(request.top_logprobs))
+            return _reply(llm, await llm.achat_with_tools(tools, chat_history=messages, tool_required=True), request)
+        return _reply(llm, await llm.achat(messages), request)
 
     def _fitted(self, request: ChatRequest) -> LLM:
         """The LLM with the request's settings, where it has fields for them.
@@ -145,57 +138,58 @@ def as_judge(judge: JudgeOrLLM) -> Judge | ChatModel | str | None:
     return LLMJudge(LlamaIndexModel(judge)) if isinstance(judge, LLM) else judge
 
 
-def settings_llm() -> LLM | None:
-    """The LLM that the user has set in ``Settings``; None if none is set, without making the default one."""
-    return Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client
-
-
 def _messages(request: ChatRequest) -> list[ChatMessage]:
     return [ChatMessage(role=MessageRole(message.role), content=message.content) for message in request.messages]
 
 
 def _tools(request: ChatRequest) -> list[FunctionTool]:
-    """A function for the reply; none where its tokens are to be weighed."""
-    wanted = request.schema is not None and not request.top_logprobs
-    return [_reply_tool(request.own_schema())] if wanted else []
-
-
-def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
-    """A function whose parameters are the reply's schema."""
+    """A function whose parameters are the reply's schema; none where the reply's tokens are to be weighed."""
+    if request.schema is None or request.top_logprobs:
+        return []
+    schema = request.own_schema()
 
     def replaced(made: dict[str, Any]) -> None:
         made.clear()
         made.update(schema)
 
-    parameters: type[BaseModel] = create_model(
-        "Reply", __config__=ConfigDict(extra="allow", json_schema_extra=replaced)
-    )
-
     def reply(**fields: Any) -> dict[str, Any]:
         return fields
 
-    return FunctionTool.from_defaults(
-        fn=reply, name="reply", description="Give your reply through this function.", fn_schema=parameters
+    parameters: type[BaseModel] = create_model(
+        "Reply", __config__=ConfigDict(extra="allow", json_schema_extra=replaced)
     )
+    about = "Give your reply through this function."
+    return [FunctionTool.from_defaults(fn=reply, name="reply", description=about, fn_schema=parameters)]
 
 
-def _reply(llm: LLM, response: ChatResponse, *, structured: bool, weighed: bool) -> ChatReply:
+def _reply(llm: LLM, response: ChatResponse, request: ChatRequest) -> ChatReply:
     text = response.message.content or ""
-    if structured and isinstance(llm, FunctionCallingLLM):
+    if request.schema is not None and not request.top_logprobs and isinstance(llm, FunctionCallingLLM):
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
         text = json.dumps(calls[0].tool_kwargs, ensure_ascii=False) if calls else text
-    tokens = aligned(text, response.logprobs or ()) if weighed else ()
+    tokens = aligned(text, response.logprobs or ()) if request.top_logprobs else ()
     raw = response.raw.model_dump() if isinstance(response.raw, BaseModel) else response.raw
-    finish, refusal, usage = _end(raw if isinstance(raw, Mapping) else {}, response.additional_kwargs)
-    return ChatReply((Choice(text or refusal, "refused" if refusal else finish, tokens),), usage)
+    told = {"raw": raw, "more": response.additional_kwargs}
+    said = _first(str, told, "raw.choices.0.finish_reason", "raw.stop_reason", "raw.done_reason")
+    refusal, model = _first(str, told, "raw.choices.0.message.refusal") or "", _first(str, told, "raw.model")
+    sent, received = (
+        _first(int, told, *(f"{place}.{name}_tokens" for place in ("more", "raw.usage") for name in names)) or 0
+        for names in (("prompt", "input"), ("completion", "output"))
+    )
+    finish: Any = "refused" if refusal else _FINISH.get(said or "", "stop")
+    models = (model,) if model else ()
+    usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=received, cost=None, models=models)  # no prices
+    return ChatReply((Choice(text or refusal, finish, tokens),), usage)
+
+
+def _first(kind: type[T], told: object, *paths: str) -> T | None:
+    """What the first path leads to that leads to something of this kind."""
+    found = (follow(told, path.split("."))[1] for path in paths)
+    return next((one for one in found if isinstance(one, kind)), None)
 
 
 def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> tuple[TokenAlternatives, ...]:
-    """Find the token at each position, of which LlamaIndex gives only the alternatives.
-
-    Args:
-        text: The reply.
-        positions: Alternatives per position.
+    """Find the token at each position of a reply, of which LlamaIndex gives only the alternatives.
 
     Returns:
         One per position, such that together they spell the text; () if they cannot.
@@ -219,20 +213,3 @@ def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> tuple[TokenAlt
         listed = tuple((other.token, other.logprob) for other in alternatives)
         found.append(TokenAlternatives(one.token, one.logprob, listed))
     return tuple(reversed(found))
-
-
-def _end(raw: Mapping[str, Any], more: Mapping[str, Any]) -> tuple[Any, str, Usage]:
-    """How a reply ended, the words of a refusal, and what it cost; LlamaIndex knows no prices."""
-    choices, nested, model = raw.get("choices"), raw.get("usage"), raw.get("model")
-    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
-    said = first.get("finish_reason") or raw.get("stop_reason") or raw.get("done_reason")
-    message = first.get("message")
-    refusal = message.get("refusal") if isinstance(message, Mapping) else None
-    counts = {**(nested if isinstance(nested, Mapping) else {}), **more}
-    sent, received = (
-        next((counts[name] for name in names if isinstance(counts.get(name), int)), 0)
-        for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
-    )
-    names = (model,) if isinstance(model, str) else ()
-    usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=received, cost=None, models=names)
-    return _FINISH.get(str(said), "stop"), refusal if isinstance(refusal, str) else "", usage

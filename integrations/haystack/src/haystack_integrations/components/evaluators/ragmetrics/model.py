@@ -8,7 +8,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextvars import Context
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,6 @@ from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 
-from ragmetrics_core.capturing import judge_context
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Choice
@@ -88,9 +86,6 @@ class HaystackModel(FrameworkModel):
         if own:
             raise ValueError(f"{own[0]} is defined outside an installed package")
         return form
-
-    def _context(self) -> Context:
-        return judge_context()
 
     def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
         return partial(self._called, self._arguments(request))

@@ -14,15 +14,13 @@ from llama_index.evaluation.ragmetrics.capture import snapshot
 from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
 from llama_index.evaluation.ragmetrics.capture.run import Run
 from llama_index.evaluation.ragmetrics.capture.snapshot import Streamed
-from llama_index.evaluation.ragmetrics.capture.tree import as_documents, trees_of
+from llama_index.evaluation.ragmetrics.capture.tree import trees_of
 from llama_index.evaluation.ragmetrics.model import as_judge
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capturing import (
     Answer,
-    Document,
     FrontDoor,
-    Listener,
     Node,
     Overrides,
     SettingError,
@@ -40,14 +38,9 @@ _SAMPLELESS = (
 )
 
 
-def _assembler(where: Overrides, listener: Listener | None) -> Turns[Run]:
-    problems = None if listener is None else listener.problems
-    return Turns(partial(trees_of, where=where), where, problems, _SAMPLELESS)
-
-
-_DOOR = FrontDoor(
+_DOOR: FrontDoor[Run] = FrontDoor(
     RECORDER.listeners,
-    _assembler,
+    lambda where, listener: Turns(partial(trees_of, where=where), where, listener.problems, _SAMPLELESS),
     as_judge,
     unseen="no query engine, chat engine, agent, workflow, retriever, synthesizer or model of LlamaIndex ran in it; "
     "make the calls inside the block, or make samples of responses with samples_from(response)",
@@ -91,20 +84,20 @@ def samples_from(
     """
     where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
     if isinstance(run, Run):
-        turns = _assembler(where, None)
+        turns = Turns(partial(trees_of, where=where), where)
         return [*turns.add(run), *turns.finish()]
     if not isinstance(snapshot.result_of(run), Source):
-        raise SettingError(
-            f"samples_from needs a run or a response of a query engine, chat engine, agent or workflow, got "
-            f"{type(snapshot.result_of(run)).__name__}"
-        )
+        needed = "samples_from needs a run or a response of a query engine, chat engine, agent or workflow"
+        raise SettingError(f"{needed}, got {type(snapshot.result_of(run)).__name__}")
     return samples_of(_of_response(run), where)
 
 
 def _of_response(response: object) -> Tree:
     """What a response tells without its run."""
     named = {one.key: one for one in snapshot.sources_of(response)}.values()
-    found = tuple(one for one in named if one.text.strip() and not _is_written(one))
+    # An answer to a sub-question is known by how the framework writes such nodes.
+    written = [one for one in named if one.text.startswith(("Sub question:", "\nQuestion:")) and not one.metadata]
+    found = tuple(one for one in named if one.text.strip() and (one not in written or one.score is not None))
     text, data = snapshot.answer_of(response), snapshot.plain(snapshot.result_of(response))
     unread = text is None and isinstance(snapshot.result_of(response), Streamed)
     return Tree(
@@ -116,10 +109,5 @@ def _of_response(response: object) -> Tree:
         other=tuple(one for one in named if one not in found),
         run=response,
         places=(data if isinstance(data, dict) else {},),
-        plain=as_documents,
+        plain=snapshot.plain,
     )
-
-
-def _is_written(node: Document) -> bool:
-    """Whether it is an answer to a sub-question, by how the framework writes such nodes."""
-    return node.score is None and not node.metadata and node.text.startswith(("Sub question:", "\nQuestion:"))

@@ -23,21 +23,17 @@ class Spans(BaseSpanHandler[BaseSpan]):
         super().__init__()
         self._recorder = recorder
 
-    def span_enter(
-        self, id_: str, bound_args: Any, instance: Any = None, parent_id: str | None = None, *_: Any, **__: Any
-    ) -> None:
+    def span_enter(self, *_: Any, **given: Any) -> None:
         """A span began."""
-        self._recorder.enter(id_, bound_args.arguments, instance, parent_id)
+        self._recorder.enter(given["id_"], given["bound_args"].arguments, given.get("instance"), given.get("parent_id"))
 
-    def span_exit(self, id_: str, bound_args: Any, instance: Any = None, result: Any = None, **_: Any) -> None:
+    def span_exit(self, *_: Any, **given: Any) -> None:
         """A span ended with a result."""
-        del bound_args
-        self._recorder.exit(id_, instance, result)
+        self._recorder.leave(given["id_"], given.get("instance"), given.get("result"), None)
 
-    def span_drop(self, id_: str, bound_args: Any, instance: Any = None, err: Any = None, **_: Any) -> None:
+    def span_drop(self, *_: Any, **given: Any) -> None:
         """A span ended with an exception."""
-        del bound_args
-        self._recorder.drop(id_, instance, err)
+        self._recorder.leave(given["id_"], given.get("instance"), None, given.get("err") or GeneratorExit())
 
     def new_span(self, *_: Any, **__: Any) -> None:
         """Nothing is kept."""

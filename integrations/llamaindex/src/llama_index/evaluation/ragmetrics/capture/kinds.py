@@ -59,12 +59,7 @@ _UUID = 37  # characters of "-" and a UUID at the end of a span's id
 
 
 def kind_of(owner: type, span_id: str) -> Kind | None:
-    """What a span does; None for what capturing looks through.
-
-    Args:
-        owner: Type of the span's instance.
-        span_id: The framework's id of it: class, method and a UUID.
-    """
+    """What a span does, by its instance's type and its id (class, method, UUID); None for what is looked through."""
     return _kind(owner, span_id[:-_UUID].rpartition(".")[2])
 
 

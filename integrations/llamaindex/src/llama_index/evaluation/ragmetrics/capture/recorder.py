@@ -6,7 +6,6 @@ any engine is a run of its own. Nothing is assembled here, and runs that belong 
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 import weakref
@@ -26,7 +25,16 @@ from llama_index.evaluation.ragmetrics.capture.run import Kind, Run
 from llama_index.evaluation.ragmetrics.capture.streams import observe
 from llama_index_instrumentation.span import active_span_id
 
-from ragmetrics_core.capturing import Listener, Listeners, Message, Node, guarded, is_judge_work, renew_after_fork
+from ragmetrics_core.capturing import (
+    Listener,
+    Listeners,
+    Message,
+    Node,
+    guarded,
+    is_judge_work,
+    renew_after_fork,
+    strand,
+)
 
 MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
 _NODES: dict[Kind, Any] = {"query": "agent", "chat": "agent", "workflow": "agent", "retrieve": "retriever"}
@@ -147,7 +155,7 @@ class Recorder:
         self._copied(snapshot.copy_arguments, kind, node, given, instance)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
         if fresh and kind in ROOTS:
-            live = _Live(Run(kind, node, _strand()), fresh)
+            live = _Live(Run(kind, node, strand()), fresh)
             for one in fresh:
                 one.begun = True
             self._copied(snapshot.copy_start, live.run, given, instance, live.data)
@@ -155,36 +163,30 @@ class Recorder:
         return _Place(tracks, kind, around.synthesizes or kind in ("synth", "respond"), None, node)
 
     @guarded
-    def exit(self, id_: str, instance: object, result: object) -> None:
-        """A span ended with a result."""
-        place = self._left(id_)
-        self._wrote(id_, place, instance, None)
+    def leave(self, id_: str, instance: object, result: object, error: BaseException | None) -> None:
+        """A span ended with a result or an exception; of a call it is known until its run ends, for what comes late."""
+        place = self._places.get(id_, _OUTSIDE)
+        node = place.node if place.kind is not None else None
+        if node is None or not place.tracks:
+            self._places.pop(id_, None)
+        self._wrote(id_, place, instance, error)
         if place.kind == "ignored" and is_test_data():
             self._test_data.update(snapshot.ids_of(result))
         if isinstance(result, AgentOutput) and instance is None:
             self._agent_said(place, result)
-        if place.kind is None or place.node is None:
+        if node is None or place.kind is None:
             return
-        self._copied(snapshot.copy_result, place.kind, place.node, result)
-        place.node.ended = next(_clock)
-        made = place.node.kind == "retriever" and {one.id for one in place.node.documents or ()}
+        if error is None:
+            self._copied(snapshot.copy_result, place.kind, node, result)
+        node.error, node.ended = _told(error) or node.error, next(_clock)
+        made = node.kind == "retriever" and {one.id for one in node.documents or ()}
         for live, _ in place.tracks:
             if made and made <= self._test_data and live.run.kind in ("query", "retrieve"):
                 live.run.root.kind = "ignored"
-            if place.node is live.run.root:
+            if node is live.run.root and error is None:
                 self._copied(snapshot.copy_outcome, live.run, result, live.data)
                 self._finish(live, result)
-
-    @guarded
-    def drop(self, id_: str, instance: object, error: BaseException | None) -> None:
-        """A span ended with an exception."""
-        place = self._left(id_)
-        self._wrote(id_, place, instance, error)
-        if place.kind is None or place.node is None:
-            return
-        place.node.error, place.node.ended = _told(error), next(_clock)
-        for live, _ in place.tracks:
-            if place.node is live.run.root:
+            elif node is live.run.root:
                 live.run.complete = isinstance(error, Exception)
                 self._end(live)
 
@@ -204,13 +206,6 @@ class Recorder:
         for live, _ in place.tracks:
             if place.node is live.run.root and live.run.streamed:
                 self._end(live)
-
-    def _left(self, id_: str) -> _Place:
-        """The place of a span; one that is a call keeps it until its run ends, for what comes late."""
-        place = self._places.get(id_, _OUTSIDE)
-        if place.kind is None or not place.tracks:
-            self._places.pop(id_, None)
-        return place
 
     @guarded
     def _copied(self, copy: Callable[..., object], *given: object) -> None:
@@ -246,10 +241,8 @@ class Recorder:
         elif isinstance(response, StreamingAgentChatResponse) and response.is_writing_to_memory:
             # What is not written by the time that the response is gone never will be.
             weakref.finalize(response, self._streamed, live, "", GeneratorExit()).atexit = False
-            with self._lock:
-                live.awaits, written = id(response), live.written.get(id(response))
-            if written is not None:
-                self._streamed(live, *written)
+            live.awaits = id(response)
+            self._awaited(live)
         else:
             observe(response, partial(self._streamed, live), partial(_within, live))
 
@@ -262,11 +255,13 @@ class Recorder:
         said = "".join(heard)  # where it ended well the response has it, but in older cores
         written = (said, error) if error is not None else (response.response or said.strip(), None)
         for live, _ in place.tracks:
-            with self._lock:
-                live.written[id(response)] = written
-                awaited = live.awaits == id(response)
-            if awaited:
-                self._streamed(live, *written)
+            live.written[id(response)] = written
+            self._awaited(live)
+
+    def _awaited(self, live: _Live) -> None:
+        """The answer that a run awaits may have been written before its chat returned, or after."""
+        if live.awaits in live.written:
+            self._streamed(live, *live.written[live.awaits])
 
     @guarded
     def _streamed(self, live: _Live, said: str, error: BaseException | None) -> None:
@@ -324,15 +319,6 @@ def _twin(around: _Place, prompt: tuple[Message, ...]) -> Node | None:
         return around.node
     last = [child for _, parent in around.tracks[:1] for child in parent.children[-1:]]
     return next((one for one in last if one.kind == "model" and one.reply is None and one.prompt == prompt), None)
-
-
-def _strand() -> str:
-    """The task or thread that runs here."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
-    return f"thread {threading.get_ident()}" if task is None else f"task {id(task)}"
 
 
 RECORDER = Recorder()

@@ -37,25 +37,16 @@ _ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool", "dev
 
 def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instance: object) -> None:
     """Copy what a call was given into it."""
-    first = next(iter(arguments.values()), None)
-    if kind in ("query", "retrieve"):
-        node.query = question_of(first)
-    elif kind == "chat":
-        node.query = question_of(arguments.get("message", first))
-    elif kind == "synth":
-        node.query, node.taken = question_of(arguments.get("query")), documents_of(arguments.get("nodes"))
-    elif kind == "respond":
-        texts = arguments.get("text_chunks")
-        node.query = question_of(arguments.get("query_str", first))
-        node.taken = tuple(Document(text) for text in texts or () if isinstance(text, str))
-    elif kind == "post":
-        node.taken = documents_of(arguments.get("nodes"))
-        node.query = question_of(arguments.get("query_bundle") or arguments.get("query_str"))
-    elif kind == "tool" and isinstance(instance, BaseTool):
+    if kind == "tool" and isinstance(instance, BaseTool):
         node.name, node.query = instance.metadata.name or "", _argument(arguments)
     elif kind == "model" and isinstance(instance, BaseLLM):
         node.prompt, name = prompt_of(arguments), instance.metadata.model_name
         node.model = None if name == "unknown" else name  # the framework's word for no name
+    elif kind not in ("workflow", "program"):
+        asked = (arguments.get(name) for name in ("message", "query", "query_str", "query_bundle", *arguments))
+        node.query = question_of(next((one for one in asked if one is not None), None))
+        texts = (text for text in arguments.get("text_chunks") or () if isinstance(text, str))
+        node.taken = documents_of(arguments.get("nodes")) or tuple(map(Document, texts))
 
 
 def copy_start(run: Run, arguments: Mapping[str, Any], instance: object, data: bool) -> None:
@@ -85,9 +76,6 @@ def copy_result(kind: Kind, node: Node, result: object) -> None:
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
         node.text = answer_of(result)
-        model = last_model(node)
-        if isinstance(result_of(result), AgentOutput) and model is not None and node.text:
-            model.reply = Message("assistant", node.text)  # without the agent's own words around it
 
 
 def copy_outcome(run: Run, result: object, data: bool) -> None:
@@ -258,7 +246,7 @@ def ids_of(nodes: object) -> set[str]:
 
 def plain(value: object, depth: int = 6) -> Any:
     """Plain data of a value, for keys and paths that the user names; what is no data becomes None."""
-    if value is None or isinstance(value, (str, int, float, bool)):
+    if value is None or isinstance(value, (str, int, float, bool, Document)):
         return value
     if isinstance(value, (QueryBundle, ChatMessage)):
         return question_of(value)

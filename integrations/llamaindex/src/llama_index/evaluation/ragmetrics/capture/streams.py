@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager
-from typing import Any, Self
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
-from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.evaluation.ragmetrics.capture.snapshot import Streamed
 
 Ended = Callable[[str, BaseException | None], None]
@@ -21,45 +20,25 @@ _END = object()
 
 
 def observe(response: Streamed, ended: Ended, within: Within) -> None:
-    """Put a generator around a response's stream.
-
-    Args:
-        response: What the application gets; its stream is replaced by one of the same kind and content.
-        ended: Called when the stream was read to its end, failed, was closed, or was forgotten unread.
-        within: What each piece is read in.
-    """
-    if isinstance(response, StreamingResponse):
-        response.response_gen = _kept(_reading(response.response_gen, ended, within), ended)
-    elif isinstance(response, AsyncStreamingResponse):
-        response.response_gen = _kept(_areading(response.response_gen, ended, within), ended)
-    elif response.chat_stream is not None:
-        response.chat_stream = _kept(_reading(response.chat_stream, ended, within), ended)
-    elif response.achat_stream is not None:
-        response.achat_stream = _kept(_areading(response.achat_stream, ended, within), ended)
+    """Put a generator of the same kind and content around a response's stream, which tells how its reading ended."""
+    for name in ("response_gen", "chat_stream", "achat_stream"):
+        stream = vars(response).get(name)
+        if stream is not None:
+            read = (_areading if isinstance(stream, AsyncIterator) else _reading)(stream, ended, within)
+            weakref.finalize(read, ended, "", GeneratorExit()).atexit = False  # never started, it ends without a word
+            setattr(response, name, read)
 
 
-def _kept(stream: Any, ended: Ended) -> Any:
-    """A generator that was never started ends without a word; its finalizer says so."""
-    weakref.finalize(stream, ended, "", GeneratorExit()).atexit = False
-    return stream
-
-
-class _Read(list[str]):
-    """What was read of a stream; says how it ended when the reading is left."""
-
-    def __init__(self, ended: Ended) -> None:
-        super().__init__()
-        self._ended = ended
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._ended("".join(self), error)
+def _told(ended: Ended, read: list[str]) -> ExitStack:
+    """Says how a reading ended when it is left."""
+    left = ExitStack()
+    left.push(lambda _, error, __: ended("".join(read), error))
+    return left
 
 
 def _reading(pieces: Any, ended: Ended, within: Within) -> Generator[Any, None, None]:
-    with _Read(ended) as read:
+    read: list[str] = []
+    with _told(ended, read):
         while True:
             with within():
                 piece = next(pieces, _END)
@@ -70,7 +49,8 @@ def _reading(pieces: Any, ended: Ended, within: Within) -> Generator[Any, None, 
 
 
 async def _areading(pieces: Any, ended: Ended, within: Within) -> AsyncGenerator[Any, None]:
-    with _Read(ended) as read:
+    read: list[str] = []
+    with _told(ended, read):
         while True:
             with within():
                 piece = await anext(pieces, _END)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 from llama_index.evaluation.ragmetrics.capture.run import Pointer, Run
+from llama_index.evaluation.ragmetrics.capture.snapshot import plain
 
-from ragmetrics_core import Sample, Turn
-from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, one_line, spoken
+from ragmetrics_core import Turn
+from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, history_in, one_line
 
 _QUESTION_FIELDS = ("query", "question", "input", "message")
 
@@ -44,7 +44,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             warnings=_warnings(run, flow),
             run=run,
             places=(run.outputs, run.inputs),
-            plain=as_documents,
+            plain=plain,
         )
     ]
 
@@ -142,12 +142,10 @@ def _earlier(run: Run) -> tuple[Turn, ...]:
 
 def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
     """Earlier turns of a conversation as the fullest prompt shows them that asks the question, or anything."""
-    found: list[tuple[Turn, ...]] = [()]
-    for node in models:
-        at = [at for at, one in enumerate(node.prompt) if one.role == "user"]
-        at = [one for one in at if asked is None or one_line(node.prompt[one].text) == one_line(asked)]
-        found += [spoken(one for one in node.prompt[: at[-1]] if not one.calls)] if at else []
-    return max(found, key=len)
+    said = ([one for one in node.prompt if not one.calls] for node in models)
+    wanted = None if asked is None else one_line(asked)
+    found = [some for some in said if any(one.role == "user" and wanted in (None, one_line(one.text)) for one in some)]
+    return max((history_in(some, asked) for some in found), key=len, default=())
 
 
 def _synthesizers(run: Run) -> list[Node]:
@@ -184,11 +182,3 @@ def _warnings(run: Run, flow: Sequence[Document] | None) -> tuple[str, ...]:
     if run.cut:
         said.append("the run had more steps than are kept; later ones are missing")
     return tuple(said)
-
-
-def as_documents(value: Any) -> Any:
-    """What the user points at; rows of a list become documents."""
-    if isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
-        rows = Sample.from_row({"contexts": list(value)}).contexts
-        return tuple(Document(one.text, one.id, one.score, one.metadata) for one in rows)
-    return value
