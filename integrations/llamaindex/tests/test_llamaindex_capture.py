@@ -423,6 +423,12 @@ class Reply(BaseModel):
     sure: float
 
 
+def test_contexts_from_leads_to_nodes_of_a_response(kit: ModuleType) -> None:
+    response = Response("Paris", source_nodes=[kit.node("paris", "Paris.", 0.9), kit.node("wine", "Wine.", 0.1)])
+    (sample,) = samples_from(response, contexts_from=lambda response: response.source_nodes[1:])
+    assert [(one.id, one.text, one.score) for one in sample.contexts] == [("wine", "Wine.", 0.1)]
+
+
 def test_samples_from_responses(kit: ModuleType) -> None:
     nodes = [
         kit.node("sub", "Sub question: Which?\nResponse: This."),
