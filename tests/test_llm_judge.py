@@ -53,6 +53,8 @@ def plausible(request: ChatRequest) -> str:
 class Toy(ChatModel):
     """A model whose replies are written down, or plausible."""
 
+    cache_key = "toy"
+
     def __init__(
         self,
         *replies: Reply,

@@ -49,6 +49,9 @@ class Shop(ChatModel):
     def capabilities(self) -> Capabilities:
         return Capabilities(n=True, logprobs=False, json_schema=True, temperature=True)
 
+    def prices(self) -> tuple[float, float]:
+        return (0.0, 0.0)  # so that calls of no cost are free
+
     async def complete(self, request: ChatRequest) -> ChatReply:
         number = len(self.promised)
         price = self._prices[number % len(self._prices)]

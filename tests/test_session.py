@@ -299,7 +299,7 @@ def test_an_address_without_a_server_is_given_up_after_ten_seconds(
 class Toy(ChatModel):
     """A model that raises what it is told to, and then replies."""
 
-    name = "toy"
+    name = cache_key = "toy"
 
     def __init__(self, *faults: Exception | None, wait: float = 0.0) -> None:
         self.asked: list[ChatRequest] = []

@@ -46,7 +46,7 @@ FULL = Choice(
 class Counting(ChatModel):
     """A model that counts its calls."""
 
-    name = "toy"
+    name = cache_key = "toy"
     calls = 0
 
     def capabilities(self) -> Capabilities:
@@ -280,7 +280,7 @@ def test_a_new_run_of_the_same_store_begins_with_flush(opened: Callable[[], Sqli
 class Malformed(ChatModel):
     """A model whose replies are never of any use, and never the same."""
 
-    name = "toy"
+    name = cache_key = "toy"
     calls = 0
 
     def capabilities(self) -> Capabilities:

@@ -24,7 +24,7 @@ from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, C
 from ragmetrics_core.data.questions import Usage
 
 class Long(ChatModel):
-    name = "toy"
+    name = cache_key = "toy"
     def capabilities(self):
         return Capabilities()
     async def complete(self, request):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from math import inf
+from typing import Any, TypeVar, get_args
 
 from ragmetrics_core.data.errors import (
     ConnectionFailed,
@@ -17,17 +18,21 @@ from ragmetrics_core.data.errors import (
     JudgeTimeout,
     JudgeUnavailable,
     LimitReached,
+    RagMetricsError,
     RateLimited,
     TransientJudgeError,
     Unreachable,
 )
 from ragmetrics_core.data.frozen import safe
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest
-from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, too_large
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, TokenAlternatives
+from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, foreign, too_large
 from ragmetrics_core.endpoints.limits import Budget, Limiter
 from ragmetrics_core.endpoints.store import ReplyStore
 
+T = TypeVar("T")
+
+_ENDS = get_args(Finish)
 _SHORTEST_WAIT = 0.5  # most seconds before the second attempt; they double with each further one
 _LONGEST_WAIT = 60.0  # seconds between two attempts, unless the endpoint asks for more
 _GIVEN_UP = 600.0  # seconds from which on a request is not repeated
@@ -173,11 +178,10 @@ class Attempts:
     async def _call(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         sent.append(time.monotonic())
         try:
-            async with asyncio.timeout(self.timeout) as timer:
-                reply = _cleaned(self.model.name, await self.model.complete(request))
+            async with asyncio.timeout(self.timeout):
+                reply = await typed(self.model.name, self._complete, request)
         except TimeoutError:
-            within = f"within {self.timeout:g} s" if timer.expired() else "in time"
-            error: JudgeError = JudgeTimeout(f"{self.model.name} sent no reply {within}")
+            error: JudgeError = JudgeTimeout(f"{self.model.name} sent no reply within {self.timeout:g} s")
         except JudgeError as raised:
             error = raised
         else:
@@ -189,9 +193,25 @@ class Attempts:
         self.endpoint.observe(error)
         raise error
 
+    async def _complete(self, request: ChatRequest) -> ChatReply:
+        return _priced(_cleaned(self.model.name, await self.model.complete(request)), self.model)
+
+
+async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
+    """Call what a model's author may have written; what it raises, unless an error of ours, becomes a judge error."""
+    try:
+        return await call(*given)
+    except RagMetricsError:
+        raise
+    except (Exception, SystemExit) as raised:  # noqa: BLE001  # nobody knows what; SystemExit would end the loop
+        error = foreign(raised, name)
+    raise error  # outside of any handler: what a client raised may hold keys and texts
+
 
 def _cleaned(name: str, reply: ChatReply) -> ChatReply:
     """The reply without lone surrogates and NUL, which neither a file nor the next request can carry."""
+    if wrong := _wrong(reply):
+        raise JudgeError(f"{name} could not answer: its complete returned {wrong}")
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise too_large(name)
     models = tuple(map(safe, reply.usage.models))
@@ -206,3 +226,28 @@ def _cleaned(name: str, reply: ChatReply) -> ChatReply:
         for choice in reply.choices
     )
     return replace(reply, choices=choices, usage=replace(reply.usage, models=models))
+
+
+def _wrong(reply: object) -> str:
+    """What of a reply is not of its type, in words that do not hold it; "" if all is."""
+    if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
+        return f"a {type(reply).__name__}, not a ChatReply with a tuple of Choices"
+    for it in reply.choices:
+        if not isinstance(it, Choice) or not isinstance(it.text, str) or it.finish not in _ENDS:
+            return f"what is no Choice with a text and a finish of {', '.join(_ENDS)}"
+    tokens = all(isinstance(token, TokenAlternatives) for it in reply.choices for token in it.tokens)
+    if not tokens or not isinstance(usage := reply.usage, Usage):
+        return "tokens that are no TokenAlternatives, or a usage that is no Usage"
+    counts = (usage.prompt_tokens, usage.completion_tokens, usage.cost or 0)
+    counted = all(isinstance(count, (int, float)) and 0 <= count < inf for count in counts)
+    return "" if counted else "a usage whose tokens or cost are no numbers of at least 0"
+
+
+def _priced(reply: ChatReply, model: ChatModel) -> ChatReply:
+    """The reply with what it cost; unknown, not free, where neither the reply nor prices and tokens tell."""
+    usage, cost = reply.usage, reply.usage.cost
+    if not cost:
+        prices, counts = model.prices(), (usage.prompt_tokens, usage.completion_tokens)
+        known = prices if prices is None or any(counts) or not any(prices) else None
+        cost = None if known is None else known[0] * counts[0] + known[1] * counts[1]
+    return reply if cost == usage.cost else replace(reply, usage=replace(usage, cost=cost))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from ragmetrics_core.data.errors import JudgeError
+from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.usage import Usage
 
 Finish = Literal["stop", "length", "refused", "other"]
@@ -121,9 +122,9 @@ class Capabilities:
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """A chat model: LiteLLM in the core, the frameworks' model objects in the adapters.
+    """A chat model: LiteLLM in the core, the frameworks' model objects in the adapters, one of your own.
 
-    Implementations inherit from it, for its defaults.
+    Implementations inherit from it, for its defaults; ``name`` and ``complete`` have none.
     """
 
     @property
@@ -134,12 +135,13 @@ class ChatModel(Protocol):
     def cache_key(self) -> str | None:
         """What beside the name changes replies, for the key of stored ones: the address, settings, never a secret.
 
-        None if that cannot be told: replies are then kept for the process only.
+        None if that is not told: replies are then kept for the process only.
         """
-        return ""
+        return None
 
     def capabilities(self) -> Capabilities:
-        """What the model can do, as far as known without a call."""
+        """What the model can do, as far as known without a call; by default each feature is tried once."""
+        return Capabilities()
 
     async def prepare(self) -> None:
         """Load what ``capabilities`` and the first call need, e.g. a slow import, without blocking the loop."""
@@ -150,7 +152,7 @@ class ChatModel(Protocol):
         return
 
     def prices(self) -> tuple[float, float] | None:
-        """US dollars per prompt token and per reply token; None if unknown. Known after ``prepare``."""
+        """US dollars per prompt token and per reply token; (0, 0) if free, None if unknown. Known after ``prepare``."""
         return None
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -161,5 +163,29 @@ class ChatModel(Protocol):
             returns none.
 
         Raises:
-            JudgeError: Mapped from whatever the endpoint or client raised.
+            JudgeError: Mapped from whatever the endpoint or client raised. Any other exception is mapped by what it
+                says of the endpoint: an HTTP status, a timeout, a lost connection.
         """
+
+
+def check_model(model: object) -> None:
+    """Refuse what is no chat model, or one of the user's own that is not complete.
+
+    Raises:
+        SettingError: If so.
+    """
+    if not isinstance(model, ChatModel) or isinstance(model, type):
+        lack = "is a class: give one of its objects" if isinstance(model, type) else "must inherit from ChatModel"
+    elif not isinstance(model.name, str) or not model.name.strip():
+        lack = "has no name, which results show"
+    elif type(model).complete is ChatModel.complete:
+        lack = "has no method complete"
+    elif not iscoroutinefunction(model.complete):
+        lack = "has a complete that is no 'async def': await what blocks with asyncio.to_thread"
+    else:
+        return
+    kind = model if isinstance(model, type) else type(model)
+    raise SettingError(
+        f"{kind.__name__} {lack}; a chat model inherits from ragmetrics_core.endpoints.chat.ChatModel and has a name "
+        "and 'async def complete(self, request)'"
+    )

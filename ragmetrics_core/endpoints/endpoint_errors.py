@@ -238,7 +238,7 @@ def _count(pattern: re.Pattern[str], text: str) -> int | None:
     return int(found[found.lastindex or 0].replace(",", "")) if found else None
 
 
-def foreign(error: Exception, where: str) -> errors.JudgeError:
+def foreign(error: BaseException, where: str) -> errors.JudgeError:
     """The judge error for what any client raised: by what it says of the endpoint, else by its class."""
     fault = Fault.of(error)
     if fault.status is not None or fault.about_key or fault.unanswered:

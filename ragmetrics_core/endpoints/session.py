@@ -29,7 +29,7 @@ from ragmetrics_core.data.errors import (
     UnusableReply,
 )
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.attempts import Attempts, Availability
+from ragmetrics_core.endpoints.attempts import Attempts, Availability, typed
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
 from ragmetrics_core.endpoints.fitting import Fitting, corrected, gathered
 from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, SharedSlots, Slots
@@ -130,7 +130,7 @@ class Session:
         loop = asyncio.get_running_loop()
         if self._here is not None and self._here is self._by_loop.get(loop):
             return
-        await self.model.prepare()
+        await typed(self.model.name, self.model.prepare)
         if loop not in self._by_loop:
             for other in [other for other in self._by_loop if other.is_closed()]:
                 del self._by_loop[other]

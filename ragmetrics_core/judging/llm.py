@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, JudgeUnavailable, LimitReached, TooFewPolls
 from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, Weigh, Weight, shares
 from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest
+from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, check_model
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.session import Read, Session
@@ -38,6 +38,9 @@ class LLMJudge(Judge):
         replicate: Number of an independent repetition, e.g. of a noise study: stored replies of one are not used
             for another.
 
+    Raises:
+        SettingError: If the model is none, or lacks its name or its method.
+
     Example:
         >>> from ragmetrics_core import LiteLLMModel
         >>> LLMJudge(LiteLLMModel("openai/gpt-4o-mini")).name
@@ -54,6 +57,7 @@ class LLMJudge(Judge):
         timeout: float | None = 300.0,
         replicate: int = 0,
     ) -> None:
+        check_model(model)
         self.name = model.name
         self.model = model
         self.max_tokens = max_tokens

@@ -72,6 +72,8 @@ class LoopbackServer:
         mass: Probability that the two labels cover.
         latency: Seconds before each reply.
         faults: For the number of a request, from 0, what goes wrong with it; None for nothing.
+        heard: From the body of a request to that of OpenAI, where the server is to speak another protocol.
+        said: From the body of OpenAI's reply to its own.
 
     Attributes:
         requests: Every request, in order of arrival.
@@ -95,10 +97,12 @@ class LoopbackServer:
         mass: float = 0.995,
         latency: float = 0.0,
         faults: Callable[[int], Fault | None] | None = None,
+        heard: Callable[[Body], Body] = dict,
+        said: Callable[[Body], Body] = dict,
     ) -> None:
         self.requests: list[Recorded] = []
         self.most_in_flight = self._in_flight = 0
-        self.reply, self.latency, self.faults = reply, latency, faults
+        self.reply, self.latency, self.faults, self.heard, self.said = reply, latency, faults, heard, said
         self.supports = {"n": n, "logprobs": logprobs, "response_format": json_schema, "temperature": temperature}
         self.probability, self.mass = probability, mass
         self.stopped = threading.Event()
@@ -141,7 +145,7 @@ class LoopbackServer:
 
     async def _answer(self, request: web.Request) -> web.Response:
         try:
-            body = json.loads(await request.read())
+            body = self.heard(json.loads(await request.read()))
         except ValueError:
             body = {}
         headers = {name.lower(): value for name, value in request.headers.items()}
@@ -170,7 +174,7 @@ class LoopbackServer:
         if name := self.rejection(body):
             said = f"Unsupported parameter: '{name}' is not supported."
             return Fault(400, body=_error(said, "unsupported_parameter", name))
-        return Fault(200, body=json.dumps(self.completion(body)))
+        return Fault(200, body=json.dumps(self.said(self.completion(body))))
 
     def rejection(self, body: Body) -> str:
         """Name of the first parameter that this server rejects; "" if there is none."""
