@@ -290,6 +290,24 @@ def test_a_part_is_given_in_the_candidates_own_characters() -> None:
     assert " … " in cut.text
 
 
+CUT_OFF = "The old toll house at the ford was rebuilt after the great fire, by which method is not known to us."
+BEFORE = CUT_OFF[: CUT_OFF.index("method")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (f"Document(content: '{BEFORE}...', meta: 1)", BEFORE.strip()),  # "met" goes on as the text does
+        (f"{BEFORE}meteors fell.", BEFORE.strip()),
+        (f"{BEFORE}met", f"{BEFORE}met"),  # cut inside a word, and nothing follows
+        (f"{BEFORE}met... and more", f"{BEFORE}met"),
+        (f"{BEFORE}method unknown.", f"{BEFORE}method"),
+    ],
+)
+def test_letters_that_agree_by_chance_behind_a_cut_are_no_part(shown: str, expected: str) -> None:
+    assert locate([CUT_OFF], shown).places[0].text == expected
+
+
 def test_offsets_point_at_the_text_in_its_message() -> None:
     messages = ["Be brief.", f"Tool: {json.dumps([OVAR, PORTO])}"]
     for place, text in zip(locate([PORTO, OVAR], messages).places, (PORTO, OVAR), strict=True):

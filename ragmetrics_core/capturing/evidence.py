@@ -242,18 +242,23 @@ class Calls:
 
     def _shown(self, call: Node, known: Sequence[str]) -> Shown:
         """The same for one call alone, and the calls that feed it."""
-        documents = _latest(self.lists(call.began) or self.lists())
+        lists = self.lists(call.began) or self.lists()
+        documents = _latest(lists)
         texts = [(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))]
         earlier = [one for one in self.models if one is not call and _end(one) <= call.began and self._feeds(one, call)]
         prompt = [message.text for message in call.prompt]
         often = [text for text in dict.fromkeys(known) for _ in range(_occurrences(text, prompt))]
         located = locate([*(text for _, text in texts), *map(text_of, earlier)], prompt, known=often)
-        result = Shown()
-        for index in located.order:
-            if index < len(texts):
-                document, place = texts[index][0], located.places[index]
-                if document.key not in result.found or len(result.found[document.key][1].text) < len(place.text):
-                    result.found[document.key] = document, place
+        result, there = Shown(), [index for index in located.order if index < len(texts)]
+        arrived = {one.key: None for some in reversed(lists) for one in some}
+        rank = {key: number for number, key in enumerate(arrived)}
+        came = sorted(there, key=lambda index: rank[texts[index][0].key])
+        for index in there:  # of several documents of one text the first to come is the first one shown
+            alike = next(other for other in came if texts[other][1] == texts[index][1])
+            came.remove(alike)
+            document, place = texts[alike][0], located.places[index]
+            if document.key not in result.found or len(result.found[document.key][1].text) < len(place.text):
+                result.found[document.key] = document, place
         for (document, _), place in zip(texts, located.places, strict=False):
             if place.outcome == "unknown" and document.key not in result.found:
                 result.unknown[document.key] = document

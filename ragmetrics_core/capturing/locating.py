@@ -15,7 +15,19 @@ from functools import cached_property
 from typing import Literal
 
 from ragmetrics_core.capturing.forms import Prompt, Text, form, stream
-from ragmetrics_core.capturing.matching import EDGE, STEP, TRIES, Group, Search, Showing, Span, runs_of, size_of, within
+from ragmetrics_core.capturing.matching import (
+    EDGE,
+    RESUMED,
+    STEP,
+    TRIES,
+    Group,
+    Search,
+    Showing,
+    Span,
+    runs_of,
+    size_of,
+    within,
+)
 
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
@@ -26,6 +38,8 @@ WHOLE = 0.98  # of a text so much is all of it, also where pieces of it stand ap
 OCCURRENCES = 500  # of a short text so many are looked at in one message
 
 _MARKS = re.compile(r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);""")
+_DOTTED = re.compile(r"(?:\.\.\.|…)(\W*\w.*)$", re.DOTALL)
+_BEGUN = re.compile(r"\W(\w+)$")
 _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 
 
@@ -78,9 +92,21 @@ class Place:
         if self.extent == "whole":
             return raw
         for run in runs_of(self._showing.spans):
-            start, end = self._text.span(run[0].of, run[-1].last)
+            last = max(run[-1].last - self._by_chance(run[-1]), run[0].of + 1)
+            start, end = self._text.span(run[0].of, last)
             parts.append(raw[start if run[0].of else 0 : end if run[-1].last < total else len(raw)])
         return " … ".join(parts)
+
+    def _by_chance(self, span: Span) -> int:
+        """How many of its last letters agree by chance: they stand behind dots, or begin a word that goes on."""
+        number = self._prompt.message(span.at)
+        message, own = self._prompt.messages[number], self._text.raw if self._text else ""
+        end, on = message.gap(span.end - self._prompt.starts[number])
+        tail = message.raw[max(end - STEP, 0) : end]
+        dots, begun = _DOTTED.search(tail), _BEGUN.search(tail) if end == on < len(message.raw) else None
+        found = begun if dots is None or dots[0] in own else dots
+        letters = len(stream(found[1])) if found else 0
+        return letters if letters < RESUMED else 0
 
     @cached_property
     def form(self) -> str | None:

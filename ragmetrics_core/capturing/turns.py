@@ -152,7 +152,7 @@ class Turns(Generic[Run]):
         found = samples_of(whole, self._where)
         said = ((one.question, one.answer or "") for one in found if one.question)
         self._said += [pair for pair in said if len(pair[1]) > _LEAST_SAID]
-        if tree.thread is not None and not error and any(sample.answer is None for sample in found):
+        if tree.thread is not None and any(sample.answer is None for sample in found):
             return self._kept(self._unanswered, tree.thread, parts)
         return found
 

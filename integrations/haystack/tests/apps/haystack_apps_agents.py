@@ -1,7 +1,4 @@
-"""Applications after public ones: agents and their tools.
-
-Haystack 3.0.0 makes no schema of a function whose annotations are postponed.
-"""
+"""Applications after public ones: agents and their tools."""
 
 from typing import Annotated, Any
 
@@ -28,7 +25,18 @@ from haystack_apps import (
     search,
     user,
 )
-from haystack_apps_pipelines import AND_WHY, CUT, FIRST, TURN, Fetcher, MessageRetriever, MessageWriter, WebSearch, rag
+from haystack_apps_pipelines import (
+    AND_WHY,
+    CUT,
+    FIRST,
+    TURN,
+    Fetcher,
+    MessageRetriever,
+    MessageWriter,
+    WebSearch,
+    asked,
+    rag,
+)
 
 
 def every(documents: list[Document]) -> str:
@@ -253,6 +261,55 @@ def a_tool_whose_argument_is_the_answer() -> None:
 def an_agent_out_of_steps() -> None:
     again = ChatMessage.from_assistant("Let me look that up.", tool_calls=[ToolCall("web_search", {"query": Q})])
     agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
+
+
+@component
+class Renaming:
+    """A source that gives what it finds a new id each time."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        self.calls += 1
+        other = "mill" if self.calls == 1 else "bell"
+        return {
+            "documents": [
+                Document(id=f"gate-{self.calls}", content=TEXTS["gate"]),
+                Document(id=other, content=TEXTS[other]),
+            ]
+        }
+
+
+@app(
+    f"{COOKBOOK}/agent_powered_retrieval.ipynb",
+    Expected(("gate-1", "mill", "gate-2", "bell"), retrieved=("gate-1", "mill", "bell")),
+)
+def one_text_under_two_ids() -> None:
+    tool = ComponentTool(component=Renaming(), name="search", description="Searches.")
+    agent(tool, calls("search", query="gate"), calls("search", query="bell"), A).run(messages=user())
+
+
+@component
+class Each:
+    """A component that runs a pipeline for each of several questions."""
+
+    def __init__(self) -> None:
+        self.inner = rag(llm=says("It was walled up.", "The masons did."))
+
+    @component.output_types(answers=list[str])
+    def run(self, questions: list[str]) -> dict[str, Any]:
+        return {"answers": [self.inner.run(asked(one))["llm"]["replies"][0].text for one in questions]}
+
+
+@app(
+    f"{TUTORIALS}/35_Evaluating_RAG_Pipelines.ipynb",
+    Expected(FIRST, "It was walled up.", Q, FIRST),
+    Expected(FIRST, "The masons did.", "Who walled it up?", FIRST),
+)
+def questions_in_one_component() -> None:
+    connected(each=Each()).run({"each": {"questions": [Q, "Who walled it up?"]}})
 
 
 # Several agents

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from haystack import Document, component, tracing
+from haystack import Document, Pipeline, component, tracing
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
 from haystack.components.converters import OutputAdapter
 from haystack.components.joiners import BranchJoiner
 from haystack.components.preprocessors import DocumentSplitter
 from haystack.components.rankers import MetaFieldRanker
+from haystack.components.retrievers import SentenceWindowRetriever
+from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
 from haystack.components.routers import ConditionalRouter
-from haystack.core.errors import BreakpointException
-from haystack.dataclasses import ChatMessage, breakpoints
-from haystack.dataclasses.breakpoints import Breakpoint
+from haystack.core.errors import BreakpointException, PipelineRuntimeError
+from haystack.dataclasses import ChatMessage
+from haystack.dataclasses.breakpoints import Breakpoint, PipelineSnapshot
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tracing.tracer import NullTracer
 from haystack_apps import (
     COOKBOOK,
@@ -30,6 +36,7 @@ from haystack_apps import (
     FakeEmbedder,
     Q,
     app,
+    calls,
     connected,
     found,
     says,
@@ -41,6 +48,7 @@ from haystack_apps import (
 LIST = "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{ question }}"
 RAG = (*SEARCH, ("retriever.documents", "prompt.documents"), ("prompt.prompt", "llm.messages"))
 FIRST = ("gate", "mill", "siege")
+SEEN = ("brother", "sister")
 CUT = (upto("gate", 100), upto("mill", 100))
 
 
@@ -82,6 +90,97 @@ def a_template_of_metadata() -> None:
 )
 def documents_without_a_loop() -> None:
     rag("Here are the documents: {{ documents }} \n Answer: {{ question }}", 2).run(asked())
+
+
+SENTENCES = [f"{one.strip()} " for one in re.split(r"(?<=[.;,]) ", " ".join(TEXTS.values()))]  # 13 of them
+WINDOWS = (("s1", "".join(SENTENCES[:3])), ("s8", "".join(SENTENCES[7:10])), ("s4", "".join(SENTENCES[3:6])))
+
+
+def windows(socket: str, template: str) -> None:
+    """Three sentences are found, and printed with those around them."""
+    store, angles = InMemoryDocumentStore(), {1: 0.1, 8: 0.2, 4: 0.3}
+    for n, text in enumerate(SENTENCES):
+        lies = [math.cos(angles.get(n, 3.0)), math.sin(angles.get(n, 3.0))]
+        meta = {"source_id": "book", "split_id": n}
+        store.write_documents([Document(id=f"s{n}", content=text, meta=meta, embedding=lies)])
+    connected(
+        *SEARCH,
+        ("retriever.documents", "window.retrieved_documents"),
+        (f"window.{socket}", "prompt.found"),
+        ("prompt.prompt", "llm.messages"),
+        embedder=FakeEmbedder(),
+        retriever=InMemoryEmbeddingRetriever(store, top_k=3),
+        window=SentenceWindowRetriever(store, window_size=1),
+        prompt=ChatPromptBuilder(user(template)),
+        llm=says(A),
+    ).run(asked())
+
+
+@app(
+    f"{DOCS}/pipeline-components/retrievers/sentencewindowretriever.mdx",
+    Expected(WINDOWS, retrieved=("s1", "s8", "s4")),
+)
+def windows_around_sentences() -> None:
+    windows("context_windows", "{% for one in found %}- {{ one }}\n{% endfor %}Question: {{ question }}")
+
+
+@app(
+    f"{DOCS}/pipeline-components/retrievers/sentencewindowretriever.mdx",
+    Expected(WINDOWS, retrieved=("s1", "s8", "s4")),
+)
+def windows_as_a_list() -> None:
+    windows("context_windows", "{{ found }} Question: {{ question }}")
+
+
+AROUND = tuple((f"s{n}", SENTENCES[n]) for n in (0, 1, 2, 7, 8, 9, 3, 4, 5))
+
+
+@app(
+    f"{DOCS}/pipeline-components/retrievers/sentencewindowretriever.mdx", Expected(AROUND, retrieved=("s1", "s8", "s4"))
+)
+def documents_around_sentences() -> None:
+    windows("context_documents", "{% for one in found %}- {{ one.content }}\n{% endfor %}Question: {{ question }}")
+
+
+@component
+class Wiki:
+    """A source of texts alone."""
+
+    @component.output_types(passages=list[str])
+    def run(self, query: str) -> dict[str, Any]:
+        return {"passages": [TEXTS["gate"], TEXTS["mill"]]}
+
+
+@component
+class Contents:
+    @component.output_types(texts=list[str])
+    def run(self, documents: list[Document]) -> dict[str, Any]:
+        return {"texts": [one.content for one in documents]}
+
+
+TEXTS_OF = "{% for one in texts %}- {{ one }}\n{% endfor %}Question: {{ question }}"
+
+
+@app("explodinggradients/ragas: docs/howtos/integrations/haystack.md", Expected(FIRST, retrieved=FIRST))
+def texts_of_documents() -> None:
+    connected(
+        *SEARCH,
+        ("retriever.documents", "contents.documents"),
+        ("contents.texts", "prompt.texts"),
+        ("prompt.prompt", "llm.messages"),
+        **search(contents=Contents(), prompt=ChatPromptBuilder(user(TEXTS_OF)), llm=says(A)),
+    ).run(asked())
+
+
+@app(f"{COOKBOOK}/hackernews-custom-component-rag.ipynb", Expected(((None, TEXTS["gate"]), (None, TEXTS["mill"]))))
+def passages_without_documents() -> None:
+    connected(
+        ("wiki.passages", "prompt.texts"),
+        ("prompt.prompt", "llm.messages"),
+        wiki=Wiki(),
+        prompt=ChatPromptBuilder(user(TEXTS_OF)),
+        llm=says(A),
+    ).run({"wiki": {"query": Q}, "prompt": {"question": Q}})
 
 
 @app(
@@ -570,8 +669,6 @@ def retrieval_alone() -> None:
 
 @app(f"{COOKBOOK}/hybrid_rag_pipeline_with_breakpoints.ipynb", Expected(FIRST, retrieved=FIRST))
 def a_run_that_pauses() -> None:
-    if not hasattr(breakpoints, "INTERNAL_INPUTS_FORMAT"):
-        pytest.skip("Haystack 3.0.0 continues a snapshot without telling what the user gave")
     made = rag(answers=AnswerBuilder())
     made.connect("llm.replies", "answers.replies")
     snapshots = []
@@ -587,6 +684,72 @@ def a_run_that_pauses() -> None:
 def a_run_that_stays_paused() -> None:
     with contextlib.suppress(BreakpointException):
         rag().run(asked(), break_point=Breakpoint("llm"), snapshot_callback=lambda snapshot: None)
+
+
+@component
+class Flaky:
+    """A model that is down at first."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        self.calls += 1
+        if self.calls == 1:
+            raise ConnectionError("down")
+        return {"replies": [ChatMessage.from_assistant(A)]}
+
+
+def failing(resumed: Callable[[Pipeline, PipelineSnapshot], object]) -> None:
+    made = rag(llm=Flaky())
+    with pytest.raises(PipelineRuntimeError) as caught:
+        made.run(asked())
+    assert caught.value.pipeline_snapshot is not None
+    resumed(made, caught.value.pipeline_snapshot)
+
+
+@app(f"{DOCS}/concepts/pipelines/pipeline-breakpoints.mdx", Expected(FIRST, retrieved=FIRST))
+def a_run_that_fails_and_is_resumed() -> None:
+    failing(lambda made, snapshot: made.run({}, pipeline_snapshot=snapshot))
+
+
+FAILED = Expected(FIRST, None, Q, FIRST, grade="incomplete")
+
+
+@app(f"{DOCS}/concepts/pipelines/pipeline-breakpoints.mdx", FAILED)
+def a_run_that_fails() -> None:
+    failing(lambda made, snapshot: None)
+
+
+@app(f"{DOCS}/concepts/pipelines/pipeline-breakpoints.mdx", Expected(FIRST, retrieved=FIRST), FAILED)
+def a_run_that_fails_and_is_tried_anew() -> None:
+    failing(lambda made, snapshot: made.run(asked()))
+
+
+HISTORY = """{% insert earlier %}{% message role="user" %}{{ question }}{% endmessage %}"""
+
+
+@app(f"{COOKBOOK}/agent-breakpoints.ipynb", Expected(("brother", "sister"), "Two.", AND_WHY, SEEN, TURN))
+def an_agent_behind_a_breakpoint() -> None:
+    """Earlier turns stay what they were; the answer is no part of them."""
+    from haystack_apps_agents import agent, every, web_tool
+
+    made = connected(
+        ("prompt.prompt", "agent.messages"),
+        ("agent.last_message", "answers.replies"),
+        prompt=ChatPromptBuilder(HISTORY),
+        agent=agent(web_tool(every), calls("web_search", query=Q), "Two."),
+        answers=AnswerBuilder(),
+    )
+    snapshots: list[PipelineSnapshot] = []
+    with contextlib.suppress(BreakpointException):
+        given = {
+            "prompt": {"question": AND_WHY, "earlier": [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]},
+            "answers": {"query": AND_WHY},
+        }
+        made.run(given, break_point=Breakpoint("answers"), snapshot_callback=snapshots.append)
+    made.run({}, pipeline_snapshot=snapshots[-1])
 
 
 @app(f"{DOCS}/optimization/../development/tracing.mdx: enable_tracing", problem="another tracer")

@@ -11,7 +11,8 @@ from haystack_integrations.components.evaluators.ragmetrics import capture
 from ragmetrics_core.data.sample import Sample
 
 TABLES = (haystack_apps_pipelines, haystack_apps_agents)
-KNOWN = {**TEXTS, **SHORT}
+KNOWN = {**TEXTS, **SHORT, "gate-1": TEXTS["gate"], "gate-2": TEXTS["gate"]}
+NAMED = {*KNOWN, "page", *(f"s{n}" for n in range(len(haystack_apps_pipelines.SENTENCES)))}
 
 
 @pytest.mark.parametrize("name", APPS)
@@ -44,7 +45,7 @@ def wanted(expected: Expected) -> dict[str, object]:
 def seen(sample: Sample) -> dict[str, object]:
     return {
         "question": sample.question,
-        "contexts": [(one.id if one.id in KNOWN or one.id == "page" else None, one.text) for one in sample.contexts],
+        "contexts": [(one.id if one.id in NAMED else None, one.text) for one in sample.contexts],
         "retrieved": None if sample.retrieved is None else [one.id for one in sample.retrieved],
         "answer": sample.answer,
         "history": [(turn.role, turn.content) for turn in sample.history],

@@ -16,7 +16,6 @@ _NAMED = ("replies", "reply", "answer", "answers", "response", "last_message")
 _VERDICT = re.compile(
     r"(?is)\W*(yes|no|true|false|pass(ed)?|fail(ed)?|(in)?valid|(un)?(safe|grounded)|\d+)\W*|\s*{(?!.*\"answer\").*}\s*"
 )
-_EXITS = "haystack.agent.exit_conditions"
 _ASKED = ("query", "queries", "question", "questions", "prompt")
 
 
@@ -91,17 +90,15 @@ def _outputs(run: Run) -> list[tuple[str, Any]]:
     found = []
     for component, sockets in parts.items():
         for name, value in sockets.items() if isinstance(sockets, dict) else ():
-            if "last_message" not in sockets or (name == "last_message" and not _cut_short(run, sockets, value)):
+            if "last_message" not in sockets or (name == "last_message" and not _cut_short(sockets, value)):
                 found.append((f"{component}.{name}" if component else name, value))
     return found
 
 
-def _cut_short(run: Run, sockets: Mapping[str, Any], last: Any) -> bool:
-    """True for an agent that ran out of steps at the result of a tool; Haystack 3.0 tells which tools may end it."""
-    tools = [call.name for call in last.calls] if isinstance(last, Message) and last.role == "tool" else []
-    ran = (node.tags for node in run.nodes if _EXITS in node.tags and node.sockets.get("last_message") == last)
-    ends = [sockets["exit_reason"]] if "exit_reason" in sockets else next(ran, {_EXITS: tools})[_EXITS]
-    return bool(tools) and not set(tools) & set(ends)
+def _cut_short(sockets: Mapping[str, Any], last: Any) -> bool:
+    """True for an agent that ran out of steps at the result of a tool."""
+    tools = {call.name for call in last.calls} if isinstance(last, Message) and last.role == "tool" else set()
+    return bool(tools) and sockets.get("exit_reason") not in tools
 
 
 def _objects(place: str, value: object) -> list[Answer]:

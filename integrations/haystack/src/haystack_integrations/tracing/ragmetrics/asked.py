@@ -47,16 +47,16 @@ def question(calls: Calls, shown: Sequence[Message], query: str | None) -> Given
 
 
 def _texts(run: Run) -> list[Given]:
-    """Texts that the user gave, each once: of messages the user's last, of lists of texts the first."""
+    """Texts that the user gave, each once: of messages the user's last, of lists of texts each."""
     found: dict[str, Given] = {}
     for place, name, value in _inputs(run):
         listed = isinstance(value, tuple) and value and all(isinstance(item, str) for item in value)
-        text = value[0] if listed else question_in(value) if isinstance(value, (str, Message, tuple)) else None
-        if text is None or not text.strip() or name in _NEVER:
-            continue
-        one = found.setdefault(one_line(text), Given(text))
-        one.places.append(place)
-        one.rank = min(one.rank, _USUAL.index(name) if name in _USUAL else len(_USUAL))
+        one_text = question_in(value) if isinstance(value, (str, Message, tuple)) else None
+        for text in value if listed else (one_text,):
+            if text is not None and text.strip() and name not in _NEVER:
+                one = found.setdefault(one_line(text), Given(text))
+                one.places.append(place)
+                one.rank = min(one.rank, _USUAL.index(name) if name in _USUAL else len(_USUAL))
     return list(found.values())
 
 

@@ -35,9 +35,10 @@ def tick() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Said(Message):
-    """A copy of a ``ChatMessage``; a tool's message names in ``calls`` what it answers."""
+    """A copy of a ``ChatMessage``; a tool's message names in ``calls`` what it answers, and may tell of a failure."""
 
     model: str | None = None
+    failed: bool = False
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
@@ -69,7 +70,8 @@ def _message(message: ChatMessage) -> Said:
     text = message.text or "\n".join(result.result for result in results if isinstance(result.result, str))
     made = tuple(ToolCall(call.tool_name, copied(call.arguments) or {}, call.id) for call in calls)
     model = message.meta.get("model")
-    return Said(message.role.value, text, made, model if isinstance(model, str) else None)
+    failed = any(result.error for result in results)
+    return Said(message.role.value, text, made, model if isinstance(model, str) else None, failed)
 
 
 def _generated(answer: GeneratedAnswer) -> Answer:
@@ -145,6 +147,7 @@ class Run:
         error: What the application's run ended with; None if it ended well.
         complete: False if it was cancelled, abandoned or paused.
         paused: True if a breakpoint stopped it.
+        resumable: True if it ended with a snapshot, from which another run may go on.
         strand: The thread and task that it began in.
     """
 
@@ -152,7 +155,7 @@ class Run:
         self.nodes: list[Node] = []
         self.error: str | None = None
         self.complete = True
-        self.paused = False
+        self.paused = self.resumable = False
         self.strand = ""
         self.problems = problems
 

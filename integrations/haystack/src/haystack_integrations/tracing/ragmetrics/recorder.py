@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from haystack.core.errors import BreakpointException
+from haystack.core.errors import BreakpointException, PipelineRuntimeError
 from haystack.tracing.tracer import NullSpan, Span, Tracer, enable_tracing, tracer
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, COMPONENT, KEPT, PIPELINE, Node, Run, copied, tick
 
@@ -27,7 +27,7 @@ _SPANS = ("haystack.component", "haystack.agent", "haystack.agent.step.llm", "ha
 _INPUTS = frozenset(f"{span}.input" for span in _SPANS)
 _OUTPUTS = frozenset((*(f"{span}.output" for span in _SPANS), "haystack.pipeline.output_data"))
 _TYPE = "haystack.component.fully_qualified_type"
-_TAGS = (_TYPE, "haystack.agent.exit_conditions", "haystack.component.input_spec", "haystack.component.output_spec")
+_TAGS = (_TYPE, "haystack.component.input_spec", "haystack.component.output_spec")
 _DISPLACED = "another tracer was enabled meanwhile and took our place; enable tracers before capture() or watch()"
 _FRAMES = 40
 
@@ -40,7 +40,6 @@ class TeeSpan(Span):
 
     def __init__(self, inner: Span, run: Run, node: Node, outer: TeeSpan | None = None) -> None:
         self.inner, self.run, self.node, self.outer = inner, run, node, outer
-        self.result: Any = None  # Haystack 3.0 fills the dict that it gave as a tag
         self.problems = run.problems
 
     def __getattr__(self, name: str) -> Any:
@@ -82,13 +81,12 @@ class TeeSpan(Span):
         """The block of code under the span was left, with an error or without."""
         if error is not None and self.node is self.run.root:
             self.run.paused = isinstance(error, BreakpointException)
+            failed = error.pipeline_snapshot if isinstance(error, PipelineRuntimeError) else None
+            self.run.resumable = self.run.paused or failed is not None
             if isinstance(error, Exception) and not self.run.paused:
                 self.run.error = f"{type(error).__name__}: {error}"
             self.run.complete = self.run.error is not None  # else cancelled, abandoned, interrupted or paused
         self.node.closed = tick()
-        if error is None and self.node.output is None and self.result is not None:
-            self.node.output = copied(self.result)
-        self.result = None
 
 
 class Tee(Tracer):
@@ -144,9 +142,7 @@ class Tee(Tracer):
         if operation == PIPELINE:
             node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
         run.nodes.append(node)
-        span = TeeSpan(inner, run, node, outer)
-        span.result = tags.get("haystack.pipeline.output_data")
-        return span
+        return TeeSpan(inner, run, node, outer)
 
     def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
         """A new run for those who listen; or the one that a bare thread belongs to."""

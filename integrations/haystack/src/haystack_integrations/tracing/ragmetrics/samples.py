@@ -113,7 +113,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         error=run.error,
         complete=run.complete,
         strand=run.strand,
-        thread=repr(run.input) if run.paused or _resumed(run) else None,
+        thread=repr(run.input) if run.resumable or _resumed(run) else None,
         paused=run.paused,
         continues=_resumed(run),
         other=blank,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +15,7 @@ from ragmetrics_core.capturing import Node as Call
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
 _STEPS = 12
+_EVIDENCE = re.compile(r"document|context|passage|chunk|window|snippet")
 _ASKED = ("query", "text", "queries", "question")
 
 
@@ -32,7 +35,7 @@ class Calls:
         if parent is not None and node.operation not in _CALLS:
             return parent
         made = Call(self._kind(node), node.path or node.type or "run", node.opened, node.closed or None)
-        made.taken = written(documents_in(node.input))
+        made.taken = tuple(one for value in node.input.values() for one in self._documents_of(value))
         if node is not self.run.root:
             made.documents, made.error = self._documents(node), "no output" if node.output is None else None
         if made.kind == "model":
@@ -76,8 +79,9 @@ class Calls:
                 (one.name, one.arguments) for one in message.calls
             ]:
                 made.text, made.call = message.text, message.calls[0].id
+                node.failed = node.failed or (isinstance(message, Said) and message.failed)
         if node.failed:
-            made.error = "the tool failed"
+            made.error, made.text = made.text or "the tool failed", None
             made.documents = None
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
@@ -85,6 +89,30 @@ class Calls:
         given = set(map(one_line, texts_in(node.input)))
         found = tuple(one for one in written(documents_in(node.output)) if one_line(one.text) not in given)
         return found if found or (emits_documents(node) and node.output is not None) else None
+
+    def _documents_of(self, value: object) -> tuple[Document, ...]:
+        """Documents in what a socket was given, or behind it: windows around documents, their bare texts."""
+        listed = self._listed.get(value, ()) if isinstance(value, tuple) and _is_texts(value) else ()
+        return listed or written(documents_in(value))
+
+    @cached_property
+    def _listed(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
+        """Lists of texts that components made of documents or gave in a socket named for such, as documents."""
+        found: dict[tuple[str, ...], tuple[Document, ...]] = {}
+        for node in self.run.components():
+            given = written(documents_in(node.input))
+            written_here = self.is_model(node) or any(map(self.is_model, self.inside(node)))
+            for name, texts in node.sockets.items() if not written_here else ():
+                if isinstance(texts, tuple) and _is_texts(texts) and (given or _EVIDENCE.search(name)):
+                    around = len(given) == len(texts) and all(
+                        map(lambda one, text: one.text.strip() in text, given, texts)
+                    )
+                    found[texts] = (
+                        tuple(replace(one, forms=(text,)) for one, text in zip(given, texts, strict=True))
+                        if around
+                        else written(map(Document, texts))
+                    )
+        return found
 
     # What a span is
 
@@ -154,7 +182,7 @@ class Calls:
     def _sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
         """Input sockets of a component that hold lists of documents, empty ones among them."""
         spec = node.tags.get("haystack.component.input_spec") or {}
-        found = [(name, value, written(documents_in(value))) for name, value in node.input.items()]
+        found = [(name, value, self._documents_of(value)) for name, value in node.input.items()]
         empty = {name for name, value, _ in found if value == () and "document" in f"{name} {spec.get(name)}".lower()}
         return [(f"{node.path}.{name}", documents) for name, _, documents in found if documents or name in empty]
 
@@ -165,7 +193,11 @@ def emits_documents(node: Node) -> bool:
     return any("Document" in str(socket.get("type")) for socket in spec.values())
 
 
-def written(documents: Iterator[Document]) -> tuple[Document, ...]:
+def _is_texts(value: tuple[Any, ...]) -> bool:
+    return bool(value) and all(isinstance(item, str) for item in value)
+
+
+def written(documents: Iterable[Document]) -> tuple[Document, ...]:
     """Documents that hold a text."""
     return tuple(one for one in documents if one.text.strip())
 
