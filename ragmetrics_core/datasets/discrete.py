@@ -39,11 +39,6 @@ class DiscreteSettings(Frozen):
 def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, maker: Maker) -> tuple[Pair, ...]:
     """Have a model write questions with golden answers, each from one chunk; documents take turns.
 
-    Args:
-        documents: The corpus.
-        settings: How many, and the seed.
-        maker: Where the model works.
-
     Raises:
         InputError: If the model gave nothing usable.
         JudgeUnavailable: If it will answer nothing.

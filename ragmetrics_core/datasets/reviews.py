@@ -18,17 +18,7 @@ from pydantic import Field
 from ragmetrics_core.data.errors import CutOffLine, InputError, SettingError
 from ragmetrics_core.data.files import own_lines
 from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.datasets.sets import (
-    AnySet,
-    CombinationPoint,
-    ContinuousSet,
-    DiscretePoint,
-    DiscreteSet,
-    Label,
-    LabelledDocument,
-    digest_of,
-    to_jsonl,
-)
+from ragmetrics_core.datasets import sets
 from ragmetrics_core.reporting.jsonl import validated
 from ragmetrics_core.statistics.agreement import kappa
 
@@ -43,7 +33,7 @@ class Review(Frozen):
     """One decision of one person."""
 
     item: str = Field(description="id of the point, or `document#fact#context` for a cell")
-    was: Label = Field(description="the label by rank, for a cell the label of the model")
+    was: sets.Label = Field(description="the label by rank, for a cell the label of the model")
     label: Verdict = Field(description="the label after review; ambiguous ones are left out of scores")
     reviewer: str = Field(description="who decided")
     reason: str = Field(default="", repr=False, description="why, in the reviewer's words")
@@ -67,11 +57,11 @@ class Reviews:
         InputError: If the file belongs to another set, or is broken.
     """
 
-    def __init__(self, path: str | Path, given: AnySet) -> None:
+    def __init__(self, path: str | Path, given: sets.AnySet) -> None:
         self.path = Path(path).with_suffix(".reviews.jsonl")
         self.first: dict[str, Review] = {}
         self.second: dict[str, Review] = {}
-        self._set = digest_of([to_jsonl(given)])
+        self._set = sets.digest_of([sets.to_jsonl(given)])
         lines = own_lines(self.path, "the file of reviews") if self.path.exists() else ()
         for number, (place, row) in enumerate(lines):
             if isinstance(row, CutOffLine):
@@ -111,15 +101,15 @@ class Item(Frozen):
     """One thing to review, without anything that tells its label."""
 
     id: str = Field(description="what a review names it by")
-    was: Label = Field(description="its label so far; never shown")
+    was: sets.Label = Field(description="its label so far; never shown")
     question: str = Field(repr=False, description="the question")
     claim: str = Field(repr=False, description="the golden answer, or one fact")
     texts: tuple[str, ...] = Field(repr=False, description="the documents, or one context")
 
 
-def review_items(given: AnySet) -> list[Item]:
+def review_items(given: sets.AnySet) -> list[Item]:
     """Everything of a set that a person can decide, in the order of the set."""
-    if isinstance(given, ContinuousSet):
+    if isinstance(given, sets.ContinuousSet):
         return [item for document in given.documents for row in _cells(document) for item in row]
     # Equal points, e.g. where fewer documents differ than are retrieved, are decided once.
     return [
@@ -129,7 +119,7 @@ def review_items(given: AnySet) -> list[Item]:
     ]  # fmt: skip
 
 
-def _cells(document: LabelledDocument) -> list[list[Item]]:
+def _cells(document: sets.LabelledDocument) -> list[list[Item]]:
     """One row per fact, one column per context."""
     return [
         [
@@ -141,7 +131,7 @@ def _cells(document: LabelledDocument) -> list[list[Item]]:
     ]  # fmt: skip
 
 
-def labelled_points(given: DiscreteSet, reviews: Reviews | None) -> list[tuple[DiscretePoint, bool]]:
+def labelled_points(given: sets.DiscreteSet, reviews: Reviews | None) -> list[tuple[sets.DiscretePoint, bool]]:
     """Points with their labels: those of the review where there is one, else by rank; ambiguous ones are left out."""
     found = reviews.first if reviews is not None else {}
     labels = [found[point.id].label if point.id in found else point.by_rank for point in given.points]
@@ -149,7 +139,9 @@ def labelled_points(given: DiscreteSet, reviews: Reviews | None) -> list[tuple[D
     return [(point, label == "positive") for point, label in labelled if label != "ambiguous"]
 
 
-def labelled_combinations(given: ContinuousSet, reviews: Reviews | None) -> list[tuple[CombinationPoint, float]]:
+def labelled_combinations(
+    given: sets.ContinuousSet, reviews: Reviews | None
+) -> list[tuple[sets.CombinationPoint, float]]:
     """Combinations with their labels, made anew from the reviewed cells.
 
     A combination is left out where an ambiguous cell decides it: the fact is covered by none of the other contexts.
@@ -172,7 +164,7 @@ def _label(marks: Sequence[Sequence[Verdict]], chosen: Sequence[int]) -> float |
     return sum("positive" in own for own in verdicts) / len(marks)
 
 
-def items_to_review(given: AnySet, reviews: Reviews, *, second: bool, share: float) -> list[Item]:
+def items_to_review(given: sets.AnySet, reviews: Reviews, *, second: bool, share: float) -> list[Item]:
     """The items that one reviewer decides about, in an order that tells nothing.
 
     The second reviewer gets a share, in (0, 1], of what the first one decided; ``SettingError`` if that is nothing.
@@ -241,12 +233,12 @@ def _shown(item: Item, done: int, total: int) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", shown)
 
 
-def review_summary(given: AnySet, reviews: Reviews) -> list[str]:
+def review_summary(given: sets.AnySet, reviews: Reviews) -> list[str]:
     """What the reviews came to, in sentences."""
     count = len(review_items(given))
     labels = Counter(review.label for review in reviews.first.values())
     changed = sum(review.label != review.was for review in reviews.first.values())
-    unit, source = ("points", "rank") if isinstance(given, DiscreteSet) else ("cells", "the model")
+    unit, source = ("points", "rank") if isinstance(given, sets.DiscreteSet) else ("cells", "the model")
     lines = [
         f"{labels.total()} of {count} {unit} reviewed: {labels['positive']} positive, "
         f"{labels['negative']} negative, {labels['ambiguous']} ambiguous (left out); "

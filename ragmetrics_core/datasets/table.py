@@ -15,14 +15,7 @@ _FAMILY = "‡"
 
 
 def score_table(given: AnySet, reviews: Reviews | None, scores: Sequence[Score], *, name: str = "") -> str:
-    """The table with its heading and caveats.
-
-    Args:
-        given: The set.
-        reviews: What people decided.
-        scores: One per judge, metric and prompt.
-        name: Name of the set, for the heading.
-    """
+    """The table of scores with its heading, which names the set, and its caveats."""
     rows = [("judge", "metric", "prompt", *(scores[0].values if scores else ()), "points", "calls", "cost")]
     rows += [_row(score, _marks(given, reviews, score)) for score in scores]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

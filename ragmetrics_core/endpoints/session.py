@@ -19,15 +19,7 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any, Generic, Self, TypeVar
 
-from ragmetrics_core.data.errors import (
-    ContentRefused,
-    CutOffReply,
-    EmptyReply,
-    JudgeError,
-    LimitReached,
-    MalformedReply,
-    UnusableReply,
-)
+from ragmetrics_core.data import errors
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.attempts import Attempts, Availability, typed
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
@@ -36,7 +28,7 @@ from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, Share
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 
 T = TypeVar("T")
-Outcome = Choice | JudgeError
+Outcome = Choice | errors.JudgeError
 
 _encoded = json.JSONEncoder(sort_keys=True).encode
 _STRAYS, _OFTEN = 3, 0.05  # malformed replies from which on the schema is sent with every request
@@ -55,7 +47,7 @@ class Read(Generic[T]):
 class Answers(Generic[T]):
     """What came of one request: an outcome per reply asked for, in the order of the polls, and what it cost."""
 
-    outcomes: tuple[Read[T] | JudgeError, ...]
+    outcomes: tuple[Read[T] | errors.JudgeError, ...]
     usage: Usage
 
 
@@ -179,11 +171,11 @@ class Session:
         outcomes = await self._replies(bound if self._here.strays() else request, keys, spent)
         known = [_read(outcome, read) for outcome in outcomes]
         self._here.read += len(known)
-        self._here.malformed += sum(isinstance(error, MalformedReply) for error in known)
+        self._here.malformed += sum(isinstance(error, errors.MalformedReply) for error in known)
         repairs = {
             place: self._repaired(bound, keys[place], outcome, error, read, spent)
             for place, (outcome, error) in enumerate(zip(outcomes, known, strict=True))
-            if isinstance(outcome, Choice) and isinstance(error, UnusableReply) and not outcome.origin.unusable
+            if isinstance(outcome, Choice) and isinstance(error, errors.UnusableReply) and not outcome.origin.unusable
         }
         for place, answer in zip(repairs, await gathered(repairs.values()) if repairs else (), strict=True):
             known[place] = answer
@@ -194,14 +186,14 @@ class Session:
         request: ChatRequest,
         key: str,
         reply: Choice,
-        problem: UnusableReply,
+        problem: errors.UnusableReply,
         read: Callable[[Choice], T],
         spent: list[Usage],
-    ) -> Read[T] | JudgeError:
+    ) -> Read[T] | errors.JudgeError:
         """Ask again for a reply that cannot be used, once, and keep the new one in its place."""
         if (kept := self._kept.get(key)) is not None and kept != reply:  # somebody else's repair was faster
             return _read(kept, read)
-        if isinstance(problem, ContentRefused):
+        if isinstance(problem, errors.ContentRefused):
             self._kept.reject(key)
             return problem
         paid: list[Usage] = []
@@ -209,7 +201,7 @@ class Session:
         usage = sum(paid, Usage())
         spent.append(replace(usage, repairs=usage.calls))
         answer = _read(again, read)
-        if isinstance(answer, UnusableReply):
+        if isinstance(answer, errors.UnusableReply):
             self._kept.reject(key)
         elif isinstance(again, Choice) and usage.calls:  # else whoever asked has kept it
             self._kept.put({key: again})
@@ -279,29 +271,29 @@ class Session:
         try:
             reply = await shared.fitting.complete(keys[0], request, self._attempts.send, arrived)
             if unanswered := [key for key in keys if outcomes[key] is None]:
-                none = EmptyReply("the endpoint returned fewer replies than asked for")
+                none = errors.EmptyReply("the endpoint returned fewer replies than asked for")
                 outcomes.update(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
         finally:
             for key in keys:
                 given = outcomes[key]
-                shared.flights.pop(key)[1].set_result(None if isinstance(given, LimitReached) else given)
+                shared.flights.pop(key)[1].set_result(None if isinstance(given, errors.LimitReached) else given)
         return reply.usage
 
 
-def _read(outcome: Outcome, read: Callable[[Choice], T]) -> Read[T] | JudgeError:
-    if isinstance(outcome, JudgeError):
+def _read(outcome: Outcome, read: Callable[[Choice], T]) -> Read[T] | errors.JudgeError:
+    if isinstance(outcome, errors.JudgeError):
         return outcome
     try:
         return Read(read(outcome), outcome)
-    except UnusableReply as error:
+    except errors.UnusableReply as error:
         return error
 
 
-def _repair(request: ChatRequest, problem: UnusableReply) -> ChatRequest:
+def _repair(request: ChatRequest, problem: errors.UnusableReply) -> ChatRequest:
     """What to ask after an unusable reply: the same again, with more room, or with the problem named."""
-    if isinstance(problem, EmptyReply):
+    if isinstance(problem, errors.EmptyReply):
         return request
-    if isinstance(problem, CutOffReply):
+    if isinstance(problem, errors.CutOffReply):
         return replace(request, max_tokens=request.max_tokens and request.max_tokens * _LONGER)
     said = f"Your reply could not be used: {problem}. Reply again with only the JSON object."
     return replace(request, messages=(*request.messages, Message("assistant", problem.raw), Message("user", said)))

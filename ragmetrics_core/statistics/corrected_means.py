@@ -103,11 +103,7 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores, *, seed: int = 0
 def rogan_gladen(labels: Sequence[bool], scores: Scores, others: Scores, *, threshold: float = 0.5) -> CorrectedMean:
     """Correct the share of positive verdicts by the judge's sensitivity and specificity.
 
-    Args:
-        labels: Labels of the labelled samples.
-        scores: Their scores, in the same order.
-        others: Scores of the samples without a label.
-        threshold: Scores from it on are a positive verdict; fixed on other data.
+    Arguments are those of ``ppi``; scores from the ``threshold`` on, fixed on other data, are a positive verdict.
 
     Returns:
         (q + sp − 1) / (se + sp − 1), cut to [0, 1], with q the share of positive verdicts among the other samples.
