@@ -1,7 +1,5 @@
 """``ragmetrics label draw`` and ``ragmetrics agreement``: labels of people, and how well a judge's scores agree."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

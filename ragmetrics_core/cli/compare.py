@@ -1,7 +1,5 @@
 """``ragmetrics compare``: two runs over the same samples, with a gate against regressions."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``ragmetrics dataset``: build annotated sets from documents, review them, score judges on them."""
 
-from __future__ import annotations
-
 import argparse
 import getpass
 import os

@@ -1,7 +1,5 @@
 """``ragmetrics demo``: a whole evaluation on this machine, without key and network."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

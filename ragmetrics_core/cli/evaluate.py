@@ -1,7 +1,5 @@
 """``ragmetrics evaluate``: score the rows of files, write the results, hold gates against the means."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -1,7 +1,5 @@
 """``ragmetrics facts``: extract the facts of references, edit them, freeze them, so that runs are comparable."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

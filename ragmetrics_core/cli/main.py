@@ -4,8 +4,6 @@ Exit codes: 0 all well; 1 a gate failed, or nothing was scored; 2 bad input or a
 undecided; 130 interrupted (what is done is written).
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -1,7 +1,5 @@
 """``ragmetrics metrics``: what each metric needs, and what it costs in calls."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Options that several commands share, each declared once, and what they lead to."""
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import sys

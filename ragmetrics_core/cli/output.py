@@ -1,7 +1,5 @@
 """Standard output that neither a closed pipe nor a narrow encoding can break."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

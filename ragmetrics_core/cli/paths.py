@@ -1,7 +1,5 @@
 """What a command reads and writes: no output may be an input, another output, or a link to one."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import stat

@@ -1,7 +1,5 @@
 """The samples of all files of a command, with what is wrong with each file."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import sys
@@ -11,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Self
 
 from ragmetrics_core.data.errors import InputError, RowError
 from ragmetrics_core.data.results import SampleResult
@@ -61,7 +60,7 @@ class Source:
         self.undefined: dict[str, str] = {}
         self.failed: dict[str, str] = {}
 
-    def counted(self) -> Source | Iterator[Sample | RowError]:
+    def counted(self) -> Self | Iterator[Sample | RowError]:
         """The samples, after a first reading of files that are not large, from which on their number is known.
 
         What makes a file unreadable, and with ``--strict`` a row that is no sample, is found before a call is paid.

@@ -1,7 +1,5 @@
 """``ragmetrics store``: what is stored, and making it less."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sqlite3

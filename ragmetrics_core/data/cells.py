@@ -1,7 +1,5 @@
 """Values of rows: what is missing, what was written as text, and the shapes of documents, facts and earlier turns."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

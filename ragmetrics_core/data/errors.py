@@ -38,7 +38,7 @@ Messages say what was given, what is needed and what to do. They never hold keys
 raw reply of a judge is on ``UnusableReply.raw``.
 """
 
-from __future__ import annotations
+from typing import Self
 
 
 class RagMetricsError(Exception):
@@ -165,7 +165,7 @@ class ContextWindowExceeded(RequestRejected):
     window: int | None = None
 
     @classmethod
-    def counted(cls, where: str, tokens: int | None, window: int | None, about: str = "") -> ContextWindowExceeded:
+    def counted(cls, where: str, tokens: int | None, window: int | None, about: str = "") -> Self:
         """Say both counts, as far as they are known."""
         length = "" if tokens is None else f" has {about}{tokens} tokens and"
         limit = "" if window is None else f" of {window} tokens"

@@ -1,7 +1,5 @@
 """What is imported only where it is used: modules that come with an extra, and objects of the user's own."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib import import_module

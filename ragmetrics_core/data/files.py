@@ -1,7 +1,5 @@
 """Text files: read in the encoding that their first bytes name, and written beside their place until they are whole."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import logging

@@ -1,7 +1,5 @@
 """The base of all data models: immutable, strict about unknown fields, silent about texts."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 from unicodedata import category
 

@@ -1,7 +1,5 @@
 """Wilson's score interval for a share, used by evidence and by reports."""
 
-from __future__ import annotations
-
 from math import sqrt
 from statistics import NormalDist
 

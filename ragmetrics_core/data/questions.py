@@ -4,8 +4,6 @@ A judge answers any question from its fields alone; one of your own is a subclas
 but its name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache

@@ -1,8 +1,6 @@
 """Results: every metric on every sample ends as scored, undefined with its reason, or failed with its error."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field
 
@@ -22,7 +20,7 @@ class ErrorInfo(Frozen):
     raw: str = Field("", repr=False, description="The judge's raw reply, if there was one.")
 
     @classmethod
-    def of(cls, error: RagMetricsError) -> ErrorInfo:
+    def of(cls, error: RagMetricsError) -> Self:
         """Take an exception's class name, message and raw reply."""
         return cls(type=type(error).__name__, message=str(error), raw=getattr(error, "raw", ""))
 

@@ -1,7 +1,5 @@
 """Samples from rows of tables: the field's usual column names are found, none needs to be configured."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache

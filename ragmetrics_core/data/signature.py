@@ -1,7 +1,5 @@
 """The signature of a result: what two numbers must share to be comparable."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 

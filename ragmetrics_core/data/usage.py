@@ -1,7 +1,5 @@
 """What answering cost: calls, tokens, money, and what was repeated or replaced on the way."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 
@@ -31,7 +29,7 @@ class Usage:
     fallbacks: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         """Sum of both; an unknown cost stays unknown."""
         known = self.cost is not None and other.cost is not None
         return Usage(

@@ -1,7 +1,5 @@
 """Cutting texts that are longer than a judge's context window into overlapping windows."""
 
-from __future__ import annotations
-
 _SHORTEST = 1_000
 _OVERLAP = 200
 

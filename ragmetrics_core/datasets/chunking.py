@@ -1,7 +1,5 @@
 """Cuts documents into chunks, at borders of paragraphs or sentences where there are any."""
 
-from __future__ import annotations
-
 import re
 
 from pydantic import Field

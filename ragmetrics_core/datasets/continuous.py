@@ -3,12 +3,10 @@
 Source: the published retrieval accuracy evaluation: four golden contexts, three of noise, 120 combinations of 2 to 7.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 from itertools import chain, combinations, islice, zip_longest
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -39,7 +37,7 @@ class ContinuousSettings(Frozen):
     extraction: Literal["io", "cot"] = Field("io", description="prompt that extracts facts")
     seed: int = Field(0, description="of every random choice")
 
-    def checked(self) -> ContinuousSettings:
+    def checked(self) -> Self:
         """Itself; ``SettingError`` if the numbers do not fit together."""
         total = self.golden + self.noise
         if min(self.documents, self.golden, self.smallest) < 1 or self.noise < 0:

@@ -3,8 +3,6 @@
 Source: the published retrieval accuracy evaluation for use without labelled data: 15 questions give 30 points.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from itertools import zip_longest

@@ -4,13 +4,11 @@ The file is JSONL: a header, then the rows as they were, each with its ``facts``
 like any other file, and refuses it if the facts were changed after they had been frozen.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -52,7 +50,7 @@ class FactsFile(Frozen):
         """How many facts there are."""
         return sum(len(row["facts"]) for row in self.rows)
 
-    def changed(self, facts: Sequence[Sequence[str]]) -> FactsFile:
+    def changed(self, facts: Sequence[Sequence[str]]) -> Self:
         """The file with other facts; a fact that stays keeps its weight.
 
         Raises:
@@ -71,7 +69,7 @@ class FactsFile(Frozen):
             rows.append({**row, "facts": [known.get(text, {"text": text}) for text in dict.fromkeys(own)]})
         return self.model_copy(update={"rows": tuple(rows)})
 
-    def freeze(self) -> FactsFile:
+    def freeze(self) -> Self:
         """The file with the digest of its facts."""
         return self.model_copy(update={"frozen": self.digest})
 

@@ -1,7 +1,5 @@
 """Labels of people for the samples of a run: drawn, read, matched with its scores, and what follows from them."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Everything else is read with the loaders of a framework and given as ``Document`` and ``Pair``.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where a model works on a set: writes questions with the responses expected, labels facts, and is counted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Rows from files: JSONL, JSON, CSV and Parquet; each row knows the place that it came from."""
 
-from __future__ import annotations
-
 import csv
 import re
 import shlex

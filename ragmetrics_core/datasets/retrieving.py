@@ -1,7 +1,5 @@
 """Retrievers for data sets: the embedded BM25, or any callable around a retriever of the user's own."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import is_dataclass

@@ -1,7 +1,5 @@
 """Reviews of a set's labels: asked blind and in random order, kept beside the set, one line per decision."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """How well judges and metrics agree with the labels of a set."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

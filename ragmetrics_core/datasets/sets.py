@@ -4,8 +4,6 @@ A file is a header, then one line per document and point. It holds no dates and 
 so that the same seed and replies give the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable

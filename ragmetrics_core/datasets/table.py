@@ -1,7 +1,5 @@
 """Scores of judges on a set as a table for people, under a heading that says what the labels are, with caveats."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ragmetrics_core.datasets.reviews import Reviews, labelled_combinations, labelled_points, review_items

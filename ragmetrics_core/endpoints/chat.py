@@ -1,7 +1,5 @@
 """The one protocol behind the LLM judge: a chat request goes in, choices and usage come out."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field

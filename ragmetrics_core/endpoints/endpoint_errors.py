@@ -4,8 +4,6 @@ The sentences hold status codes, symbols and names of parameters, never what the
 keys or texts of samples.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -14,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
 
 from ragmetrics_core.data import errors
@@ -104,7 +102,7 @@ class Fault:
     classes: frozenset[str] = frozenset()  # names of the exceptions' classes and their bases, causes included
 
     @classmethod
-    def of(cls, error: BaseException) -> Fault:
+    def of(cls, error: BaseException) -> Self:
         """Probe an exception of an OpenAI-like client; the one place that looks for attributes by name."""
         chain = tuple(_chain(error))
         body = next((body for link in chain if isinstance(body := getattr(link, "body", None), dict)), {})
@@ -124,7 +122,7 @@ class Fault:
         )
 
     @classmethod
-    def from_reply(cls, status: int | None, text: str, retry_after: float | None) -> Fault:
+    def from_reply(cls, status: int | None, text: str, retry_after: float | None) -> Self:
         """Read a reply that is an error; its text may be no JSON."""
         try:
             body = json.loads(text)

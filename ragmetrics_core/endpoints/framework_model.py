@@ -1,7 +1,5 @@
 """A model object of a framework as the model behind a judge: how it is called, and what its exceptions mean."""
 
-from __future__ import annotations
-
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterator

@@ -4,8 +4,6 @@ No code is read. Where the form leaves out a part, or the code is somebody's own
 kept for the process only, and whoever wants more gives ``cache_key=``.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

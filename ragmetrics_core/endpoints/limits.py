@@ -1,7 +1,5 @@
 """What a run may spend, and how fast: caps on calls, money and time; slots for calls in flight; limits per minute."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

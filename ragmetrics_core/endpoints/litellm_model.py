@@ -5,8 +5,6 @@ the list that comes with the package. Its retries and its console output are off
 for each provider, all of which follow redirects; during our calls none does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import functools

@@ -1,7 +1,5 @@
 """The form of requests and replies that OpenAI's chat endpoint and those compatible with it share; what it costs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ stands in its header, which is read without a lock before anything else is done.
 together; in WAL mode a commit survives a killed process without waiting for the disk.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib

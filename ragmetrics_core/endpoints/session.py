@@ -8,8 +8,6 @@ and the first call, which is sent alone: a wrong key costs one. Each run brings 
 concurrency. What is shared lives on one event loop; pickle and fork leave it behind.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -5,8 +5,6 @@ A call is only sent once every reply received before it is committed (``settled`
 the calls that were in flight.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

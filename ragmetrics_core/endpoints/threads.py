@@ -1,7 +1,5 @@
 """Blocking calls in daemon threads: a hanging endpoint holds up neither the event loop nor the end of the process."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future

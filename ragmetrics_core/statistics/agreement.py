@@ -3,8 +3,6 @@
 Rows are pairs: what the judge says first, what people say second. A measure is None where it is undefined.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections import Counter

@@ -1,7 +1,5 @@
 """Are scores probabilities? Slope and intercept, the curve in equal-mass bins, the debiased calibration error."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt

@@ -1,7 +1,5 @@
 """A threshold from which on scores are surely precise enough, certified by labels drawn at random; needs scipy."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Labels must be drawn at random with equal probabilities. ``ppi`` uses the scores (PPI++), ``rogan_gladen`` the verdicts.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

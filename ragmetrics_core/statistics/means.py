@@ -3,8 +3,6 @@
 Every function gives the same result for the same scores in any order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Two measurements of the same samples: difference with interval, permutation test, McNemar, Holm, power."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from itertools import product

@@ -3,8 +3,6 @@
 Importing it loads nothing else: the names below are imported at their first use.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """The contract that every adapter keeps: the same turn gives the same sample and the same score in each framework."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import subprocess

@@ -1,7 +1,5 @@
 """Assertions for people's own test suites, with the three outcomes of a gate."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Literal
 

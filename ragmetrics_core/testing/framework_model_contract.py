@@ -5,8 +5,6 @@ class TestMyModel(FrameworkModelContract):
         return MyModel(AModelOfTheFramework(call))
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Golden RAG turns: small, hand-written, and the same for every adapter and metric."""
 
-from __future__ import annotations
-
 import html
 import json
 import textwrap

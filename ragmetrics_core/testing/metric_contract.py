@@ -1,7 +1,5 @@
 """The contract that every metric keeps; subclass it in a test module to check a metric of your own."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import ClassVar
 

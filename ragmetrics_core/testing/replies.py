@@ -1,7 +1,5 @@
 """Plausible replies to every question of ours, decided by a digest of the prompt; for the loopback server."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

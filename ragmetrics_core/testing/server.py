@@ -1,7 +1,5 @@
 """An OpenAI-compatible server on this machine, for tests without a network."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
