@@ -19,14 +19,17 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
-from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.polls import Adherent, RestsOn
 from ragmetrics_core.metrics.registry import METRICS, metric_named
 from ragmetrics_core.testing.metric_contract import MetricContract
 
 FULL = Sample(id="s", question="q", contexts=["c0", "c1"], answer="a", reference="r", metadata={"own": [1]})
+
+LEDGER = Ledger(calls=(EvidenceCall(kind="retrieval", items=["c1"]), EvidenceCall(kind="retrieval", items=["c0"])))
 
 
 def script(question_type, good, bad):
@@ -72,6 +75,34 @@ class TestContextAdherence(MetricContract):
         return FULL, ScriptedJudge({Adherent: polls((poll("no", "nothing found", ("a",)),) * 5)})
 
 
+WITH_LEDGER = Sample(
+    **{**dict(FULL), "contexts": (), "history": [{"role": "user", "content": "hi"}]},
+).model_copy(update={"ledger": Ledger(conversation="c", turn=2, calls=(
+    EvidenceCall(kind="retrieval", items=["c0"], shown=[]),
+    EvidenceCall(kind="tool", name="sql", items=["rows"], turn=2, step=1),
+))})  # fmt: skip
+
+
+class TestLabelledAdherence(TestContextAdherence):
+    """The same over a ledger: evidence of two turns, and no context."""
+
+    def good(self):
+        return WITH_LEDGER, ScriptedJudge({RestsOn: {"reason": "r", "claims": [{"claim": "c", "needs": "earlier"}]}})
+
+    def bad(self):
+        return WITH_LEDGER, ScriptedJudge({RestsOn: {"reason": "r", "claims": [{"claim": "c", "needs": "own"}]}})
+
+
+class TestUtilizationWithLedger(TestContextUtilization):
+    def good(self):
+        sample, judge = super().good()
+        return sample.model_copy(update={"ledger": LEDGER}), judge
+
+    def bad(self):
+        sample, judge = super().bad()
+        return sample.model_copy(update={"ledger": LEDGER}), judge
+
+
 class TestContextRecall(MetricContract):
     reads = frozenset({"question", "contexts"})
 
@@ -87,15 +118,20 @@ class TestContextRecall(MetricContract):
 
 class TestRetrievalAccuracy(MetricContract):
     reads = frozenset({"question"})
+    sample = FULL
 
     def metric(self):
         return RetrievalAccuracy()
 
     def good(self):
-        return FULL, ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
+        return self.sample, ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(1.0)})
 
     def bad(self):
-        return FULL, ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(0.0)})
+        return self.sample, ScriptedJudge({ExtractFacts: facts("f"), FactInContext: covered(0.0)})
+
+
+class TestAccuracyWithLedger(TestRetrievalAccuracy):
+    sample = FULL.model_copy(update={"ledger": LEDGER})
 
 
 NEEDS = {

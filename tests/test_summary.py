@@ -11,9 +11,10 @@ from pydantic import ValidationError
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import JudgedChunk
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample import EvidenceCall, Ledger, Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
+from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, Summary
@@ -207,3 +208,10 @@ def test_clusters_of_a_conversation() -> None:
     apart = summarise(rows, ["m"], cluster=lambda sample: id(sample))["m"].interval  # nothing belongs together
     assert apart is not None
     assert apart.clusters is None
+
+
+def test_rows_of_a_tool_are_no_answer_without_context() -> None:
+    ledger = Ledger(calls=(EvidenceCall.model_validate({"kind": "tool", "items": ["412"]}),))
+    rows = [SampleResult(index=n, sample=Sample(answer="a", ledger=own)) for n, own in enumerate((None, ledger))]
+    assert Report(rows).summary().without_context == 1
+    assert [found and found.code for found in map(diagnose, rows)] == ["no_context", None]

@@ -7,11 +7,11 @@ where that is loaded, else the shape that its fields have, else plain fields: a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, StrictBool
 
-from ragmetrics_core.data.frozen import Share, Silent
+from ragmetrics_core.data.frozen import Share, Silent, absent
 from ragmetrics_core.data.questions import Mode
 from ragmetrics_core.data.sample import Fact
 
@@ -47,11 +47,38 @@ class JudgedChunk(Silent, extra="ignore"):
     windows: int | None = Field(None, description="In how many windows a too long text was judged; None: as a whole.")
 
 
+class CallVerdict(Silent, extra="ignore"):
+    """What one call of the ledger was good for."""
+
+    call: int = Field(description="Place of the call in the ledger, from 0.")
+    verdict: Literal["useful", "repeated", "noise", "unread", "empty", "failed"] = Field(
+        description="Brings a useful text first; useful ones again; none; no context; no item; nothing but an error."
+    )
+    ranks: tuple[int, ...] = Field((), description="Ranks of the judged contexts that it brought, in its own order.")
+
+
+class CallTable(Silent, extra="ignore"):
+    """The calls that retrieved in this turn or brought a judged context, and what follows from their verdicts."""
+
+    calls: tuple[CallVerdict, ...] = Field(description="One line per call, in the ledger's order.")
+    wasted: Share = Field(description="Share of calls that are not useful.")
+    repeats: Share | None = Field(description="Share of items that an earlier call had brought; None of none.")
+    first_useful: int | None = Field(description="Number of the first useful call, from 1: late evidence.")
+    last_useful: int | None = Field(description="Number of the last; calls behind it searched on after it.")
+    call_ap: Share | None = Field(
+        description="Mean average precision inside the calls with a useful context: ranking without hops."
+    )
+    order_range: tuple[Share, Share] | None = Field(
+        description="Lowest and highest score over (at most 120) orders of parallel calls; None without any."
+    )
+
+
 class JudgedChunks(Evidence):
     """Evidence with a verdict on each chunk."""
 
     chunks: tuple[JudgedChunk, ...] = Field(description="One entry per chunk, in rank order.")
     useful: int | None = Field(None, description="Number of useful chunks.")
+    ledger: CallTable | None = Field(None, exclude_if=absent, description="The calls, where a ledger names them.")
 
 
 class Polled(Evidence):
@@ -82,6 +109,15 @@ class Cell(Silent, extra="ignore"):
         return self.probability is not None and self.probability > 0.5
 
 
+class CallGain(Silent, extra="ignore"):
+    """What one call of the ledger adds to the facts covered."""
+
+    call: int = Field(description="Place of the call in the ledger, from 0.")
+    alone: Share = Field(description="Value over the contexts that it brought.")
+    gain: float = Field(description="What it adds to the value over all before it.")
+    total: Share = Field(description="Value over its contexts and all before; that of the last call is the score.")
+
+
 class FactMatrix(Evidence):
     """Evidence with a probability for each fact in each context."""
 
@@ -90,6 +126,7 @@ class FactMatrix(Evidence):
     contexts_value: Share | None = Field(
         None, description="Value over the contexts that reached the generator, where more was judged."
     )
+    ledger: tuple[CallGain, ...] | None = Field(None, exclude_if=absent, description="The curve by call of a ledger.")
 
 
 _SHAPES: dict[type[Evidence], tuple[str, ...]] = {

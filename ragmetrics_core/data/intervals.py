@@ -1,5 +1,6 @@
-"""Wilson's score interval for a share, used by evidence and by reports."""
+"""Wilson's score interval for a share, and the unbiased estimate of one where counting stopped early."""
 
+from collections.abc import Sequence
 from math import sqrt
 from statistics import NormalDist
 
@@ -30,3 +31,29 @@ def wilson(successes: float, count: int, level: float = 0.95) -> tuple[float, fl
     half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     low, high = ((centre + side) / (1 + z * z / count) for side in (-half, half))
     return 0.0 if successes == 0 else max(0.0, low), 1.0 if successes == count else min(1.0, high)
+
+
+def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
+    """Unbiased estimate of p(yes) when polling stopped at a decided majority of an odd number of polls.
+
+    Args:
+        verdicts: The verdicts in order, up to the one that decided.
+        polls: Number of polls that were planned, n >= 3.
+
+    Returns:
+        In [0, 1]: (a-1)/(k-1) if the a-th yes came at poll k, y/(k-1) if the b-th no did; yes / answered if
+        nothing was decided.
+
+    Source:
+        Girshick, Mosteller & Savage (1946), Annals of Mathematical Statistics 17(1).
+
+    Example:
+        >>> stopped_estimate([True, False, True, True], 5)
+        0.6666666666666666
+    """
+    yes, count = sum(verdicts), len(verdicts)
+    if yes >= polls // 2 + 1:
+        return (yes - 1) / (count - 1)
+    if count - yes >= (polls + 1) // 2:
+        return yes / (count - 1)
+    return yes / count

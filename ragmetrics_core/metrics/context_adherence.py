@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from ragmetrics_core.data.errors import LimitReached, QuestionNotSupported, SettingError, TooFewPolls
 from ragmetrics_core.data.evidence import Polled
-from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.intervals import wilson
+from ragmetrics_core.data.frozen import Share, Silent, absent
+from ragmetrics_core.data.grounds import Groups, groups
+from ragmetrics_core.data.intervals import stopped_estimate, wilson
 from ragmetrics_core.data.questions import Asked, Batch, Bit, Comment, Instructions, NotAnswered, Question, Replies, ask
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
-from ragmetrics_core.metrics.polls import EXAMPLES, Adherent, Poll, SentenceSupport, by_claims, count, too_long
+from ragmetrics_core.metrics.polls import (
+    EXAMPLES,
+    Adherent,
+    Grounds,
+    Poll,
+    SentenceSupport,
+    by_claims,
+    count,
+    rests_on,
+    too_long,
+)
 from ragmetrics_core.metrics.templates import prompt
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
 
 class Sufficiency(Silent, extra="ignore"):
-    """Could the question have been answered?
-
-    Args:
-        reason: The judge's explanation.
-        sufficient: True if the contexts hold what the question asks for.
-        on_question: True if the answer answers the question that was asked.
-    """
+    """Could the question have been answered: do the contexts hold what it asks, and is the answer one to it?"""
 
     reason: Comment = ""
     sufficient: Bit
@@ -40,42 +45,25 @@ class Sufficient(Question[Sufficiency]):
 
 
 class AdherenceEvidence(Polled, extra="ignore"):
-    """Evidence of Context Adherence.
-
-    Args:
-        yes: Polls that found the answer grounded.
-        no: Polls that found it not grounded.
-        abstained: Polls that found no claim in the answer.
-        missing: Polls that were not answered.
-        polls: Every answered poll.
-        probability: p(yes) of a deterministic judge; None for polls.
-        early_stopped: True if polling stopped at a decided majority.
-        explanation: Explanation from the majority side (a tie surfaces the "no" side).
-        dissent: The strongest explanation of the other side; "" if there is none.
-        unsupported: Claims that the "no" polls found unsupported.
-        cause: Hypothesis why a low score came about.
-        remedy: What to do about that cause.
-        cause_note: Why the judge thinks so, or why no cause could be determined.
-        sentences: Per sentence of the answer, the evidence of a lexical judge.
-        windows: In how many windows contexts too long for the judge were judged, claim by claim; None: as a whole.
-    """
+    """Evidence of Context Adherence."""
 
     kind: Literal["context_adherence"] = "context_adherence"
-    yes: int
-    no: int
-    abstained: int = 0
-    missing: int = 0
-    polls: tuple[Poll, ...] = ()
-    probability: Share | None = None
-    early_stopped: bool = False
-    explanation: str = ""
-    dissent: str = ""
-    unsupported: tuple[str, ...] = ()
-    cause: Cause | None = None
-    remedy: str = ""
-    cause_note: str = ""
-    sentences: tuple[SentenceSupport, ...] = ()
-    windows: int | None = None
+    yes: int = Field(description="Polls that found the answer grounded.")
+    no: int = Field(description="Polls that found it not grounded.")
+    abstained: int = Field(0, description="Polls that found no claim in the answer.")
+    missing: int = Field(0, description="Polls that were not answered.")
+    polls: tuple[Poll, ...] = Field((), description="Every answered poll.")
+    probability: Share | None = Field(None, description="p(yes) of a deterministic judge; None for polls.")
+    early_stopped: bool = Field(False, description="True if polling stopped at a decided majority.")
+    explanation: str = Field("", description='From the majority side (a tie surfaces the "no" side).')
+    dissent: str = Field("", description='The strongest explanation of the other side; "" if there is none.')
+    unsupported: tuple[str, ...] = Field((), description='Claims that the "no" polls found unsupported.')
+    cause: Cause | None = Field(None, description="Hypothesis why a low score came about.")
+    remedy: str = Field("", description="What to do about that cause.")
+    cause_note: str = Field("", description="Why the judge thinks so, or why no cause could be determined.")
+    sentences: tuple[SentenceSupport, ...] = Field((), description="Per sentence, the evidence of a lexical judge.")
+    windows: int | None = Field(None, description="Windows in which claims were judged one by one; None: as a whole.")
+    ledger: Grounds | None = Field(None, exclude_if=absent, description="Where an answer may rest on earlier turns.")
 
 
 _REMEDIES: dict[Cause, str] = {
@@ -90,49 +78,17 @@ _SHORT, _LONG = (
 )
 
 
-def stopped_estimate(verdicts: Sequence[bool], polls: int) -> float:
-    """Unbiased estimate of p(yes) when polling stopped at a decided majority of an odd number of polls.
-
-    Args:
-        verdicts: The verdicts in order, up to the one that decided.
-        polls: Number of polls that were planned, n >= 3.
-
-    Returns:
-        In [0, 1]: (a-1)/(k-1) if the a-th yes came at poll k, y/(k-1) if the b-th no did; yes / answered if
-        nothing was decided.
-
-    Source:
-        Girshick, Mosteller & Savage (1946), Annals of Mathematical Statistics 17(1).
-
-    Example:
-        >>> stopped_estimate([True, False, True, True], 5)
-        0.6666666666666666
-    """
-    yes, count = sum(verdicts), len(verdicts)
-    if yes >= polls // 2 + 1:
-        return (yes - 1) / (count - 1)
-    if count - yes >= (polls + 1) // 2:
-        return yes / (count - 1)
-    return yes / count
-
-
 class ContextAdherence(Metric):
     """Is the answer grounded in the contexts? The share of independent chain-of-thought judgements that say yes.
 
-    Args:
-        polls: Independent judgements; each explains itself before its verdict.
-        temperature: Sampling temperature; 1.0 lets the share estimate the judge's own probability of yes.
-        early_stop: Stop when a majority is decided, and report the unbiased estimate for that rule. For gates:
-            it is noisier, and saves nothing where one request gives several polls; there all polls are used.
-        cause: Ask for a likely cause of scores below 0.5.
-        examples: Few-shot examples, written out.
-        template: Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.
+    Evidence of a sample with a ledger is what its calls brought, too. Where there are earlier turns, or texts that
+    models of the application wrote, polls label what each claim rests on, and the verdict is computed from that.
 
     Returns:
         A score in [0, 1], higher is better: yes / (yes + no).
 
     Undefined when:
-        Contexts or answer are missing, or most polls find that the answer makes no claim (``abstained``).
+        Evidence or answer are missing, or most polls find that the answer makes no claim (``abstained``).
 
     Raises:
         SettingError: If ``early_stop`` is used with an even number of polls or fewer than three, or a template
@@ -152,15 +108,17 @@ class ContextAdherence(Metric):
     """
 
     version: ClassVar[str] = "3"
-    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("contexts",), ("answer",))
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("contexts", "ledger"), ("answer",))
 
     name: str = Field(default="context_adherence", min_length=1)
-    polls: int = Field(default=5, ge=1)
-    temperature: float = Field(default=1.0, ge=0, le=2)
-    early_stop: bool = False
-    cause: bool = True
-    examples: str = ""
-    template: str | None = None
+    polls: int = Field(5, ge=1, description="Independent judgements; each explains itself before its verdict.")
+    temperature: float = Field(1.0, ge=0, le=2, description="At 1.0 the share estimates the judge's own p(yes).")
+    early_stop: bool = Field(
+        False, description="Stop at a decided majority, except where one request gives all polls. For gates: noisier."
+    )
+    cause: bool = Field(True, description="Ask for a likely cause of scores below 0.5.")
+    examples: str = Field("", description="Few-shot examples, written out.")
+    template: str | None = Field(None, description="Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.")
 
     @model_validator(mode="after")
     def _check(self) -> ContextAdherence:
@@ -183,33 +141,55 @@ class ContextAdherence(Metric):
 
     def plan(self, sample: Sample) -> Plan:
         """Poll the judge, conclude by majority, and ask for the cause of a low score."""
-        polls = yield from self._poll(sample)
+        found, parts = groups(sample), turn(sample)
+        parts["contexts"] = replace(parts["contexts"], text=found.evidence + found.earlier)
+        if not parts["contexts"].texts:
+            return self.undefined("no contexts")
+        polls, grounds = yield from self._poll(found, parts)
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
-        outcome = self._conclude(polls, sample)
+        outcome = self._conclude(polls, found.ranks, grounds)
         if outcome.status != "scored" or outcome.value >= 0.5 or not self.cause or outcome.evidence is None:
             return outcome
-        found = yield from self._find_cause(sample, in_windows=bool(polls.windows))
-        return outcome.model_copy(update={"evidence": outcome.evidence.model_copy(update=found)})
+        cause = yield from self._find_cause(parts, in_windows=bool(polls.windows))
+        return outcome.model_copy(update={"evidence": outcome.evidence.model_copy(update=cause)})
 
-    def _poll(self, sample: Sample) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
-        """All polls in one round, or rounds that never overshoot the deciding poll."""
-        told, listing, _ = self.instructions()
+    def _poll(
+        self, found: Groups, parts: Mapping[str, Any]
+    ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
+        """Polls; with labels where claims may rest on earlier turns and the judge can label."""
         whole = Adherent(
-            parts=turn(sample),
-            instructions=told,
+            parts=parts,
+            instructions=self.instructions()[0],
             Reply=Poll,
             polls=self.polls,
             temperature=self.temperature,
             example=EXAMPLES,
         )
-        total: Asked[Poll] = Asked(())
+        note = "the metric has a prompt or examples of its own"
+        if found.several and self.template is None and not self.examples:
+            labelled = yield from self._rounds(rests_on(found, whole, self.language))
+            if not isinstance(labelled, NotAnswered):
+                polls = replace(labelled, replies=tuple(one.poll for one in labelled.replies))
+                return polls, Grounds.of(labelled.replies, found.kept)
+            unknown = isinstance(labelled.error, QuestionNotSupported)
+            if not unknown and not too_long(labelled):
+                return labelled, None
+            note = "the judge cannot label claims" if unknown else "all groups are longer than the judge's window"
+        given = yield from self._rounds(whole)
+        note = f"Asked over the evidence of this and earlier turns, without labels: {note}."
+        return given, Grounds(kept=found.kept, note=note) if found.several else None
+
+    def _rounds(self, whole: Question[Any]) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
+        """All polls in one round, or rounds that never overshoot the deciding poll."""
+        total: Asked[Any] = Asked(())
         left = self.polls // 2 + 1 if self.early_stop else self.polls
         while left > 0:
             first = count(total) if self.early_stop else None
+            reply: Asked[Any] | NotAnswered
             (reply,) = yield from ask([replace(whole, polls=left, first_poll=first)])
-            if too_long(reply) and not total.replies:
-                found = yield from by_claims(whole, listing)
+            if too_long(reply) and not total.replies and isinstance(whole, Adherent):
+                found = yield from by_claims(whole, self.instructions()[1])
                 unknown = isinstance(found, NotAnswered) and isinstance(found.error, QuestionNotSupported)
                 return reply if unknown else found
             if isinstance(reply, NotAnswered):
@@ -224,18 +204,18 @@ class ContextAdherence(Metric):
             left = min(self.polls - count(total), self._undecided(total))
         return total
 
-    def _undecided(self, polls: Asked[Poll]) -> int:
+    def _undecided(self, polls: Asked[Any]) -> int:
         """How many more polls can be asked at once without overshooting the deciding one."""
         if polls.together or not self.early_stop:
             return self.polls
         yes, no = len(_saying("yes", polls)), len(_saying("no", polls))
         return min(self.polls // 2 + 1 - yes, (self.polls + 1) // 2 - no)
 
-    def _conclude(self, polls: Asked[Poll], sample: Sample) -> Outcome:
+    def _conclude(self, polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None) -> Outcome:
         answered, asked, missing = len(polls.replies), count(polls), len(polls.failures)
         if not answered and polls.failures:
             return self.failed(polls.failures[0])
-        yes, no, evidence = _saying("yes", polls), _saying("no", polls), _evidence(polls, sample)
+        yes, no, evidence = _saying("yes", polls), _saying("no", polls), _evidence(polls, ranks, grounds)
         if 2 * answered <= asked:
             cause = f"; the first failed with {type(polls.failures[0]).__name__}" if polls.failures else ""
             message = f"only {answered} of {asked} polls were answered, a majority is needed{cause}"
@@ -254,14 +234,14 @@ class ContextAdherence(Metric):
         windows = f" (Judged claim by claim in {evidence.windows} windows of the contexts.)" if evidence.windows else ""
         return self.scored(value, tie + evidence.explanation + windows, evidence)
 
-    def _find_cause(self, sample: Sample, in_windows: bool) -> Generator[Batch, Replies, dict[str, object]]:
+    def _find_cause(self, parts: Mapping[str, Any], in_windows: bool) -> Generator[Batch, Replies, dict[str, object]]:
         """A hypothesis why the answer does not adhere, from a question of its own."""
-        if sample.question is None:
+        if parts["question"].text is None:
             return {"cause_note": "no cause could be looked for without the question"}
         if in_windows:
             return {"cause_note": "no cause was looked for: the contexts are longer than the judge's window"}
         told = self.instructions()[2]
-        question = Sufficient(parts=turn(sample), instructions=told, Reply=Sufficiency, example=(_SHORT, _LONG))
+        question = Sufficient(parts=parts, instructions=told, Reply=Sufficiency, example=(_SHORT, _LONG))
         (asked,) = yield from ask([question])
         if isinstance(asked, NotAnswered):
             return {"cause_note": f"no cause was determined: {asked.error}"}
@@ -270,7 +250,7 @@ class ContextAdherence(Metric):
         return {"cause": cause, "remedy": _REMEDIES[cause], "cause_note": asked.reply.reason}
 
 
-def _saying(verdict: str, polls: Asked[Poll]) -> list[Poll]:
+def _saying(verdict: str, polls: Asked[Any]) -> list[Any]:
     return [poll for poll in polls.replies if poll.verdict == verdict]
 
 
@@ -279,11 +259,10 @@ def _strongest(polls: Sequence[Poll]) -> str:
     return max(polls, key=lambda poll: (len(poll.unsupported), len(poll.reason))).reason if polls else ""
 
 
-def _evidence(polls: Asked[Poll], sample: Sample) -> AdherenceEvidence:
+def _evidence(polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None) -> AdherenceEvidence:
     answers, asked = polls.replies, count(polls)
     yes, no = _saying("yes", polls), _saying("no", polls)
     majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
-    ranks = [rank for rank, context in enumerate(sample.contexts, start=1) if not context.blank]
     lines = (line for poll in answers for line in poll.sentences)
     return AdherenceEvidence(
         asked=asked,
@@ -302,4 +281,5 @@ def _evidence(polls: Asked[Poll], sample: Sample) -> AdherenceEvidence:
         sentences=tuple(
             line if line.rank is None else line.model_copy(update={"rank": ranks[line.rank - 1]}) for line in lines
         ),
+        ledger=grounds,
     )

@@ -92,20 +92,13 @@ class Unrated(Silent):
 
 
 class RecallEvidence(Evidence, extra="ignore"):
-    """Evidence of Context Recall.
-
-    Args:
-        band: Band of the rubric that the score lies in.
-        best: Index of the reference that matched best.
-        ratings: One rating per reference.
-        with_contexts: False if it was rated against the reference alone.
-    """
+    """Evidence of Context Recall."""
 
     kind: Literal["context_recall"] = "context_recall"
-    band: str
-    best: int
-    ratings: tuple[Rating | Unrated, ...]
-    with_contexts: bool
+    band: str = Field(description="Band of the rubric that the score lies in.")
+    best: int = Field(description="Index of the reference that matched best.")
+    ratings: tuple[Rating | Unrated, ...] = Field(description="One rating per reference.")
+    with_contexts: bool = Field(description="False if it was rated against the reference alone.")
 
 
 _SHORT, _LONG = (Rating(reason="All points match, none is missing. " * n, band="perfect", score=1.0) for n in (2, 9))
@@ -115,10 +108,6 @@ class ContextRecall(Metric):
     """How accurately does the answer match the expected answer, in the light of the contexts?
 
     It scores the *answer*. The share of the expected answer that the *contexts* hold is ``RetrievalAccuracy``.
-
-    Args:
-        examples: Few-shot examples, written out; "" for none.
-        template: Replaces the prompt and its rubric; must hold ``{answer}`` and ``{reference}``.
 
     Returns:
         A score in [0, 1], higher is better: 0 none | (0, .35) minimal | [.35, .65) partial | [.65, 1) mostly |
@@ -145,8 +134,13 @@ class ContextRecall(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",), ("reference",))
 
     name: str = Field(default="context_recall", min_length=1)
-    examples: str = Field(default_factory=lambda: shipped("rate_recall_examples").strip())
-    template: str | None = None
+    examples: str = Field(
+        default_factory=lambda: shipped("rate_recall_examples").strip(),
+        description='Few-shot examples, written out; "" for none.',
+    )
+    template: str | None = Field(
+        None, description="Replaces the prompt and its rubric; must hold ``{answer}`` and ``{reference}``."
+    )
 
     def instructions(self) -> tuple[Instructions, ...]:
         """How an answer is rated."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from statistics import fmean
 from typing import Any, ClassVar, Literal, cast
@@ -38,6 +38,7 @@ from ragmetrics_core.metrics.average_precision import (
     precisions,
     random_order,
 )
+from ragmetrics_core.metrics.calls import call_table
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
 from ragmetrics_core.metrics.templates import prompt
 
@@ -79,28 +80,21 @@ class Useful(Question[Any]):
 
 
 class UtilizationEvidence(JudgedChunks, extra="ignore"):
-    """Evidence of Context Utilization.
-
-    Args:
-        formula: The formula of the score, in words.
-        noise_share: Share of chunks that are not useful.
-        duplicates: Number of chunks identical to an earlier one.
-        random_order: Average precision expected if the same verdicts stood in random order.
-        lift: Score minus ``random_order``.
-        ideal: Best value any order of the same verdicts reaches.
-        ndcg: Normalised discounted cumulative gain, for graded relevance.
-        changed_verdicts: Share of verdicts that changed when the list was shown reversed (``orders=2``).
-    """
+    """Evidence of Context Utilization."""
 
     kind: Literal["context_utilization"] = "context_utilization"
-    formula: str
-    noise_share: Share | None = None
-    duplicates: int = 0
-    random_order: Share | None = None
-    lift: float | None = None
-    ideal: Share | None = None
-    ndcg: Share | None = None
-    changed_verdicts: Share | None = None
+    formula: str = Field(description="The formula of the score, in words.")
+    noise_share: Share | None = Field(None, description="Share of chunks that are not useful.")
+    duplicates: int = Field(0, description="Number of chunks identical to an earlier one.")
+    random_order: Share | None = Field(
+        None, description="Average precision expected of these verdicts in random order."
+    )
+    lift: float | None = Field(None, description="Score minus ``random_order``.")
+    ideal: Share | None = Field(None, description="Best value any order of the same verdicts reaches.")
+    ndcg: Share | None = Field(None, description="Normalised discounted cumulative gain, for graded relevance.")
+    changed_verdicts: Share | None = Field(
+        None, description="Share of verdicts that changed when the list was shown reversed (``orders=2``)."
+    )
 
 
 _UNKNOWN = JudgedChunk(rank=0)
@@ -123,17 +117,6 @@ class ContextUtilization(Metric):
 
     Several published metrics share this name and measure something else, such as the share of a context that
     the answer uses; here it is average precision, and the evidence states the formula.
-
-    Args:
-        k: Judge only the first k chunks; None judges all.
-        relevance: ``binary`` verdicts; ``probability``: expectation under p(useful) of each chunk; ``graded``:
-            grades 0–3 divided by 3.
-        against: Judge usefulness for the ``answer``, or for the ``reference``.
-        judging: ``pointwise``: one question per chunk; ``listwise``: one for all, in an order that is
-            independent of rank.
-        orders: 2 asks a listwise question again with the list reversed and averages both scores.
-        polls: Judgements per chunk where probabilities are needed and the judge has no log-probabilities.
-        template: Replaces the prompt; must hold ``{answer}`` and ``{chunk}`` (listwise ``{chunks}``).
 
     Returns:
         A score in [0, 1], higher is better: 1.0 if every useful chunk stands before every other; 0.0 if none
@@ -162,14 +145,20 @@ class ContextUtilization(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("contexts",), ("answer",))
 
     name: str = Field(default="context_utilization", min_length=1)
-    k: int | None = Field(default=None, ge=1)
-    relevance: Literal["binary", "probability", "graded"] = "binary"
-    against: Literal["answer", "reference"] = "answer"
-    judging: Literal["pointwise", "listwise"] = "pointwise"
-    orders: Literal[1, 2] = 1
-    polls: int = Field(default=5, ge=1)
-    examples: str = ""
-    template: str | None = None
+    k: int | None = Field(None, ge=1, description="Judge only the first k chunks; None judges all.")
+    relevance: Literal["binary", "probability", "graded"] = Field(
+        "binary", description="Verdicts; expectation under p(useful) of each chunk; or grades 0–3 divided by 3."
+    )
+    against: Literal["answer", "reference"] = Field("answer", description="What chunks are useful for.")
+    judging: Literal["pointwise", "listwise"] = Field(
+        "pointwise", description="One question per chunk; or one for all, in an order independent of rank."
+    )
+    orders: Literal[1, 2] = Field(1, description="2: a listwise question is asked again reversed; mean of both scores.")
+    polls: int = Field(5, ge=1, description="Judgements per chunk for probabilities without log-probabilities.")
+    examples: str = Field("", description="Few-shot examples, written out.")
+    template: str | None = Field(
+        None, description="Replaces the prompt; must hold ``{answer}`` and ``{chunk}`` (listwise ``{chunks}``)."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> ContextUtilization:
@@ -219,7 +208,7 @@ class ContextUtilization(Metric):
         ]
         if error := unanswered(replies):
             return self.failed(error, evidence[0])
-        outcomes = [self._outcome(one) for one in evidence]
+        outcomes = [self._outcome(sample, one) for one in evidence]
         return _averaged(outcomes) if self.orders == 2 else outcomes[0]
 
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
@@ -251,27 +240,29 @@ class ContextUtilization(Metric):
         copies = len(contexts) - len(first)
         return UtilizationEvidence(formula=_FORMULAS[self.relevance], chunks=tuple(chunks), duplicates=copies)
 
-    def _outcome(self, evidence: UtilizationEvidence) -> Outcome:
+    def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
         """The score of complete verdicts, and what stands beside it."""
         chunks = evidence.chunks
         ranks = [str(chunk.rank) for chunk in chunks if chunk.useful]
         noise = (len(chunks) - len(ranks)) / len(chunks)
         update: dict[str, Any] = {"useful": len(ranks), "noise_share": noise}
+        score: Callable[[Sequence[Any]], float] = average_precision
+        said: list[Any] = [bool(chunk.useful) for chunk in chunks]
         if self.relevance == "graded":
-            gains = [chunk.grade / 3 for chunk in chunks if chunk.grade is not None]
-            value, known = generalised_average_precision(gains), len(gains)
-            ideal = generalised_average_precision(sorted(gains, reverse=True))
-            update |= {"ideal": ideal, "ndcg": ndcg(gains)}
+            score, said = generalised_average_precision, [it.grade / 3 for it in chunks if it.grade is not None]
+            update |= {"ideal": score(sorted(said, reverse=True)), "ndcg": ndcg(said)}
         elif self.relevance == "probability":
-            probabilities = [chunk.probability for chunk in chunks if chunk.probability is not None]
-            value, known = expected_average_precision(probabilities), len(probabilities)
-        else:
-            useful, known = [bool(chunk.useful) for chunk in chunks], len(chunks)
-            value, baseline = average_precision(useful), random_order(known, len(ranks))
-            update |= {"random_order": baseline, "lift": value - baseline, "ideal": float(any(useful))}
-        if known < len(chunks):
+            score, said = expected_average_precision, [it.probability for it in chunks if it.probability is not None]
+        if len(said) < len(chunks):
             lacking = "grades" if self.relevance == "graded" else "probabilities"
             return self.failed(MalformedReply(f"the judge gave no {lacking}; use relevance='binary' with this judge"))
+        value = score(said)
+        if self.relevance == "binary":
+            baseline = random_order(len(chunks), len(ranks))
+            update |= {"random_order": baseline, "lift": value - baseline, "ideal": float(any(said))}
+        if sample.ledger is not None:
+            useful, contexts = [bool(chunk.useful) for chunk in chunks], sample.contexts[: self.k]
+            update["ledger"] = call_table(sample, contexts, useful, lambda order: score([said[at] for at in order]))
         reason = f"None of the {len(chunks)} chunks is useful to arrive at the answer."
         if ranks or value:
             listed = f", at rank {', '.join(ranks[:10])}{', …' if len(ranks) > 10 else ''}" if ranks else ""

@@ -8,7 +8,7 @@ from itertools import chain, product
 from math import fsum, prod
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
@@ -99,7 +99,8 @@ class FactInContext(Question[Any]):
 
 
 Combination = Literal["or", "noisy_or", "soft"]
-"""How a fact's cells become one number: 1 if any is above one half, 1 − Π(1 − p), or the highest probability."""
+"""How a fact's cells become one number: 1 if any is above one half; 1 − Π(1 − p) over different texts, which takes the
+judge's errors as independent and grows with the number of contexts; or the highest probability."""
 
 
 class AccuracyEvidence(FactMatrix, extra="ignore"):
@@ -107,29 +108,20 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
 
     ``contexts_value`` is known where ``retrieved`` was judged and all contexts stand in it; the difference to the score
     is what reranking or cutting lost.
-
-    Args:
-        facts_from: Where they came from: the sample, or the reference by direct or chain-of-thought prompt.
-        evaluated: Which field was judged: ``retrieved`` where known, else ``contexts``.
-        context_ids: The contexts' own ids, by column.
-        soft: Mean over the facts of the highest probability in each row.
-        control: Share of facts "found" in a foreign context: the judge's false-positive floor.
-        matrix_calls: Questions asked for the matrix, as published: facts × contexts (or contexts).
-        extraction_calls: Questions asked to extract facts.
-        combination: How the cells of a fact are combined over contexts.
-        duplicate_of: For ``noisy_or``, by column, that of the identical context before it; None for all others.
     """
 
     kind: Literal["retrieval_accuracy"] = "retrieval_accuracy"
-    facts_from: Literal["sample", "io", "cot"]
-    evaluated: Literal["retrieved", "contexts"]
-    context_ids: tuple[str | None, ...]
-    soft: Share | None = None
-    control: Share | None = None
-    matrix_calls: int = 0
-    extraction_calls: int = 0
-    combination: Combination = "or"
-    duplicate_of: tuple[int | None, ...] = ()
+    facts_from: Literal["sample", "io", "cot"] = Field(description="The sample, or the reference by either prompt.")
+    evaluated: Literal["retrieved", "contexts"] = Field(description="What was judged: ``retrieved`` where known.")
+    context_ids: tuple[str | None, ...] = Field(description="The contexts' own ids, by column.")
+    soft: Share | None = Field(None, description="Mean over the facts of the highest probability in each row.")
+    control: Share | None = Field(None, description='Share of facts "found" in a foreign context: false positives.')
+    matrix_calls: int = Field(0, description="Questions asked for the matrix, as published: facts × contexts.")
+    extraction_calls: int = Field(0, description="Questions asked to extract facts.")
+    combination: Combination = Field("or", description="How the cells of a fact are combined over contexts.")
+    duplicate_of: tuple[int | None, ...] = Field(
+        (), description="For ``noisy_or``, by column, that of the identical context before it; None for all others."
+    )
 
     def combine(self, subset: Iterable[int]) -> float:
         """Value that the metric takes on some of the contexts; no call is made.

@@ -61,11 +61,6 @@ def _groups(requires: Any) -> tuple[tuple[str, ...], ...]:
 class Metric(Silent, ABC):
     """Base of all metrics: immutable settings that validate, serialise and can be compared.
 
-    Args:
-        name: Key of the metric's results; two metrics of one run need different names.
-        model: Judge to use where none is named for the run, e.g. ``"gpt-4o-mini"``.
-        language: Language of explanations, e.g. ``"German"``; labels and scores are the same in every language.
-
     Attributes:
         version: Changes whenever a prompt or a rule changes scores.
         requires: What a sample must hold; of each group one field is enough.
@@ -76,9 +71,9 @@ class Metric(Silent, ABC):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = ()
     in_thread: ClassVar[bool] = False
 
-    name: str = Field(min_length=1)
-    model: str | None = None
-    language: str | None = None
+    name: str = Field(min_length=1, description="Key of the results; two metrics of one run need different names.")
+    model: str | None = Field(None, description='Judge where none is named for the run, e.g. ``"gpt-4o-mini"``.')
+    language: str | None = Field(None, description="Language of explanations, e.g. ``German``; labels are the same.")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -119,8 +114,9 @@ class Metric(Silent, ABC):
             return self.undefined("the application's run ended with an error, so there is nothing to score", "other")
         for group in self.needs:
             if all(sample.missing(field) for field in group):
-                # Where retrieved chunks would do as well, their absence adds nothing to "no contexts".
-                return self.undefined(" and ".join(f"no {field}" for field in group if field != "retrieved"))
+                # Where other evidence would do as well, its absence adds nothing to "no contexts".
+                lacking = ("contexts",) if "contexts" in group else group
+                return self.undefined(" and ".join(f"no {field}" for field in lacking))
         return None
 
     @property

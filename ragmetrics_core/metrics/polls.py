@@ -9,38 +9,37 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Annotated, Any, Literal
+from statistics import fmean
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import ContextWindowExceeded, TooFewPolls
 from ragmetrics_core.data.frozen import Share, Silent
+from ragmetrics_core.data.grounds import Groups
 from ragmetrics_core.data.questions import Asked, Batch, Comment, Instructions, NotAnswered, Question, Replies, ask
 from ragmetrics_core.data.windows import divided
 from ragmetrics_core.metrics.fact_matrix import distinct, extraction
+from ragmetrics_core.metrics.templates import prompt
 
 PollVerdict = Literal["yes", "no", "abstains"]
+Needs = Literal["evidence", "earlier", "user", "own", "none"]
+"""What a claim rests on: evidence of this turn, of an earlier one, the user's or the assistant's own words, nothing."""
+_UNHELD = {"own", "none"}
 
 
 class SentenceSupport(Silent, extra="ignore"):
-    """How far one sentence of the answer is found in the contexts, by word overlap.
+    """How far one sentence of the answer is found in the contexts, by word overlap."""
 
-    Args:
-        sentence: The answer's sentence.
-        rank: Rank of the best matching context; None if nothing matches.
-        evidence: The best matching sentence of that context.
-        coverage: Share of the sentence's content terms found in the contexts.
-        uncovered: Content terms found nowhere.
-        numbers: Numbers of two or more digits found nowhere.
-    """
-
-    sentence: str
-    rank: int | None
-    evidence: str
-    coverage: Share
-    uncovered: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
+    sentence: str = Field(description="The answer's sentence.")
+    rank: int | None = Field(
+        description="Rank of the best matching context, behind the last one of further evidence; None: nothing matches."
+    )
+    evidence: str = Field(description="The best matching sentence of that context.")
+    coverage: Share = Field(description="Share of the sentence's content terms found in the contexts.")
+    uncovered: tuple[str, ...] = Field((), description="Content terms found nowhere.")
+    numbers: tuple[str, ...] = Field((), description="Numbers of two or more digits found nowhere.")
 
 
 class Poll(Silent, extra="ignore"):
@@ -63,6 +62,36 @@ class Adherent(Question[Poll]):
     """Is the answer based purely on the contexts? Parts: contexts, question, answer."""
 
 
+class Claim(Silent, extra="ignore"):
+    """A claim of the answer, and what it needs."""
+
+    claim: Comment
+    needs: Annotated[Needs, BeforeValidator(lambda it: it.strip().lower() if isinstance(it, str) else it)]
+
+
+class LabelledPoll(Silent, extra="ignore"):
+    """One judgement what each claim of the answer rests on; its verdict is computed from the labels, never read."""
+
+    reason: Comment = ""
+    claims: tuple[Claim, ...]
+
+    @property
+    def verdict(self) -> PollVerdict:
+        """No if a claim rests on the assistant's own words or nothing, yes if one rests on evidence, else none."""
+        needs = {claim.needs for claim in self.claims}
+        return "no" if needs & _UNHELD else "yes" if needs & {"evidence", "earlier"} else "abstains"
+
+    @property
+    def poll(self) -> Poll:
+        """The same without labels."""
+        unheld = tuple(claim.claim for claim in self.claims if claim.needs in _UNHELD)
+        return Poll(reason=self.reason, verdict=self.verdict, unsupported=unheld)
+
+
+class RestsOn(Question[LabelledPoll]):
+    """What does each claim of the answer rest on? Parts: contexts, earlier, user, own, answer."""
+
+
 EXAMPLES = (
     Poll(verdict="yes", reason="The claim stands in context 1. " * 6),
     Poll(verdict="no", reason="The claim is that; no context says so. " * 28, unsupported=("A claim.",) * 3),
@@ -70,12 +99,49 @@ EXAMPLES = (
 _NO_CLAIM = Poll(verdict="abstains", reason="The answer makes no claim.")
 
 
-def too_long(reply: Asked[Poll] | NotAnswered) -> bool:
+class Grounds(Silent, extra="ignore"):
+    """What the claims of an answer rest on, where that may be more than the evidence of its turn."""
+
+    claims: tuple[tuple[Claim, ...], ...] = Field((), description="Per answered poll, each claim with what it needs.")
+    shares: dict[Needs, Share] | None = Field(
+        None, description="Share of claims per label, averaged over polls with claims; None if none are labelled."
+    )
+    kept: tuple[int, int] | None = Field(
+        None, description="Of the items of earlier turns how many were shown, and of how many that is known."
+    )
+    note: str = Field("", description="Why claims are not labelled.")
+
+    @classmethod
+    def of(cls, polls: Sequence[LabelledPoll], kept: tuple[int, int] | None) -> Grounds:
+        """The labels of polls and their shares."""
+        found = [[claim.needs for claim in poll.claims] for poll in polls if poll.claims]
+        shares = {it: fmean(own.count(it) / len(own) for own in found) for it in get_args(Needs)} if found else None
+        return cls(claims=tuple(poll.claims for poll in polls), shares=shares, kept=kept)
+
+
+def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
+    """The question what claims rest on, asked as often as that about the whole answer."""
+    claim, part = Claim(claim="A claim of the answer.", needs="evidence"), whole.parts["contexts"]
+    short, long = (LabelledPoll(reason="It stands in context 1. " * n, claims=(claim,) * 2) for n in (6, 28))
+    groups = {"contexts": ("Context", found.evidence), "earlier": ("Earlier context", found.earlier)}
+    groups |= {"user": ("User", found.user), "own": ("Assistant", found.own)}
+    parts = {name: replace(part, label=label, text=texts) for name, (label, texts) in groups.items()}
+    return RestsOn(
+        parts={**parts, "answer": whole.parts["answer"]},
+        instructions=prompt("adherent_labelled", None, "contexts answer", language=language),
+        Reply=LabelledPoll,
+        polls=whole.polls,
+        temperature=whole.temperature,
+        example=(short, long),
+    )
+
+
+def too_long(reply: Asked[Any] | NotAnswered) -> bool:
     """True if no poll was answered because the request is longer than the judge's window."""
     return isinstance(reply, NotAnswered) and isinstance(reply.error, ContextWindowExceeded)
 
 
-def count(polls: Asked[Poll]) -> int:
+def count(polls: Asked[Any]) -> int:
     """How many polls were asked."""
     return len(polls.replies) + len(polls.failures)
 

@@ -13,6 +13,7 @@ from ragmetrics_core.data.evidence import Cell
 from ragmetrics_core.data.questions import Batch, Instructions, NotAnswered, Part, Replies, Split, Weigh, about, ask
 from ragmetrics_core.data.results import Undefined
 from ragmetrics_core.data.sample import Context, Fact, Sample
+from ragmetrics_core.metrics.calls import curve
 from ragmetrics_core.metrics.fact_matrix import (
     EMPTY,
     AccuracyEvidence,
@@ -36,20 +37,6 @@ class RetrievalAccuracy(Metric):
 
     Facts are taken from the reference, each fact is judged in each context, and a fact is covered if any context
     covers it (logical OR).
-
-    Args:
-        extraction: Prompt that extracts facts: direct (``io``) or with a chain of thought (``cot``).
-        calls: ``per_fact``: one question per fact × context, as published; ``per_context``: one per context, in
-            which cells depend on earlier cells.
-        combination: ``or``: covered iff some context has p > 0.5; ``noisy_or``: 1 − Π(1 − p) over contexts with
-            different texts, which takes the judge's errors as independent and grows with the number of contexts;
-            ``soft``: the highest p.
-        polls: Judgements per cell where the judge has no usable log-probabilities.
-        controls: 1 judges the facts in a context of another question too: the judge's false-positive floor.
-        control_contexts: Contexts to take it from; by default those of the run's other samples, in a watched
-            process of the samples before. ``score`` sees one sample and needs them given.
-        template: Replaces the prompt of a cell; must hold ``{context}`` and ``{fact}`` (``{facts}``).
-        extraction_template: Replaces the extraction prompt; must hold ``{reference}``.
 
     Returns:
         A score in [0, 1], higher is better: the (weighted) mean over facts. Of several references the best
@@ -78,15 +65,21 @@ class RetrievalAccuracy(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("reference", "facts"), ("retrieved", "contexts"))
 
     name: str = Field(default="retrieval_accuracy", min_length=1)
-    extraction: Literal["io", "cot"] = "io"
-    calls: Literal["per_fact", "per_context"] = "per_fact"
-    combination: Combination = "or"
-    polls: int = Field(default=3, ge=1)
-    controls: Literal[0, 1] = 0
-    control_contexts: tuple[str, ...] = ()
-    examples: str = ""
-    template: str | None = None
-    extraction_template: str | None = None
+    extraction: Literal["io", "cot"] = Field("io", description="Extract facts directly, or with a chain of thought.")
+    calls: Literal["per_fact", "per_context"] = Field(
+        "per_fact", description="One question per fact × context, as published; or per context: cells then depend."
+    )
+    combination: Combination = Field("or", description="How a fact's cells become one number.")
+    polls: int = Field(3, ge=1, description="Judgements per cell without usable log-probabilities.")
+    controls: Literal[0, 1] = Field(0, description="1: judge a foreign context, too: the judge's false-positive floor.")
+    control_contexts: tuple[str, ...] = Field(
+        (), description="Contexts to take it from; by default the run's other samples. ``score`` needs them given."
+    )
+    examples: str = Field("", description="Few-shot examples, written out.")
+    template: str | None = Field(
+        None, description="Replaces the prompt of a cell; must hold ``{context}`` and ``{fact}`` (``{facts}``)."
+    )
+    extraction_template: str | None = Field(None, description="Replaces the extraction; must hold ``{reference}``.")
 
     def instructions(self) -> tuple[Instructions, ...]:
         """How a cell is judged, and how facts are extracted."""
@@ -142,6 +135,8 @@ class RetrievalAccuracy(Metric):
         best = best.model_copy(update=update)
         if error := unanswered(replies):
             return self.failed(error, best)
+        if sample.ledger is not None:
+            best = best.model_copy(update={"ledger": curve(sample, contexts, best.combine)})
         return self._concluded(best)
 
     def _facts(self, sample: Sample) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | NotAnswered]:

@@ -108,7 +108,7 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
     sample = row.sample
     if sample is None or sample.error is not None:
         return None
-    if not sample.missing("answer") and sample.missing("contexts"):
+    if not sample.missing("answer") and sample.missing("contexts") and sample.missing("ledger"):
         return Diagnosis("no_context")
     said: dict[str, Says] = {}
     scores: dict[str, str] = {}

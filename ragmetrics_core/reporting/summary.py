@@ -158,7 +158,8 @@ class Tally:
         for name, metric in self._metrics.items():
             metric.add(result.results.get(name), number, bad=bad)
         if sample is not None and not bad:
-            self._rows["without_context"] += not sample.missing("answer") and sample.missing("contexts")
+            nothing = sample.missing("contexts") and sample.missing("ledger")
+            self._rows["without_context"] += nothing and not sample.missing("answer")
             self._rows["application_errors"] += sample.error is not None
             if sample.capture is not None and sample.capture.grade is not None:
                 self._grades[sample.capture.grade] += 1

@@ -11,7 +11,15 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.scripted import ScriptedJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 
-_EMPTY = {"question": None, "contexts": (), "answer": None, "reference": (), "facts": None, "retrieved": None}
+_EMPTY = {
+    "question": None,
+    "contexts": (),
+    "answer": None,
+    "reference": (),
+    "facts": None,
+    "retrieved": None,
+    "ledger": None,
+}
 
 
 class MetricContract:

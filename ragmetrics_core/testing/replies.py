@@ -77,6 +77,10 @@ def _adherent(prompt: str) -> object:
     return {"reason": "By digest.", "verdict": verdict, "unsupported": claims}
 
 
+def _labels(prompt: str) -> object:
+    return {"reason": "By digest.", "claims": [{"claim": "A claim.", "needs": "evidence" if _bit(prompt) else "none"}]}
+
+
 def _sentences(prompt: str) -> object:
     """A question in the words of the first chunk, and the first sentence of each chunk."""
     chunks = [(label, text) for label, text in _fenced(prompt, "Chunk") if label]
@@ -95,6 +99,7 @@ _REPLIES: dict[str, Callable[[str], object]] = {
         "sufficient": _bit(prompt),
         "on_question": _bit(prompt, "on"),
     },
+    "needs": _labels,
     "verdict": _adherent,
     "score": lambda prompt: {"reason": "By digest.", "score": round(_draw(prompt), 2)},
     "facts": _facts,
