@@ -45,9 +45,7 @@ class _File:
 class Source:
     """The samples of all files; bad rows are reported on standard error, or with ``--strict`` raised.
 
-    Attributes:
-        undefined: Per metric why it was undefined, the first time that it was.
-        failed: Per metric why it failed, the first time that it did.
+    ``undefined`` and ``failed`` say per metric why it was so, the first time that it was.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:

@@ -124,11 +124,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def contexts(value: Any, field: str) -> list[Any]:
-    """Contexts of a row.
-
-    Raises:
-        RowError: If a context has no text, or Python's objects were written as one text, which holds several.
-    """
+    """Contexts of a row; ``RowError`` if one has no text, or Python objects were written as one text."""
     written = isinstance(value, str) and value.rstrip()[-1:] in ("]", ")") and _WRITTEN_OBJECTS.match(value.lstrip())
     if written and isinstance(structured(value), str):
         raise RowError(f"{field}: Python objects that str() wrote as one text; write a list of their texts, or JSON")
@@ -136,11 +132,7 @@ def contexts(value: Any, field: str) -> list[Any]:
 
 
 def context(item: Any, field: str, rank: int) -> Any:
-    """A context from a text or from the usual shapes of documents, nodes and passages.
-
-    Raises:
-        RowError: If there is no text.
-    """
+    """A context from a text or from the usual shapes of documents, nodes and passages; ``RowError`` without a text."""
     if isinstance(item, (str, Context)):
         return {"text": item} if isinstance(item, str) else item
     if not isinstance(item, Mapping):

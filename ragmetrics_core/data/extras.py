@@ -9,15 +9,9 @@ from ragmetrics_core.data.errors import MissingDependency, SettingError
 
 
 def extra(module: str, name: str, needed_for: str) -> Any:
-    """Import a module of an optional package.
+    """Import a module of the optional package that the extra ``name`` brings, e.g. ``"scipy.stats"``.
 
-    Args:
-        module: The module, e.g. ``"scipy.stats"``.
-        name: The extra that brings it.
-        needed_for: What needs it, the beginning of the sentence.
-
-    Raises:
-        MissingDependency: If it is not installed.
+    ``MissingDependency`` if it is not installed; the sentence begins with ``needed_for``.
     """
     try:
         return import_module(module)
@@ -27,11 +21,7 @@ def extra(module: str, name: str, needed_for: str) -> Any:
 
 
 def own(place: str) -> Any:
-    """Import ``module:name``; the module is looked for as Python does, and in the working directory.
-
-    Raises:
-        SettingError: If there is no such module, or it has nothing of this name.
-    """
+    """Import ``module:name`` from where Python looks or the working directory; ``SettingError`` if it is not there."""
     module, _, name = place.strip().partition(":")
     if not module or not name or module.startswith("."):
         raise SettingError(f"{place!r} must be written module:name")

@@ -25,14 +25,9 @@ _MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
 
 @contextmanager
 def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
-    """Open a text file: UTF-8, or what its byte order mark says.
+    """Open a text file, UTF-8 or what its byte order mark says; ``newline`` is as for ``open``.
 
-    Args:
-        path: The file.
-        newline: As for ``open``.
-
-    Raises:
-        InputError: If the file cannot be read, or is no such text; the message says how to convert it.
+    ``InputError`` if the file cannot be read, or is no such text; the message says how to convert it.
     """
     try:
         with path.open("rb") as file:

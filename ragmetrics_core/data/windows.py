@@ -7,8 +7,7 @@ _OVERLAP = 200
 def halves(text: str) -> tuple[str, ...]:
     """Cut a text at spaces into two windows that overlap by about 200 characters.
 
-    Returns:
-        Both windows; () for fewer than 1,000 characters, too few to be what makes a prompt too long.
+    () for fewer than 1,000 characters, too few to be what makes a prompt too long.
     """
     if len(text) < _SHORTEST:
         return ()

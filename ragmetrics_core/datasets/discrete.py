@@ -37,9 +37,7 @@ class DiscreteSettings(Frozen):
 def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, maker: Maker) -> tuple[Pair, ...]:
     """Have a model write questions with golden answers, each from one chunk; documents take turns.
 
-    Raises:
-        InputError: If the model gave nothing usable.
-        JudgeUnavailable: If it will answer nothing.
+    ``InputError`` if it gave nothing usable, ``JudgeUnavailable`` if it will answer nothing.
     """
     draw = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
     pools = [(it.id, chunked(it, size=settings.chunk_size, overlap=settings.overlap)) for it in documents]

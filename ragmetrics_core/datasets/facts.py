@@ -53,8 +53,7 @@ class FactsFile(Frozen):
     def changed(self, facts: Sequence[Sequence[str]]) -> Self:
         """The file with other facts; a fact that stays keeps its weight.
 
-        Raises:
-            InputError: If it is frozen, the number of rows differs, or a row has no fact left.
+        ``InputError`` if it is frozen, the number of rows differs, or a row has no fact left.
         """
         if self.frozen:
             raise InputError("the facts are frozen; extract them anew to change them")
@@ -89,12 +88,9 @@ def _reference(row: Mapping[str, Any]) -> str:
 def extract_facts(
     rows: Sequence[Mapping[str, Any]], maker: Maker, *, extraction: Literal["io", "cot"] = "io"
 ) -> FactsFile:
-    """Extract the facts of references; rows that bring facts keep them.
+    """Extract the facts of references, directly or with a chain of thought; rows that bring facts keep them.
 
-    Args:
-        rows: Rows in the usual column names; of several references of a row the first counts.
-        maker: Where the judge works that extracts.
-        extraction: Direct prompt, or with a chain of thought.
+    Rows have the usual column names; of several references of a row the first counts.
 
     Raises:
         InputError: If a row has no reference, or no facts could be extracted from one.
@@ -135,11 +131,7 @@ def write_facts(path: str | Path, file: FactsFile) -> None:
 
 
 def read_facts(path: str | Path) -> FactsFile:
-    """Read facts, and check that frozen ones are as they were.
-
-    Raises:
-        InputError: If the file cannot be read, is none of facts, or frozen facts were changed.
-    """
+    """Read facts; ``InputError`` if the file cannot be read, is none of facts, or frozen facts were changed."""
     (place, header), *rows = list(own_lines(path, "the file of facts")) or [("", None)]
     whole = all(isinstance(row, dict) and isinstance(row.get("facts"), list) for _, row in rows)
     if not isinstance(header, dict) or header.pop(MAGIC, None) != FORMAT or not whole:

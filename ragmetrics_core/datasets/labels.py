@@ -82,9 +82,7 @@ def _is_share(value: object) -> bool:
 def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None) -> list[Labelled]:
     """Scores with their labels, matched by id; samples without a score are left out.
 
-    Raises:
-        InputError: If nothing matches, or an id stands for several samples or labels.
-        SettingError: If a report has no such metric.
+    ``InputError`` if nothing matches, or an id stands for several samples or labels.
     """
     own, others = _scored(report, metric), _scored(rival, metric) if rival else {}
     found = [

@@ -56,14 +56,10 @@ def load_documents(paths: Iterable[str | Path], *, where: Mapping[str, str] | No
 
 
 def load_pairs(paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None) -> tuple[Pair, ...]:
-    """Read question–answer pairs.
+    """Read question–answer pairs: JSONL or JSON rows in the usual column names, ``LabelledRagDataset``, or SQuAD.
 
-    Args:
-        paths: JSONL or JSON files: rows in the usual column names, ``LabelledRagDataset``, or SQuAD.
-        where: As for ``load_documents``.
-
-    Raises:
-        InputError: If a file cannot be read, a golden answer is empty, or a question stands there twice.
+    ``where`` is as for ``load_documents``. ``InputError`` if a file cannot be read, a golden answer is empty, or a
+    question stands there twice.
     """
     rows = [row for path in _files(paths) for row in _rows(path, where or {}, asked=True)]
     if not rows:

@@ -145,12 +145,9 @@ class Maker:
         return answer.reply.reply
 
     async def write(self, chunks: Sequence[str]) -> Written:
-        """A question and its golden response from chunks.
+        """A question and its golden response from chunks; ``LeftOut`` if the model gave no usable reply.
 
-        Raises:
-            LeftOut: If the model gave no usable reply.
-            JudgeUnavailable: If it will answer nothing.
-            QuestionNotSupported: If the judge is none that writes.
+        ``JudgeUnavailable`` if it will answer nothing, ``QuestionNotSupported`` if the judge is none that writes.
         """
         try:
             return await self.ask(WriteQuestion.about(chunks, self.language))

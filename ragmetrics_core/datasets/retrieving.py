@@ -19,13 +19,7 @@ document objects of LangChain, LlamaIndex and Haystack."""
 
 
 class BM25:
-    """Ranks chunks by BM25 over their content words.
-
-    Args:
-        chunks: The corpus.
-
-    Raises:
-        MissingDependency: If bm25s is not installed.
+    """Ranks the chunks of a corpus by BM25 over their content words; ``MissingDependency`` without bm25s.
 
     Source:
         bm25s (Lù 2024, arXiv 2407.03618), method "lucene", k1 = 1.5, b = 0.75. Equal scores keep the corpus' order.

@@ -40,19 +40,12 @@ class Review(Frozen):
 
 
 class Reviews:
-    """The reviews of a set, in a file beside it.
-
-    Args:
-        path: The set's file.
-        given: The set.
+    """The reviews of a set, in a file beside it; ``InputError`` if that belongs to another set, or is broken.
 
     Attributes:
         path: The reviews' file, ``SET.reviews.jsonl``.
         first: The first reviewer's last decision per item.
         second: The second reviewer's.
-
-    Raises:
-        InputError: If the file belongs to another set, or is broken.
     """
 
     def __init__(self, path: str | Path, given: sets.AnySet) -> None:

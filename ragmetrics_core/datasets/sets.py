@@ -134,11 +134,7 @@ def write_set(path: str | Path, given: AnySet) -> None:
 
 
 def read_set(path: str | Path) -> AnySet:
-    """Read a set.
-
-    Raises:
-        InputError: If the file cannot be read, is no set, or a line is broken.
-    """
+    """Read a set; ``InputError`` if the file cannot be read, is no set, or a line is broken."""
     lines = own_lines(path, "the set")
     place, first = next(lines, (f"{path}, line 1", None))
     if not isinstance(first, dict) or first.pop(_MAGIC, None) != FORMAT:

@@ -127,11 +127,7 @@ class OpenAICompatibleModel(ChatModel):
             await asyncio.to_thread(importlib.import_module, "aiohttp")
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request.
-
-        Raises:
-            JudgeError: As its status and code say, or as listed in ``EXCEPTIONS``.
-        """
+        """Send one request; ``JudgeError`` as its status and code say, or as listed in ``EXCEPTIONS``."""
         body = json.dumps({"model": self.model, **request_body(request), **self._extra}).encode()
         sent = await self._sent(body)
         if isinstance(sent, errors.JudgeError):

@@ -76,11 +76,7 @@ class FrameworkModel(ChatModel):
         return self._capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request.
-
-        Raises:
-            JudgeError: For what the object raised, by what it says of the endpoint, else by its class.
-        """
+        """Send one request; ``JudgeError`` by what the object raised says of the endpoint, else by its class."""
         task: asyncio.Future[ChatReply]
         if self._async:
             task = asyncio.get_running_loop().create_task(self._acall(request), context=judge_context())

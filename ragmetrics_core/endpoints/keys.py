@@ -33,13 +33,8 @@ _USER = re.compile(r"//[^/@\s]*@")
 def key_of(thing: object, form: Callable[[], object]) -> str | None:
     """A digest of what the framework writes of a model object to a file, without secrets; the same in every process.
 
-    Args:
-        thing: The object.
-        form: Gives that form.
-
-    Returns:
-        None if there is no complete form, or if the class of the object, or of one that it holds, is defined outside
-        an installed package.
+    None if ``form`` gives no complete form, or the class of ``thing``, or of an object in it, is defined outside an
+    installed package.
     """
     if not _all_installed(thing, set()):
         return None

@@ -68,11 +68,7 @@ class Limiter(Protocol):
     """Decides when a call may leave; every call passes through several."""
 
     async def acquire(self, tokens: float) -> Any:
-        """Wait until a call of about so many tokens may leave; returns what ``observe`` is to be given.
-
-        Raises:
-            LimitReached: If none may leave any more.
-        """
+        """Wait until a call of so many tokens may leave; gives what ``observe`` gets. ``LimitReached`` if none may."""
 
     def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
         """Learn how a call ended that was let through: with a reply, with an error, or None if it was given up."""
@@ -113,11 +109,7 @@ class Budget:
         await self._sleep(seconds if left is None else min(seconds, left))
 
     def check(self) -> None:
-        """End the run if a cap is reached.
-
-        Raises:
-            LimitReached: If so, now or before.
-        """
+        """End the run, with ``LimitReached``, if a cap is reached, now or before."""
         if self.remaining == 0.0:
             self.expire()
         if self.limits.max_calls is not None and self.calls >= self.limits.max_calls:
@@ -126,11 +118,7 @@ class Budget:
             raise self.reached.with_traceback(None)
 
     async def acquire(self, tokens: float) -> None:
-        """Count a call that is about to be sent; with ``max_cost`` wait until it is sure to fit.
-
-        Raises:
-            LimitReached: If the call may not be sent.
-        """
+        """Count a call about to be sent, with ``max_cost`` as soon as it surely fits; else ``LimitReached``."""
         del tokens
         self.check()
         while not self._fits():

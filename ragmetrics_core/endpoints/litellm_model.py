@@ -132,11 +132,7 @@ class LiteLLMModel(ChatModel):
         return (float(sent), float(received)) if sent is not None and received is not None else None
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request.
-
-        Raises:
-            JudgeError: As listed in ``EXCEPTIONS``.
-        """
+        """Send one request; ``JudgeError`` as listed in ``EXCEPTIONS``."""
         await self.prepare()
         refused: list[errors.JudgeError] = []
         token = _call.set((self.model, refused))

@@ -69,11 +69,7 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
 
 
 def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> ChatReply:
-    """Narrow the body of a reply, as parsed from JSON, to what we read of it.
-
-    Raises:
-        JudgeServerError: If it is no chat reply.
-    """
+    """Narrow the body of a reply, as parsed from JSON, to what is read; ``JudgeServerError`` if it is no chat reply."""
     listed = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed, list) or not listed:
         raise errors.JudgeServerError(f"{model} sent a body without any reply; check the endpoint")

@@ -99,12 +99,9 @@ class Session:
         return {**vars(self), "_by_loop": {}, "_here": None}
 
     def during(self, *, store: ReplyStore | None, concurrency: int, budget: Budget | None = None) -> Self:
-        """The session for one run.
+        """The session for one run, which keeps replies in ``store`` (None: in memory) and spends from ``budget``.
 
-        Args:
-            store: Where the run's replies are kept; None for memory of its own.
-            concurrency: Most calls of the run in flight; all runs together have no more than the one with the most.
-            budget: What the run may spend; None for no limit.
+        Most ``concurrency`` calls of it are in flight; all runs together have no more than the one with the most.
         """
         run = object.__new__(type(self))
         vars(run).update(vars(self), _here=None, _concurrency=concurrency)

@@ -52,11 +52,7 @@ class ReplyStore(Protocol):
 
 
 class MemoryStore(ReplyStore):
-    """A store in memory that forgets the least recently used replies, and unusable ones.
-
-    Args:
-        max_entries: Most replies kept.
-    """
+    """A store in memory that forgets unusable replies, and beyond ``max_entries`` the least recently used ones."""
 
     def __init__(self, max_entries: int = 10_000) -> None:
         self._max_entries = max_entries

@@ -10,15 +10,9 @@ T = TypeVar("T")
 
 
 def in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T]:
-    """Call in a daemon thread of its own.
+    """Call in a daemon thread of this name; an empty context hides the call from tracers.
 
-    Args:
-        call: What is called, once.
-        context: The context that it is called in; an empty one hides it from tracers.
-        name: Name of the thread.
-
-    Returns:
-        What the call returns or raises, whatever it is. Giving up waiting does not end the call.
+    What it returns or raises, whatever it is, comes as a future. Giving up waiting does not end the call.
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # whoever gives up waiting cannot take it back

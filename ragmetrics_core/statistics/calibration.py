@@ -31,11 +31,7 @@ class Bin:
 def slope_and_intercept(pairs: Pairs) -> tuple[float, float] | None:
     """Logistic regression of the label on the score's log-odds: 1 and 0 for calibrated scores; needs scipy.
 
-    Args:
-        pairs: Score and label; scores are kept .001 away from 0 and 1.
-
-    Returns:
-        Slope and intercept; None if a class is missing, the scores do not vary or (nearly) separate the classes.
+    Scores are kept .001 from 0 and 1. None without both classes, or if scores do not vary or (nearly) separate them.
 
     Source:
         Cox (1958), Biometrika 45(3/4).
@@ -71,8 +67,7 @@ def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
 def calibration_error(pairs: Pairs) -> float | None:
     """Root mean squared difference of score and share over equal-mass bins, less what noise alone would give.
 
-    Returns:
-        In [0, 1], 0 is best; None under 200 labels.
+    In [0, 1], 0 is best; None under 200 labels.
 
     Source:
         Kumar, Liang & Ma (2019), Verified uncertainty calibration, definition 5.2.

@@ -41,11 +41,7 @@ class AdapterContract:
     own_arguments: ClassVar[tuple[str, ...]] = ()
 
     def play(self, turn: GoldenTurn) -> tuple[list[Sample], Any]:
-        """Run a real application of the framework over a turn under capture.
-
-        Returns:
-            The samples, and what the application returned.
-        """
+        """Run a real application over a turn under capture: the samples, and what the application returned."""
         raise AssertionError("implement play()")
 
     def play_uncaptured(self, turn: GoldenTurn) -> Any:

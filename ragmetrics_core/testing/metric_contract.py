@@ -25,10 +25,8 @@ _EMPTY = {
 class MetricContract:
     """Tests that hold for every metric.
 
-    Subclass it as ``class TestMyMetric(MetricContract)`` and implement ``metric``, ``good`` and ``bad``.
-
-    Attributes:
-        reads: Fields of the sample that the metric may read beyond those it requires.
+    Subclass it as ``class TestMyMetric(MetricContract)`` and implement ``metric``, ``good`` and ``bad``; ``reads``
+    names the fields of the sample that the metric may read beyond those it requires.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset()

@@ -15,13 +15,9 @@ _RARE = 1e-6
 
 
 def plausible_reply(body: dict[str, Any]) -> str:
-    """Answer a chat request in the form that its JSON schema or, without one, its prompt names.
+    """Answer the body of a chat request in the form that its JSON schema or, without one, its prompt names.
 
-    Args:
-        body: Body of an OpenAI chat request.
-
-    Returns:
-        A JSON object as text; equal prompts get equal replies.
+    Equal prompts get equal replies, JSON objects as texts.
     """
     prompt = "\n".join(str(message.get("content")) for message in body.get("messages", ()))
     schema = body.get("response_format")

@@ -42,13 +42,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A request that the server got.
-
-    Args:
-        path: Path of the address.
-        headers: Headers, names in lower case.
-        body: The parsed body.
-    """
+    """A request that the server got: path of the address, headers with names in lower case, the parsed body."""
 
     path: str
     headers: Mapping[str, str] = field(repr=False)
@@ -108,11 +102,7 @@ class LoopbackServer:
 
     @property
     def base_url(self) -> str:
-        """Address to give as ``api_base``.
-
-        Raises:
-            RuntimeError: If the server does not run.
-        """
+        """Address to give as ``api_base``; ``RuntimeError`` if the server does not run."""
         if self._port is None:
             raise RuntimeError("the server does not run; use it in a with statement")
         return f"http://127.0.0.1:{self._port}/v1"
