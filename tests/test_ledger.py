@@ -10,8 +10,19 @@ import pytest
 from test_tree_rules import ANSWER, DOCS, EVORA, FARO, PORTO, QUESTION, SAYS, Clock, asked, model, retriever, step, tool
 from test_tree_rules import tree as made
 
-from ragmetrics_core.capturing import Document, Message, Node, Overrides, ToolCall, Tree, samples_of
-from ragmetrics_core.data.sample import EvidenceCall, Sample
+from ragmetrics_core.capturing import (
+    Answer,
+    Captured,
+    Document,
+    Message,
+    Node,
+    Overrides,
+    ToolCall,
+    Tree,
+    Turns,
+    samples_of,
+)
+from ragmetrics_core.data.sample import EvidenceCall, Ledger, Sample, Turn
 
 P, F, E = DOCS
 ROWS_OF_SQL = "region north: 412 orders; region south: 377 orders; region east: 12 orders"
@@ -45,6 +56,7 @@ def results(*texts: str) -> list[Message]:
     return [Message("user", QUESTION), *(Message("tool", text) for text in texts)]
 
 
+CALL = EvidenceCall(kind="tool")
 TWO = wants(("search", "1", {"query": "north"}), ("search", "2", {"query": "south"}))
 ONE = wants(("search", "1", {"query": "north"}))
 ASK = wants(("ask", "1", {"question": "Where?"}))
@@ -333,3 +345,143 @@ def test_earlier_turns_come_with_what_is_shown_of_them_now() -> None:
     assert (sample.ledger.conversation, sample.ledger.turn) == ("c", 2)
     assert [(call.turn, call.shown) for call in sample.ledger.calls] == [(1, (1,)), (2, (0,))]
     assert [context.text for context in sample.contexts] == [PORTO]
+
+
+def turn_of(clock: Clock, question: str, *docs: Document, said: str = ANSWER, **fields: Any) -> Tree:
+    shown = "\n".join(one.text for one in docs)
+    return made(
+        clock,
+        retriever(clock, *docs, query=question),
+        model(clock, f"{shown}\n{question}", said),
+        answers=(Answer(said, "output"),),
+        question=question,
+        **fields,
+    )
+
+
+def spoken(*texts: str) -> tuple[Turn, ...]:
+    return tuple(Turn(role="user" if place % 2 == 0 else "assistant", content=text) for place, text in enumerate(texts))
+
+
+def played(*trees: Tree) -> list[Sample]:
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    return [sample for one in trees for sample in turns.add(one)]
+
+
+def numbered(sample: Sample) -> tuple[str | None, int, list[int]]:
+    assert sample.ledger is not None
+    return sample.ledger.conversation, sample.ledger.turn, [call.turn for call in sample.ledger.calls]
+
+
+def test_turns_of_one_thread_share_their_calls() -> None:
+    clock = Clock()
+    one, other, two = played(
+        turn_of(clock, "Where is Porto?", P, conversation="a"),
+        turn_of(clock, "Where is Porto?", P, conversation="b"),
+        turn_of(clock, "And Faro?", F, conversation="a"),
+    )
+    assert [numbered(sample) for sample in (one, other, two)] == [("a", 1, [1]), ("b", 1, [1]), ("a", 2, [1, 2])]
+    assert two.history == ()
+    assert two.capture is not None
+    assert two.capture.grade == "exact"
+
+
+def test_a_turn_goes_on_with_the_only_one_whose_words_end_its_messages() -> None:
+    clock = Clock()
+    said = spoken("Where is Porto?", ANSWER)
+    first, other, second = played(
+        turn_of(clock, "Where is Porto?", P),
+        turn_of(clock, "Where is Évora?", E),
+        turn_of(clock, "And Faro?", F, history=said),
+    )
+    assert numbered(second)[0] == numbered(first)[0] != numbered(other)[0]
+    assert numbered(second)[1:] == (2, [1, 2])
+    assert second.capture is not None
+    assert second.capture.grade == "inferred"
+    assert second.capture.provenance["conversation"] == "the words of an earlier turn end the messages handed in"
+
+
+def test_turns_with_the_same_words_are_not_joined() -> None:
+    clock = Clock()
+    first, other, second = played(
+        turn_of(clock, "Where is Porto?", P),
+        turn_of(clock, "Where is Porto?", P),
+        turn_of(clock, "And Faro?", F, history=spoken("Where is Porto?", ANSWER)),
+    )
+    assert len({numbered(sample)[0] for sample in (first, other, second)}) == 3
+    assert numbered(second)[1:] == (2, [2])
+    assert second.capture is not None
+    assert second.capture.grade == "exact"
+
+
+def test_a_thread_that_was_taken_back_goes_on_from_the_turn_that_its_messages_end_with() -> None:
+    clock = Clock()
+    said = spoken("Where is Porto?", ANSWER)
+    *_, again = played(
+        turn_of(clock, "Where is Porto?", P, conversation="a"),
+        turn_of(clock, "And Faro?", F, conversation="a", history=said),
+        turn_of(clock, "And Évora?", E, conversation="a", history=said),
+    )
+    assert numbered(again) == ("a", 2, [1, 2])
+
+
+def test_earlier_users_count_where_their_turns_were_not_seen() -> None:
+    (sample,) = played(turn_of(Clock(), "And Faro?", F, history=spoken("Where is Porto?", ANSWER, "Why?", "So.")))
+    assert numbered(sample)[1:] == (3, [3])
+
+
+def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> None:
+    clock = Clock()
+    first, second = (turn_of(clock, text, doc, conversation="a") for text, doc in (("Porto?", P), ("Faro?", F)))
+    second.root.children[-1].prompt = (Message("summary", NOTE), *second.root.children[-1].prompt)
+    third = turn_of(clock, "Évora?", E, conversation="a")
+    third.root.children[-1].prompt = (Message("summary", NOTE), *third.root.children[-1].prompt)
+    _, two, three = played(first, second, third)
+    assert [turn.content for turn in two.history] == ["Porto?", ANSWER]
+    assert [turn.content for turn in three.history] == ["Porto?", ANSWER, "Faro?", ANSWER]
+    assert three.ledger is not None
+    written = [(call.turn, call.shown) for call in three.ledger.calls if call.kind == "written"]
+    assert written == [(2, (0,))]
+
+
+def test_what_a_turn_without_a_sample_found_comes_with_the_next() -> None:
+    clock = Clock()
+    rows = made(
+        clock,
+        model(clock, QUESTION, ONE),
+        tool(clock, ROWS_OF_SQL, name="sql", query="SELECT", call="1"),
+        model(clock, results(ROWS_OF_SQL)),
+        answers=SAYS,
+        conversation="a",
+    )
+    (sample,) = played(rows, turn_of(clock, "And Faro?", F, conversation="a"))
+    assert sample.ledger is not None
+    assert [(call.kind, call.turn, call.shown) for call in sample.ledger.calls] == [
+        ("tool", 1, ()),
+        ("retrieval", 2, (0,)),
+    ]
+
+
+def test_what_is_kept_of_a_long_conversation_is_bounded() -> None:
+    clock = Clock()
+    samples = played(*(turn_of(clock, f"Question {n}?", P, conversation="a") for n in range(300)))
+    last = samples[-1].ledger
+    assert last is not None
+    assert (last.turn, len(last.calls)) == (300, 201)
+    assert [call.turn for call in last.calls] == [*range(100, 301)]
+
+
+@pytest.mark.parametrize(
+    ("masked", "kept"),
+    [
+        (lambda sample: sample.model_copy(update={"answer": "***"}), 0),
+        (lambda sample: sample.model_copy(update={"metadata": {"seen": True}}), 1),
+        (lambda sample: sample.model_copy(update={"answer": "***", "ledger": Ledger(calls=(CALL, CALL))}), 2),
+    ],
+)
+def test_texts_that_redact_changed_do_not_stay_in_the_ledger(masked: Callable[[Sample], Sample], kept: int) -> None:
+    captured: Captured[Tree] = Captured(samples_of, redact=masked)
+    captured.record(turn_of(Clock(), "Where is Porto?", P))
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    assert len(sample.ledger.calls) == kept

@@ -18,7 +18,7 @@ _SHOWN = """
     anything.name anything.model anything.language anything.judge anything.metric anything.id anything.sample_id
     anything.document anything.version anything.generator
     SampleResult.results SampleResult.problem ErrorInfo.type ErrorInfo.message Turn.role
-    CaptureNotes.conversation Ledger.conversation EvidenceCall.agent
+    Ledger.conversation EvidenceCall.agent
     Signature.settings Signature.prompt Signature.details
     RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
     Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades MetricSummary.undefined

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 from ragmetrics_core.capturing.guarded import Problems, guarded, renew_after_fork
-from ragmetrics_core.data.sample import CaptureNotes, Sample
+from ragmetrics_core.data.sample import Ledger, Sample
 from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
 from ragmetrics_core.engine.run import JudgeLike, Metrics
@@ -16,6 +16,7 @@ from ragmetrics_core.reporting.report import Report
 
 Run = TypeVar("Run")
 Redact = Callable[[Sample], Sample]
+_TEXTS = ("question", "contexts", "answer", "retrieved", "standalone_question", "history", "reference")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Given:
         reference: The expected answer, one or several.
         id: Id of the sample; further samples of the same capture get ``id#1``, ``id#2``, ….
         metadata: The user's own data.
-        conversation: The conversation that the runs are turns of; kept as ``Sample.capture.conversation``.
+        conversation: The conversation that the runs are turns of, where the framework has no id of its own.
     """
 
     question: str | None = None
@@ -50,8 +51,8 @@ class Given:
         if self.metadata:
             update["metadata"] = {**sample.metadata, **self.metadata}
         if self.conversation is not None:
-            notes = sample.capture or CaptureNotes()
-            update["capture"] = notes.model_copy(update={"conversation": self.conversation})
+            ledger = sample.ledger or Ledger()
+            update["ledger"] = ledger.model_copy(update={"conversation": ledger.conversation or self.conversation})
         return changed(sample, update)
 
 
@@ -69,6 +70,8 @@ def _as_it_is(judge: object) -> JudgeLike:
 class Redaction:
     """Applies the user's function to each sample as it is made.
 
+    Where the function changes texts and leaves the ledger, which repeats them, as it was, the ledger loses its calls.
+
     Args:
         redact: Gives the sample to keep; None keeps samples as they are.
         problems: Where samples are counted that were dropped because the function failed.
@@ -85,7 +88,10 @@ class Redaction:
             return sample
         found: object = self._redact(sample)
         if isinstance(found, Sample):
-            return found
+            changes = any(getattr(found, name) != getattr(sample, name) for name in _TEXTS)
+            if found.ledger is None or found.ledger != sample.ledger or not changes:
+                return found
+            return changed(found, {"ledger": found.ledger.model_copy(update={"calls": ()})})
         self.problems.note(f"redact= must return a Sample and returned {type(found).__name__}: the sample is dropped")
         return None
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured, Given, Redact
+from ragmetrics_core.capturing.conversations import Conversations
 from ragmetrics_core.capturing.guarded import Problems
 from ragmetrics_core.capturing.listening import Listener, Listeners
 from ragmetrics_core.capturing.overrides import Overrides, Source
+from ragmetrics_core.capturing.turns import Turns
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.limits import Limits
@@ -21,6 +23,7 @@ from ragmetrics_core.engine.run import JudgeLike, Metrics
 Run = TypeVar("Run")
 Run_contra = TypeVar("Run_contra", contravariant=True)
 
+_MOST_NAMED = 500
 _MISSED = (
     "runs began in threads or tasks that do not carry this block's context, and were left out: start them with a "
     "copy of it (asyncio.to_thread, contextvars.copy_context().run), or say capture(all_threads=True)"
@@ -90,6 +93,7 @@ class FrontDoor(Generic[Run]):
     ) -> None:
         self._listeners, self._assembler, self._as_judge = listeners, assembler, as_judge
         self._places, self._unseen, self._sampleless = places, unseen, sampleless
+        self._conversation = lru_cache(_MOST_NAMED)(Conversations)
 
     @contextmanager
     def capture(
@@ -117,7 +121,8 @@ class FrontDoor(Generic[Run]):
             reference: The expected answer, one or several.
             id: Id of the sample; further samples of the block get ``id#1``, ``id#2``, ….
             metadata: Data of your own.
-            conversation: Name of the conversation that the runs are turns of; kept as ``Sample.capture.conversation``.
+            conversation: Name of the conversation that the runs are turns of, where the framework keeps no id of its
+                own; what earlier blocks of the same name found comes with the ledger of this one.
             question_from: Where the question is: a key or dotted path, as the adapter's documentation says, or a
                 callable that gets the run.
             contexts_from: The same for the contexts.
@@ -125,7 +130,8 @@ class FrontDoor(Generic[Run]):
             context_tools: Names of the tools whose text is a context, where they return no documents.
             build: A callable from the run to its samples, instead of all rules.
             redact: A function through which each sample goes as it is made, before a judge, store, file or you get
-                it. Where it raises, the sample is dropped, and ``problems`` counts it.
+                it. Where it raises, the sample is dropped, and ``problems`` counts it. ``Sample.ledger`` repeats the
+                texts: a function that changes texts and not the ledger gets a ledger without calls.
             max_samples: Most runs kept; later ones are counted and a warning says so. None keeps all.
             all_threads: Runs belong to the block if they begin in its context: in its thread or task, in tasks
                 started from it and in ``asyncio.to_thread``, so that concurrent requests never mix. True adds those
@@ -144,6 +150,8 @@ class FrontDoor(Generic[Run]):
         given = Given(question, reference, id, dict(metadata or {}), conversation)
         listener = Listener(Problems(), all_threads=all_threads, data=where.needs_data)
         assembler = self._assembler(where, listener)
+        if conversation is not None and isinstance(assembler, Turns):
+            assembler.conversations = self._conversation(conversation)
         captured: Captured[Run] = Captured(
             assembler.add,
             given=given,

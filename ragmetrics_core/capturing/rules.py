@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ragmetrics_core.capturing.conversations import BY_WORDS
 from ragmetrics_core.capturing.evidence import Calls, Key, Shown, text_of, wrote
 from ragmetrics_core.capturing.ledger import Arrivals, Seen
 from ragmetrics_core.capturing.locating import locate
@@ -229,13 +230,14 @@ class _Making:
         self.warnings += self.answered.warnings if self.evidence_from != "named" else ()
         if answer.text is None or turn.error or not tree.complete or self.evidence_from is None:
             self.grades.add("incomplete")
-        if doubt or _REWRITTEN in said:
+        if doubt or _REWRITTEN in said or tree.conversation_at == BY_WORDS:
             self.grades.add("inferred")
         if self.evidence_from is None:
             names = dict.fromkeys(node.name for node in turn.calls.texts_of_tools)
             self.warnings += [_TEXT.format(name) for name in names]
         sources = ", ".join(dict.fromkeys(one.node.name for one in turn.calls.retrievals))
         places = {"question": asked_at, "retrieved": sources, "answer": answer.place, **self.provenance}
+        places["conversation"] = tree.conversation_at
         return Sample(
             question=question or answer.question,
             contexts=contexts,

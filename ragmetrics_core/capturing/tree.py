@@ -194,6 +194,7 @@ class Tree:
         strand: The task or thread it ran in: runs of one strand may belong together.
         thread: What a run that waits for a person and the one that goes on with it share.
         conversation: The framework's id of the conversation; None if it has none.
+        conversation_at: How it was found where the framework has none, in words.
         turn: Which turn of it this is, from 1; by default one more than the user's messages in the history.
         earlier: The ledger's calls of earlier turns.
         paused: It waits for a person: the next run of its thread that ``continues`` goes on with it.
@@ -224,6 +225,7 @@ class Tree:
     strand: str = ""
     thread: str | None = None
     conversation: str | None = None
+    conversation_at: str = ""
     turn: int | None = None
     earlier: tuple[EvidenceCall, ...] = ()
     paused: bool = False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from ragmetrics_core.capturing.conversations import Conversations
 from ragmetrics_core.capturing.evidence import Calls, text_of, wrote
 from ragmetrics_core.capturing.guarded import Problems
 from ragmetrics_core.capturing.locating import OWN, locate
@@ -23,7 +24,6 @@ _MOST_WAITING = 1000
 _MOST_NEAR = 32
 _MOST_LOOSE = 8
 _SECONDS = 60.0
-_LEAST_SAID = 16
 _TALK = "an earlier question and its answer stand in the prompt, but no history was found"
 
 
@@ -74,6 +74,9 @@ class Turns(Generic[Run]):
         where: What the user says of question, contexts and answer.
         problems: Where to note what the user should know.
         hint: What to say if models were called and nothing was retrieved.
+
+    Attributes:
+        conversations: The earlier turns that runs may go on with.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class Turns(Generic[Run]):
         self._lock = threading.RLock()
         self._model_calls = self._made = 0
         self._silent: set[str] = set()
-        self._said: deque[tuple[str, str]] = deque(maxlen=_MOST_NEAR)
+        self.conversations = Conversations()
 
     def add(self, run: Run) -> list[Sample]:
         """Samples that are complete with this run; what must wait for another run is kept."""
@@ -97,11 +100,11 @@ class Turns(Generic[Run]):
             self._made += len(found)
             return found
 
-    def rest(self) -> list[Sample]:
+    def rest(self, *, over: bool = False) -> list[Sample]:
         """Samples that wait for a further run; nothing is forgotten, and what the user should know is said."""
         with self._lock:
-            found = [sample for group in self._groups for sample in self._made_of(group.trees)]
-            found += [sample for parts in self._unanswered.values() for sample in self._made_of(parts, THREAD)]
+            held = [*((one.trees, FLOW) for one in self._groups), *((one, THREAD) for one in self._unanswered.values())]
+            found = [sample for trees, name in held for sample in self._made_of(trees, name, over=over)]
             if self._paused:
                 self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
             if self._model_calls and not self._made and not found and self._hint:
@@ -112,7 +115,7 @@ class Turns(Generic[Run]):
     def finish(self) -> list[Sample]:
         """The same, and forget them."""
         with self._lock:
-            found = self.rest()
+            found = self.rest(over=True)
             self._groups.clear()
             self._unanswered.clear()
             self._loose.clear()
@@ -144,22 +147,21 @@ class Turns(Generic[Run]):
                 return self._retrieved(tree)
             if not calls.tried and calls.models and (self._joins(tree, calls) or not self._counts(tree)):
                 self._model_calls += 1
+                if tree.conversation is not None:  # a turn all the same: what it found may be spoken of later
+                    whole = replace(self.conversations.placed(tree), is_query=True)
+                    self.conversations.add(whole, samples_of(whole, self._where))
                 tools = {node.name for node in calls.nodes if node.kind == "tool"}
                 self._silent |= tools & set(self._where.context_tools or ())
                 return self._settled()
-        if not whole.history and any(self._goes_on(call, tree.question) for call in calls.models):
+        whole = self.conversations.placed(whole)
+        prompts = ("\n".join(message.text for message in call.prompt) for call in calls.models)
+        if not whole.history and any(self.conversations.stand_in(prompt, tree.question) for prompt in prompts):
             whole = replace(whole, warnings=(*whole.warnings, _TALK))
         found = samples_of(whole, self._where)
-        said = ((one.question, one.answer or "") for one in found if one.question)
-        self._said += [pair for pair in said if len(pair[1]) > _LEAST_SAID]
         if tree.thread is not None and any(sample.answer is None for sample in found):
             return self._kept(self._unanswered, tree.thread, parts)
+        self.conversations.add(whole, found)
         return found
-
-    def _goes_on(self, call: Node, question: str | None) -> bool:
-        """Whether a prompt holds an earlier question and its answer."""
-        prompt = "\n".join(message.text for message in call.prompt)
-        return any(asked != question and asked in prompt and said in prompt for asked, said in self._said)
 
     def _counts(self, tree: Tree) -> bool:
         """Whether a run is a sample by itself; if not, a later retrieval may use what it wrote."""
@@ -225,8 +227,13 @@ class Turns(Generic[Run]):
         self._groups = [group for group in self._groups if group not in over]
         return [sample for group in over for sample in self._made_of(group.trees)]
 
-    def _made_of(self, trees: Sequence[Tree], name: str = FLOW) -> list[Sample]:
-        return samples_of(joined(trees, name), self._where)
+    def _made_of(self, trees: Sequence[Tree], name: str = FLOW, *, over: bool = True) -> list[Sample]:
+        """Samples of runs that belong together; ``over``: no further run will, so that they are a turn."""
+        whole = self.conversations.placed(joined(trees, name))
+        found = samples_of(whole, self._where)
+        if over:
+            self.conversations.add(whole, found)
+        return found
 
     def _kept(self, held: OrderedDict[str, list[Tree]], key: Any, trees: list[Tree]) -> list[Sample]:
         """Hold runs in bounded memory; what had to go for them gives its samples."""

@@ -69,7 +69,6 @@ class CaptureNotes(Frozen):
     intermediate: tuple[Context, ...] = Field((), description="Answers of intermediate steps: no retrieved evidence.")
     other: tuple[Context, ...] = Field((), description="Nodes of the run that are neither contexts nor retrieved.")
     complete: bool = Field(True, description="False if the run was abandoned, interrupted or still going on.")
-    conversation: str | None = Field(None, description="What the run was a turn of, as the user named it.")
 
 
 def _with_texts(value: object) -> object:

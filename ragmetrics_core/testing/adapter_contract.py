@@ -188,8 +188,8 @@ class AdapterContract:
             assert sample.question == f"{tenant}: {turn.question}"
             assert (sample.answer, sample.metadata) == (tenant, {"tenant": tenant})
             assert [context.text for context in sample.contexts] == [context.text for context in turn.contexts]
-            assert sample.capture is not None
-            assert sample.capture.conversation == tenant
+            assert sample.ledger is not None
+            assert sample.ledger.conversation == tenant
 
         async def requests() -> None:
             turns = [GOLDEN_TURNS[0], GOLDEN_TURNS[1]] * 10

@@ -663,6 +663,7 @@ CONDENSED = "What is drunk in the capital of France?"
         retrieved=[WINE, PARIS],
         answer="Wine.",
         history=TURNS,
+        grade="inferred",
     ),
 )
 def _(kit: ModuleType) -> None:
@@ -682,6 +683,7 @@ def _(kit: ModuleType) -> None:
         retrieved=[WINE, PARIS],
         answer="Wine.",
         history=TURNS,
+        grade="inferred",
     ),
 )
 def _(kit: ModuleType) -> None:
@@ -742,6 +744,7 @@ def _(kit: ModuleType) -> None:
         retrieved=[LYON, PARIS],
         answer="Rivers.",
         history=TURNS,
+        grade="inferred",
     ),
 )
 def _(kit: ModuleType) -> None:
@@ -801,7 +804,7 @@ def _(kit: ModuleType) -> None:
     "a conversation kept by hand",
     f"{DOCS}examples/low_level/response_synthesis.ipynb",
     sample(),
-    sample(question="What is drunk?", contexts=[WINE, PARIS], retrieved=[WINE, PARIS], history=TURNS),
+    sample(question="What is drunk?", contexts=[WINE, PARIS], retrieved=[WINE, PARIS], history=TURNS, grade="inferred"),
 )
 def _(kit: ModuleType) -> None:
     llm, told = kit.Model(), []

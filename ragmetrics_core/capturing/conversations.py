@@ -1,0 +1,95 @@
+"""Turns of one conversation: what earlier ones found and said goes on with the next, in bounded memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ragmetrics_core.capturing.reading import one_line
+from ragmetrics_core.capturing.tree import Tree
+from ragmetrics_core.data.sample import Ledger, Sample, Turn
+
+BY_WORDS = "the words of an earlier turn end the messages handed in"
+_MOST_TURNS = 500
+_MOST_CALLS = 200
+_NEAR = 32
+_LEAST_SAID = 16
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A turn that was captured, with the calls of the ledger and the history up to it."""
+
+    question: str
+    answer: str
+    ledger: Ledger
+    history: tuple[Turn, ...]
+
+    def ends(self, history: Sequence[Turn]) -> bool:
+        """Whether messages end with this turn."""
+        return [one_line(one.content) for one in history[-2:]] == [one_line(self.question), one_line(self.answer)]
+
+    @property
+    def so_far(self) -> tuple[Turn, ...]:
+        """What user and assistant had said when it was over."""
+        said = (("user", self.question), ("assistant", self.answer))
+        return (*self.history, *(Turn(role=role, content=text) for role, text in said if text))[-2 * _MOST_CALLS :]
+
+
+class Conversations:
+    """The turns that were captured last, and how a further run goes on with one of them.
+
+    Args:
+        named: The conversation that runs belong to where the framework has no id of its own.
+    """
+
+    def __init__(self, named: str | None = None) -> None:
+        self._named = named
+        self._turns: deque[_Said] = deque(maxlen=_MOST_TURNS)
+
+    def placed(self, tree: Tree) -> Tree:
+        """A run as a turn of its conversation: that of its id, else of the only turn whose words end its history."""
+        name, turns = tree.conversation or self._named, list(self._turns)
+        ended = [one for one in turns if one.ends(tree.history)]
+        if name is not None:
+            own = [one for one in turns if one.ledger.conversation == name]
+            last = next((one for one in reversed(own) if one in ended), own[-1] if own else None)
+        else:
+            last = ended[0] if len(ended) == 1 else None
+        if last is None:
+            return replace(tree, conversation=name or _new(tree))
+        kept = tree.history or any(one.role == "summary" for node in tree.root.walk() for one in node.prompt)
+        history = last.so_far if kept and _asked(last.so_far) > _asked(tree.history) else tree.history
+        return replace(
+            tree,
+            conversation=last.ledger.conversation,
+            turn=1 + max(last.ledger.turn, _asked(history)),
+            earlier=last.ledger.calls,
+            history=history,
+            conversation_at="" if name is not None else BY_WORDS,
+        )
+
+    def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
+        """Remember a turn, as it was placed, by its samples."""
+        for one in samples:
+            if one.ledger is not None:
+                own = (call for call in one.ledger.calls if call.turn == one.ledger.turn)
+                ledger = one.ledger.model_copy(update={"calls": (*tree.earlier, *own)[-_MOST_CALLS:]})
+                self._turns.append(_Said(one.question or "", one.answer or "", ledger, one.history))
+
+    def stand_in(self, prompt: str, question: str | None) -> bool:
+        """Whether a prompt holds an earlier question and its answer."""
+        near = [one for one in list(self._turns)[-_NEAR:] if one.question and len(one.answer) > _LEAST_SAID]
+        return any(one.question != question and one.question in prompt and one.answer in prompt for one in near)
+
+
+def _asked(history: Sequence[Turn]) -> int:
+    return sum(one.role == "user" for one in history)
+
+
+def _new(tree: Tree) -> str:
+    """A name for a conversation that has none: the same for the same run, and another for each run."""
+    said = repr((tree.root.name, tree.root.began, tree.root.ended, tree.question))
+    return hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=8).hexdigest()
