@@ -83,6 +83,8 @@ class Calls:
         ran = {node.name for node in self.nodes if node.kind == "tool"}
         if call.reply is None or any(one.name in ran for one in call.reply.calls):
             return 0
+        if call.reply.calls and self._steers(call):
+            return 0
         text = call.reply.text
         value = parsed(text) if text.strip() else next((one.arguments for one in call.reply.calls[::-1]), None)
         if isinstance(value, Mapping):
@@ -299,9 +301,14 @@ def _replied(node: Node) -> bool:
 
 
 def wrote(call: Node, query: str | None) -> bool:
-    """Whether a model's reply is a query, or one of its lines is, numbered and quoted or not."""
-    lines = (*text_of(call).splitlines(), text_of(call))
+    """Whether a model's reply is a query, one of its lines, numbered and quoted or not, or a tool's argument in it."""
+    lines = (*text_of(call).splitlines(), text_of(call), *chosen(call))
     return bool(query) and _bare(query or "") in map(_bare, lines)
+
+
+def chosen(call: Node) -> list[str]:
+    """Texts among the arguments that a model calls tools with."""
+    return [] if call.reply is None else list(texts_in([one.arguments for one in call.reply.calls]))
 
 
 def _bare(line: str) -> str:

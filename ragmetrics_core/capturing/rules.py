@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ragmetrics_core.capturing.conversations import BY_WORDS
-from ragmetrics_core.capturing.evidence import Calls, Key, Shown, text_of, wrote
+from ragmetrics_core.capturing.evidence import Calls, Key, Shown, chosen, text_of, wrote
 from ragmetrics_core.capturing.ledger import Arrivals, Seen
 from ragmetrics_core.capturing.locating import locate
 from ragmetrics_core.capturing.overrides import Overrides
@@ -175,7 +175,7 @@ class _Turn:
         if not queries:
             return None, "", ("no question was found",)
         if all(self._is_written(query) for query in queries):
-            return self._spoken() or (queries[0], "query of the first retriever", (_REWRITTEN,))
+            return self._spoken(queries[0]) or (queries[0], "query of the first retriever", (_REWRITTEN,))
         said = "the question was not found in the inputs; the retriever's query stands for it"
         plain = tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
         return queries[0], "query of the first retriever", () if plain else (said,)
@@ -183,15 +183,23 @@ class _Turn:
     def _is_written(self, text: str) -> bool:
         return any(wrote(call, text) for call in self.calls.models)
 
-    def _spoken(self) -> tuple[str, str, tuple[str, ...]] | None:
-        """What the user said last to the answering call; None if documents or a query stand in it."""
-        call = next(reversed(self.calls.likely), None)
+    def _spoken(self, query: str) -> tuple[str, str, tuple[str, ...]] | None:
+        """What the user said last to the call that chose the query for a tool, else to the answering call.
+
+        None if documents or a query stand in what was said to the latter.
+        """
+        choosing = [call for call in self.calls.models if one_line(query) in map(one_line, chosen(call))]
+        call = next(iter([*choosing, *reversed(self.calls.likely)]), None)
         said = [one.text for one in call.prompt if one.role == "user" and one.text.strip()] if call is not None else []
-        texts = [one.text for some in self.calls.lists() for one in some]
-        texts += [node.query for node in self.calls.nodes if node.query]
-        if call is None or not said or self._is_written(said[-1]) or locate(texts, said[-1]).order:
+        if call is None or not said or not (choosing or self._is_plain(said[-1])):
             return None
         return said[-1], f"last message of the user to {call.name}", ()
+
+    def _is_plain(self, said: str) -> bool:
+        """Whether a message holds no documents or queries, and no model wrote it."""
+        texts = [one.text for some in self.calls.lists() for one in some]
+        texts += [node.query for node in self.calls.nodes if node.query]
+        return not self._is_written(said) and not locate(texts, said).order
 
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""

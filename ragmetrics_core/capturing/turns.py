@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.conversations import Conversations
-from ragmetrics_core.capturing.evidence import Calls, text_of, wrote
+from ragmetrics_core.capturing.evidence import Calls, chosen, text_of, wrote
 from ragmetrics_core.capturing.guarded import Problems
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.overrides import Overrides
@@ -33,7 +33,7 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         return trees[0]
     root = Node("step", name, trees[0].root.began, trees[-1].root.ended, [tree.root for tree in trees])
     calls = Calls(Tree(root), ())
-    wrote = {one_line(call.reply.text) for call in calls.models if call.reply is not None}
+    wrote = {one_line(text) for call in calls.models for text in (text_of(call), *chosen(call))}
     asked = [tree for tree in trees if tree.question is not None and tree.root.kind != "retriever"]
     asking = next((tree for tree in asked if one_line(tree.question) not in wrote), None)
     question = asking.question if asking is not None else next((node.query for node in calls.nodes if node.query), None)
@@ -139,7 +139,8 @@ class Turns(Generic[Run]):
     def _answered(self, parts: list[Tree]) -> list[Sample]:
         """A run that may answer by itself; without a retrieval of its own it may go on with another."""
         tree = parts[-1]
-        whole = joined(parts, THREAD)
+        writers = self._writers(tree) if len(parts) == 1 else []
+        whole = joined([*writers, *parts], FLOW if writers else THREAD)
         calls = Calls(whole, self._where.context_tools or ())
         error = tree.error or tree.root.error
         if len(parts) == 1 and not error:
@@ -161,6 +162,17 @@ class Turns(Generic[Run]):
         if tree.thread is not None and any(sample.answer is None for sample in found):
             return self._kept(self._unanswered, tree.thread, parts)
         self.conversations.add(whole, found)
+        return found
+
+    def _writers(self, tree: Tree) -> list[Tree]:
+        """Earlier calls of models that chose what a run is asked, to be used once: what the user asked stands there."""
+        loose, asked = self._loose.get(tree.strand, []), one_line(tree.question)
+        found = [
+            one for one in loose if asked and any(asked in map(one_line, chosen(node)) for node in one.root.walk())
+        ]
+        for one in found:
+            if sum(len(node.reply.calls) for node in one.root.walk() if node.reply is not None) < 2:
+                loose.remove(one)
         return found
 
     def _counts(self, tree: Tree) -> bool:

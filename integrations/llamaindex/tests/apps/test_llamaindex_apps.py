@@ -815,6 +815,78 @@ def _(kit: ModuleType) -> None:
         told += [asked, llm.chat([context, *told, asked]).message]
 
 
+def _choosing(kit: ModuleType, *queries: str) -> tuple[Any, list[QueryEngineTool], list[Any]]:
+    """A model that calls one tool over an engine for each query, the tool, and the engine."""
+    llm = kit.Model(answer="The answer on wine.", script=[("Query: capital", A)])
+    engine = VectorStoreIndex(kit.pages()).as_query_engine(llm=llm, similarity_top_k=2)
+    tool = QueryEngineTool.from_defaults(engine, name="store", description="Knows the country.")
+    calls = [("store", {"input": query}) for query in queries]
+    return kit.Model(script=[(f"user: {Q}", calls)]), [tool], [engine]
+
+
+@app(
+    "a model calls an engine and its answer is the result",
+    f"{DOCS}examples/workflow/function_calling_agent.ipynb",
+    sample(standalone="capital"),
+)
+def _(kit: ModuleType) -> None:
+    llm, tools, _ = _choosing(kit, "capital")
+    assert str(llm.predict_and_call(tools, user_msg=Q)) == A
+
+
+@app(
+    "the same, awaited, with a conversation handed in",
+    f"{DOCS}examples/llm/openai.ipynb",
+    sample(standalone="capital", history=[("user", "Hello."), ("assistant", "Hello, what is it?")]),
+)
+def _(kit: ModuleType) -> None:
+    llm, tools, _ = _choosing(kit, "capital")
+    told = [ChatMessage(role="user", content="Hello."), ChatMessage(role="assistant", content="Hello, what is it?")]
+    assert str(asyncio.run(llm.apredict_and_call(tools, chat_history=told, user_msg=Q))) == A
+
+
+@app(
+    "a model calls an engine twice in one reply",
+    f"{DOCS}examples/llm/openai.ipynb",
+    sample(
+        answer=f"{A}\n\nThe answer on wine.",
+        contexts=[WINE, PARIS],
+        grade="inferred",
+        warnings=["no reply equals the answer"],
+    ),
+)
+def _(kit: ModuleType) -> None:
+    llm, tools, _ = _choosing(kit, "capital", "What is drunk?")
+    llm.predict_and_call(tools, user_msg=Q, allow_parallel_tool_calls=True)
+
+
+@app(
+    "a model chooses the query of an engine that is asked by hand",
+    f"{DOCS}examples/llm/openai.ipynb",
+    sample(standalone="capital"),
+    sample(question="capital", answer=A),
+)
+def _(kit: ModuleType) -> None:
+    llm, tools, (engine,) = _choosing(kit, "capital")
+    (call,) = llm.get_tool_calls_from_response(llm.chat_with_tools(tools, user_msg=Q))
+    engine.query(call.tool_kwargs["input"])
+    engine.query("capital")  # in the user's own words
+
+
+@app(
+    "the same, awaited",
+    f"{DOCS}examples/llm/openai.ipynb",
+    sample(standalone="capital"),
+)
+def _(kit: ModuleType) -> None:
+    async def run() -> None:
+        llm, tools, (engine,) = _choosing(kit, "capital")
+        (call,) = llm.get_tool_calls_from_response(await llm.achat_with_tools(tools, user_msg=Q))
+        await engine.aquery(call.tool_kwargs["input"])
+
+    asyncio.run(run())
+
+
 async def _asked(agent: Any, question: str) -> None:
     assert str(await agent.run(question)) == A
 

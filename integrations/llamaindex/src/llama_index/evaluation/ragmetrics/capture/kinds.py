@@ -25,7 +25,9 @@ from llama_index.core.types import BasePydanticProgram
 from llama_index.core.workflow import Workflow
 from llama_index.evaluation.ragmetrics.capture.run import Kind
 
-ROOTS = frozenset[Kind](["query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program"])
+ROOTS = frozenset[Kind](
+    ["query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program", "predict"]
+)
 """Kinds that are a run of their own where nothing is around them."""
 
 _Named = tuple[type, str]  # a class, and methods of it
@@ -39,6 +41,7 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (StreamingAgentChatResponse, "write", "write_response_to_history awrite_response_to_history"),
     (BaseTool, "tool", "call acall __call__"),
     (BaseLLM, "program", "structured_predict astructured_predict"),
+    (BaseLLM, "predict", "predict_and_call apredict_and_call"),
     (BaseLLM, "model", "chat achat stream_chat astream_chat complete acomplete stream_complete astream_complete"),
     (BasePydanticProgram, "program", "__call__ acall"),
     (BaseSelector, "ignored", "select aselect"),

@@ -37,8 +37,14 @@ from ragmetrics_core.capturing import (
 )
 
 MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
-_NODES: dict[Kind, Any] = {"query": "agent", "chat": "agent", "workflow": "agent", "retrieve": "retriever"}
-_NODES |= {"post": "reranker", "synth": "step", "respond": "step", "program": "step"}  # others are named alike
+_NODES: dict[Kind, Any] = {"query": "agent", "chat": "agent", "workflow": "agent", "predict": "agent"}
+_NODES |= {
+    "retrieve": "retriever",
+    "post": "reranker",
+    "synth": "step",
+    "respond": "step",
+    "program": "step",
+}  # others are named alike
 _clock = itertools.count()
 
 
@@ -144,7 +150,8 @@ class Recorder:
         """The place of a span: a call of its own, or one that capturing looks through."""
         again = kind == "tool" and around.kind == "tool"  # a tool that is called calls itself
         twin = _twin(around, snapshot.prompt_of(given)) if kind == "model" else None
-        if kind is None or again or twin is not None or (kind == "respond" and around.synthesizes):
+        inside = around.synthesizes if kind == "respond" else kind == "predict" and bool(around.tracks)
+        if kind is None or again or twin is not None or inside:
             self._condensing(around, given.get("prompt_args"))
             event = given.get("ev")
             call = event.tool_id if isinstance(event, ToolCall) else around.call
@@ -177,7 +184,7 @@ class Recorder:
         if node is None or place.kind is None:
             return
         if error is None:
-            self._copied(snapshot.copy_result, place.kind, node, result)
+            self._copied(snapshot.copy_result, place.kind, node, result, instance)
         node.error, node.ended = _told(error) or node.error, next(_clock)
         made = node.kind == "retriever" and {one.id for one in node.documents or ()}
         for live, _ in place.tracks:

@@ -18,6 +18,8 @@ from llama_index.core.base.response.schema import (
 )
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
 from llama_index.core.llms import ChatMessage
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.memory import SimpleComposableMemory
 from llama_index.core.memory.types import BaseChatStoreMemory
 from llama_index.core.schema import BaseNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle
@@ -43,7 +45,9 @@ def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instanc
         node.prompt, name = prompt_of(arguments), instance.metadata.model_name
         node.model = None if name == "unknown" else name  # the framework's word for no name
     elif kind not in ("workflow", "program"):
-        asked = (arguments.get(name) for name in ("message", "query", "query_str", "query_bundle", *arguments))
+        asked = (
+            arguments.get(name) for name in ("message", "user_msg", "query", "query_str", "query_bundle", *arguments)
+        )
         node.query = question_of(next((one for one in asked if one is not None), None))
         texts = (text for text in arguments.get("text_chunks") or () if isinstance(text, str))
         node.taken = documents_of(arguments.get("nodes")) or tuple(map(Document, texts))
@@ -61,7 +65,7 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object, data: b
         run.fields = {name: text for name, value in fields.items() if (text := question_of(value))}
 
 
-def copy_result(kind: Kind, node: Node, result: object) -> None:
+def copy_result(kind: Kind, node: Node, result: object, instance: object) -> None:
     """Copy what a call returned into it."""
     if kind in ("retrieve", "post"):
         node.documents = documents_of(result)
@@ -71,7 +75,7 @@ def copy_result(kind: Kind, node: Node, result: object) -> None:
             node.documents = documents_of(output)
         node.error = "the tool failed" if result.is_error else None
     elif kind == "model":
-        node.reply = reply_of(result)
+        node.reply = reply_of(result, instance)
     elif kind == "program":
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
@@ -111,17 +115,23 @@ def message_of(message: ChatMessage, calls: tuple[ToolCall, ...] | None = None) 
     return Message(_ROLES.get(role, role), message.content or "", calls)
 
 
-def reply_of(reply: object) -> Message | None:
-    """What a model said; None while it still streams."""
-    if isinstance(reply, ChatResponse):
-        return message_of(reply.message)
-    return Message("assistant", reply.text) if isinstance(reply, CompletionResponse) else None
+def reply_of(reply: object, llm: object = None) -> Message | None:
+    """What a model said; None while it still streams. The LLM itself reads calls in the form of its provider."""
+    if not isinstance(reply, ChatResponse):
+        return Message("assistant", reply.text) if isinstance(reply, CompletionResponse) else None
+    said = message_of(reply.message)
+    if said.calls == (ToolCall(""),) and isinstance(llm, FunctionCallingLLM):
+        return message_of(reply.message, _calls(llm.get_tool_calls_from_response(reply, error_on_no_tool_call=False)))
+    return said
 
 
 def agent_reply(output: AgentOutput) -> Message:
     """What an agent's model said, with the tools that it called."""
-    calls = tuple(ToolCall(one.tool_name, one.tool_kwargs, one.tool_id) for one in output.tool_calls)
-    return message_of(output.response, calls)
+    return message_of(output.response, _calls(output.tool_calls))
+
+
+def _calls(made: Iterable[ToolSelection]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(one.tool_name, one.tool_kwargs, one.tool_id) for one in made)
 
 
 def last_model(node: Node) -> Node | None:
