@@ -38,6 +38,8 @@ def corpus(documents: int = 5, parts: int = 4) -> list[Document]:
 class Model(ChatModel):
     """A chat model in this process; by default it quotes."""
 
+    cache_key = "toy"
+
     def __init__(self, reply: Callable[[Body], str] = quoting_reply, name: str = "toy/quoting") -> None:
         self.asked: list[ChatRequest] = []
         self._reply, self._name = reply, name

@@ -76,7 +76,11 @@ def first_batch(metric: Metric, **fields: Any) -> tuple[Question[Any], ...]:
 def of(metric: Metric, template: str | None = None, **fields: Any) -> Question[Any]:
     """The first question that a metric asks about a sample, with another template where one is given."""
     question = first_batch(metric, **fields)[0]
-    return question if template is None else replace(question, instructions=Instructions(template))
+    return (
+        question
+        if template is None
+        else replace(question, instructions=Instructions(template, optional=tuple(question.parts)))
+    )
 
 
 def shown(asked: Question[Any], /, **texts: Any) -> Question[Any]:

@@ -90,7 +90,7 @@ def test_published_spelling_of_the_fields():
 
 def test_own_examples_and_template_change_the_signature():
     extended = ContextRecall(examples=ContextRecall().examples + '\n{"answer": "mine"} -> {"score": 0.4}')
-    replaced = ContextRecall(template='Rate {answer} against {reference}. {"json": 1}')
+    replaced = ContextRecall(template='Rate one against the other.\n{answer}\n{reference}\n{"json": 1}')
     signatures = {metric.signature for metric in (ContextRecall(), extended, replaced, ContextRecall(examples=""))}
     assert len(signatures) == 4
     _, judge = score(rating(0.5), extended)
@@ -101,7 +101,13 @@ def test_own_examples_and_template_change_the_signature():
 
 @pytest.mark.parametrize(
     ("template", "message"),
-    [("Rate {answer}.", "reference"), ("{answer} {reference} {chunk}", "chunk")],
+    [
+        ("{answer}", "never shows {reference}"),
+        ("{answer}\n{reference}\n{chunk}", "has {chunk}, of which"),
+        ("{answer}\n{reference}\nmind the {context}", "has {context}, of which"),
+        ("{answer}\n{reference}\n{nothing}", "has {nothing}, of which"),
+        ("{answer}\nAgainst {reference}.", "has {reference} within a line"),
+    ],
 )
 def test_templates_are_checked_at_construction(template, message):
     with pytest.raises(SettingError, match=message):
@@ -109,7 +115,7 @@ def test_templates_are_checked_at_construction(template, message):
 
 
 def test_literal_braces_are_no_placeholders():
-    assert ContextRecall(template="{answer} {reference} {score: 1} {{}} {nothing}").template
+    assert ContextRecall(template='{answer}\n{reference}\n{score: 1} {{}} { nothing } {"score": 1} {0}').template
 
 
 def test_embedded_judge_equal_and_unrelated():

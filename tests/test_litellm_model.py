@@ -190,7 +190,7 @@ def test_a_reply_that_cannot_be_read_is_called_that(model: str, body: str) -> No
 
 
 def test_low_mass_is_polled() -> None:
-    question = fact('Reply {"covered": 0|1}: {fact}')
+    question = fact('Reply {"covered": 0|1}.\n{fact}')
     with LoopbackServer(mass=0.5) as server:
         (verdict,) = RUNNER.run(LLMJudge(model_of(server)).answer(question)).reply.weights
     assert verdict.mode == "polls"
@@ -382,7 +382,7 @@ assert "litellm" not in sys.modules
 assert "http.server" in sys.modules
 
 question = Question(
-    parts={"chunk": Part("Chunk", "c")}, instructions=Instructions('{"useful": 0|1} {chunk}'), Reply=Usefulness
+    parts={"chunk": Part("Chunk", "c")}, instructions=Instructions('{"useful": 0|1}\\n{chunk}'), Reply=Usefulness
 )
 with LoopbackServer(faults=lambda number: Fault(500) if number % 2 else None) as server:
     async def run():

@@ -141,7 +141,7 @@ EVERY_QUESTION: dict[str, Question[Any]] = {
     "facts together": fact("f", "g", together=True),
     "sufficient": Sufficient(
         parts=adherent().parts,
-        instructions=Instructions(template("sufficient", "contexts", "answer")),
+        instructions=Instructions(template("sufficient", "contexts", "answer"), optional=("question",)),
         Reply=Sufficiency,
     ),
 }

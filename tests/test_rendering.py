@@ -21,7 +21,8 @@ FENCE = re.compile(r"(?P<digest>\d{39}) (?P<label>[\w ]+)\n(?P<text>.*?)(?:\n(?=
 def useful(template: str, *, chunk: str = "the chunk", answer: str = "the answer", **question: Any) -> Question[Any]:
     asked = Part("Question", question.pop("question", None), **question)
     parts = {"chunk": Part("Chunk", chunk), "answer": Part("Answer", answer), "question": asked}
-    return Question(parts=parts, instructions=Instructions(template), Reply=Usefulness)
+    told = Instructions(template, optional=("chunk", "answer", "question"))
+    return Question(parts=parts, instructions=told, Reply=Usefulness)
 
 
 def one(template: str, name: str, part: Part) -> str:
@@ -53,12 +54,28 @@ def test_without_a_break_all_is_the_user_message() -> None:
     assert fenced_in(message.content.removeprefix("Rules --- here.\n ---\n"))
 
 
-def test_only_known_names_are_replaced() -> None:
-    template = '{"useful": 0|1} {unknown} {} {{chunk} {Answer} {question!r}'
-    text = user(template)
-    assert text.startswith('{"useful": 0|1} {unknown} {} {')
-    assert FENCE.match(text.removeprefix('{"useful": 0|1} {unknown} {} {'))
-    assert text.endswith("{Answer} {question!r}")
+def test_other_braces_are_literal() -> None:
+    template = '{"useful": 0|1} { unknown } {} {1} {question!r} {a.b}\n{{"reason": "{...}"}}'
+    assert user(template) == template
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{chunk}\n{answer}\nMind the {unknown}.", "has {unknown}, of which"),
+        ("{chunk}\n{answer}\n{anwser}", "has {anwser}, of which"),
+        ("{chunk}\n{Answer}", "has {Answer}, of which"),
+        ("{chunk}\n{{anwser}}", "has {anwser}, of which"),
+        ("{chunk}\nAnswer: {answer}", "has {answer} within a line"),
+        ("{chunk}\n{{answer}}", "has {answer} within a line"),
+        ("{chunk}\n{question}", "never shows {answer}"),
+        ("", "never shows {answer}, {chunk}"),
+    ],
+)
+def test_a_template_that_does_not_fit_the_parts_is_an_error(template: str, said: str) -> None:
+    instructions = Instructions(template, optional=("question",))
+    with pytest.raises(SettingError, match=re.escape(said)):
+        render(replace(useful(""), instructions=instructions))
 
 
 def test_replaced_text_is_never_scanned_again() -> None:
@@ -69,12 +86,12 @@ def test_replaced_text_is_never_scanned_again() -> None:
 
 def test_a_line_with_only_an_empty_placeholder_is_dropped() -> None:
     assert user("a\n{question}\n  {examples}\nb\n{language}") == "a\nb"
-    assert user("a {question} b") == "a  b"
 
 
 def test_examples_and_language() -> None:
-    instructions = Instructions("{examples}\n{chunk}\n{language}", examples="Example {chunk}\0", language="German")
-    (message,) = render(replace(useful(""), instructions=instructions))
+    told = replace(useful("").instructions, template="{examples}\n{chunk}\n{language}", language="German")
+    told = replace(told, examples="Example {chunk}\0")
+    (message,) = render(replace(useful(""), instructions=told))
     assert message.content.startswith("Example {chunk}\N{REPLACEMENT CHARACTER}\n")
     assert message.content.endswith("\nWrite explanations in German.")
 

@@ -4,6 +4,7 @@ A judge answers any question from its fields alone; one of your own is a subclas
 but its name.
 """
 
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -21,6 +22,11 @@ from ragmetrics_core.data.usage import Usage
 R = TypeVar("R", bound=BaseModel)
 Label = int | str
 Texts = str | tuple[str, ...] | None
+
+PLACEHOLDER = re.compile(
+    r"^[ \t]*\{(?P<alone>[^\W\d]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[^\W\d]\w*)\}", re.MULTILINE
+)
+"""A name in braces, alone on its line or not; other braces, as in JSON, are literal."""
 
 Mode = Literal["logprobs", "polls", "conditional", "sequential", "verdict", "lexical"]
 """How a probability was obtained: from log-probabilities of the label token, as the share over polls, after a
@@ -102,14 +108,38 @@ class Instructions(_Private):
     """What the judge is told.
 
     Args:
-        template: Fixed text with ``{names}`` of parts; what is above a line ``---`` is the system message.
+        template: Fixed text with ``{names}`` of parts, each on a line of its own; ``{examples}`` and ``{language}``
+            may stand anywhere. What is above a line ``---`` is the system message.
         examples: Few-shot examples, already written out; "" for none.
         language: Language of explanations, e.g. ``"German"``; None leaves it to the model.
+        optional: Names of parts that the template need not show.
     """
 
     template: str
     examples: str = ""
     language: str | None = None
+    optional: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=256)
+def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
+    """Refuse a template that a judge would be shown otherwise than it is meant, before a call is paid for.
+
+    Raises:
+        SettingError: If it names something else than these parts, one of them within a line, or one of them never.
+    """
+    found = [match.groupdict() for match in PLACEHOLDER.finditer(instructions.template)]
+    alone, inside = ({one[kind] for one in found if one[kind]} for kind in ("alone", "inside"))
+    problems = {
+        "has {}, of which this question has no part; for braces that are meant write { name }": (alone | inside)
+        - {*parts, "examples", "language"},
+        "has {} within a line, where it cannot be fenced; give it a line of its own": inside.intersection(parts),
+        "never shows {}; give it a line, or name it in optional=": {*parts} - alone - inside - {*instructions.optional},
+    }
+    for problem, names in problems.items():
+        if names:
+            shown, has = (", ".join(f"{{{name}}}" for name in sorted(given)) for given in (names, parts))
+            raise SettingError(f"the template {problem.replace('{}', shown)}. The question's parts: {has}")
 
 
 @dataclass(frozen=True, slots=True)

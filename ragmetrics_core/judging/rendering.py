@@ -16,14 +16,10 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import safe
-from ragmetrics_core.data.questions import Instructions, Part, Question
+from ragmetrics_core.data.questions import PLACEHOLDER, Instructions, Part, Question, check_template
 from ragmetrics_core.endpoints.chat import Message
 
-_PLACEHOLDER = re.compile(
-    r"^[ \t]*\{(?P<alone>[a-z_]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[a-z_]\w*)\}", re.MULTILINE
-)
 _BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
 _DIGITS = 39  # 128 bits in decimal, which most tokenizers write three digits to a token; hexadecimal costs half more
@@ -51,8 +47,9 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
         The system message, if the template has one, and the user message.
 
     Raises:
-        SettingError: If a line of the template is a placeholder of which the question has no part.
+        SettingError: If the template does not fit the parts; see ``check_template``.
     """
+    check_template(question.instructions, tuple(question.parts))
     above, below = _parts(question.instructions.template)
     names = _names(question.instructions.template)
     shown = {name: _blocks(question.parts[name]) for name in names if name in question.parts}
@@ -79,7 +76,7 @@ def _parts(template: str) -> tuple[str, str]:
 @lru_cache(maxsize=64)
 def _names(template: str) -> tuple[str, ...]:
     """The placeholders, in order."""
-    return tuple(dict.fromkeys(match["alone"] or match["inside"] for match in _PLACEHOLDER.finditer(template)))
+    return tuple(dict.fromkeys(match["alone"] or match["inside"] for match in PLACEHOLDER.finditer(template)))
 
 
 @lru_cache(maxsize=64)
@@ -92,25 +89,19 @@ def _fixed(part: str, instructions: Instructions) -> Message | None:
 
 def _fill(template: str, instructions: Instructions, texts: Mapping[str, str]) -> str:
     def replace(match: re.Match[str]) -> str:
-        alone = match["alone"]
-        text = _value(alone or match["inside"], instructions, texts)
-        if text is None and alone is not None:
-            known = ", ".join(f"{{{name}}}" for name in texts)
-            raise SettingError(f"the template shows {{{alone}}}, of which this question has no part; it has {known}")
-        if text is None:
-            return match[0]
-        return text.removesuffix("\n") if alone is None else text and text.removesuffix("\n") + match["end"]
+        text = _value(match["alone"] or match["inside"], instructions, texts)
+        return text and text.removesuffix("\n") + (match["end"] or "")
 
-    return _PLACEHOLDER.sub(replace, template).strip()
+    return PLACEHOLDER.sub(replace, template).strip()
 
 
-def _value(name: str, instructions: Instructions, texts: Mapping[str, str]) -> str | None:
-    """What replaces a placeholder; None if it is no name of ours."""
+def _value(name: str, instructions: Instructions, texts: Mapping[str, str]) -> str:
+    """What replaces a placeholder."""
     if name == "examples":
         return safe(instructions.examples).strip()
     if name == "language":
         return f"Write explanations in {safe(instructions.language)}." if instructions.language else ""
-    return texts.get(name)
+    return texts[name]
 
 
 def _blocks(part: Part) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ragmetrics_core.data.errors import JudgeError, MalformedReply, QuestionNotSupported
-from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, shares
+from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, check_template, shares
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.judging.judge import Judge
 
@@ -43,6 +43,7 @@ class ScriptedJudge(Judge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer from the script; a type that is not in it is not supported."""
         self.asked.append(question)
+        check_template(question.instructions, tuple(question.parts))
         if type(question) not in self._script:
             kind = type(question).__name__
             message = f"the script has no reply for questions of type {kind}; add one, or ask a language model"

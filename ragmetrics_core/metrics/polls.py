@@ -128,7 +128,7 @@ def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
     parts = {name: replace(part, label=label, text=texts) for name, (label, texts) in groups.items()}
     return RestsOn(
         parts={**parts, "answer": whole.parts["answer"]},
-        instructions=prompt("adherent_labelled", None, "contexts answer", language=language),
+        instructions=prompt("adherent_labelled", None, "contexts earlier user own answer", language=language),
         Reply=LabelledPoll,
         polls=whole.polls,
         temperature=whole.temperature,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.questions import Instructions
-
-_PLACEHOLDER = re.compile(r"\{(question|answer|contexts?|chunks?|reference|facts?)\}")
+from ragmetrics_core.data.questions import Instructions, check_template
 
 
 @cache
@@ -27,28 +23,20 @@ def prompt(
 
     Args:
         name: Name of the shipped template.
-        own: Text with ``{names}``; braces around anything that is no placeholder's name are literal.
+        own: Text with ``{names}``, each on a line of its own; braces around anything but a name are literal.
         required: Names that must occur, with spaces between them.
-        optional: Further names that may occur; ``examples`` and ``language`` always may.
+        optional: Further names that may occur; ``language`` always may.
         examples: Few-shot examples.
         language: Language of explanations.
 
     Raises:
-        SettingError: If a required placeholder is missing, or one occurs that this question cannot fill.
+        SettingError: If the template does not fit these names; see ``check_template``.
     """
-    template, needed = shipped(name) if own is None else own, set(required.split())
-    present = set(_PLACEHOLDER.findall(template))
-    if missing := needed - present:
-        raise SettingError(f"the template lacks {_braced(missing)}; it must hold {_braced(needed)}")
-    if unknown := present - needed - set(optional.split()):
-        raise SettingError(f"the template holds {_braced(unknown)}, which this question cannot fill")
-    return Instructions(template, examples, language)
+    made = Instructions(shipped(name) if own is None else own, examples, language, tuple(optional.split()))
+    check_template(made, (*required.split(), *made.optional))
+    return made
 
 
 def digest(*parts: str) -> str:
     """Short digest that tells two prompts apart in a signature."""
     return sha256("\0".join(parts).encode()).hexdigest()[:6]
-
-
-def _braced(names: set[str]) -> str:
-    return ", ".join(f"{{{name}}}" for name in sorted(names))

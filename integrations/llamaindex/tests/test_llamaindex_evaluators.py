@@ -177,17 +177,19 @@ def test_prompts() -> None:
     prompts = evaluator.get_prompts()
     assert list(prompts) == ["template"]
     assert "{contexts}" in prompts["template"].get_template()
-    evaluator.update_prompts({"template": PromptTemplate('Is {answer} in {contexts}? Reply {"verdict": "yes"}')})
-    assert evaluator.metric.template.startswith("Is {answer}")  # type: ignore[attr-defined]
+    evaluator.update_prompts(
+        {"template": PromptTemplate('Is it there?\n{answer}\n{contexts}\nReply {"verdict": "yes"}')}
+    )
+    assert evaluator.metric.template.startswith("Is it there?")  # type: ignore[attr-defined]
     assert evaluator.metric.signature != before.signature
     assert ContextAdherence() == before
     with pytest.raises(SettingError, match="contexts"):
-        evaluator.update_prompts({"template": PromptTemplate("Is {answer} right?")})
+        evaluator.update_prompts({"template": PromptTemplate("Is it right?\n{answer}")})
     assert evaluator.evaluate(query="q", response="a", contexts=["c"]).score == 1.0
     accuracy = RetrievalAccuracyEvaluator(judge=judge())
     assert list(accuracy.get_prompts()) == ["template", "extraction_template"]
-    accuracy.update_prompts({"extraction_template": PromptTemplate("Facts of {reference}?")})
-    assert accuracy.get_prompts()["extraction_template"].get_template() == "Facts of {reference}?"
+    accuracy.update_prompts({"extraction_template": PromptTemplate("Its facts?\n{reference}")})
+    assert accuracy.get_prompts()["extraction_template"].get_template() == "Its facts?\n{reference}"
 
 
 def test_settings_of_metrics() -> None:
