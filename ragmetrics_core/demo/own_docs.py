@@ -1,7 +1,5 @@
 """A small RAG application over our own documentation, evaluated with the embedded judge."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -45,8 +43,7 @@ HANDWRITTEN: tuple[tuple[str, str, str], ...] = (
 def demo() -> Report:
     """Retrieve from our documentation, answer by quoting, and score every turn with all four metrics.
 
-    Returns:
-        The report; its last samples are written by hand and show what the embedded judge cannot see.
+    The last samples of the report are written by hand and show what the embedded judge cannot see.
     """
     chunks = corpus()
     print(
@@ -64,11 +61,7 @@ def demo() -> Report:
 
 
 def corpus() -> list[Context]:
-    """Paragraphs of our documentation.
-
-    Raises:
-        InputError: If the documentation is neither in the package nor beside it.
-    """
+    """Paragraphs of our documentation; ``InputError`` if it is neither in the package nor beside it."""
     found = []
     for page in _PAGES:
         text = _page(page)

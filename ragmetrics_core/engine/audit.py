@@ -1,7 +1,5 @@
 """The audit: some samples are judged again with their chunks shuffled, to see whether places sway the judge."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

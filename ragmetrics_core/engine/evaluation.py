@@ -1,7 +1,5 @@
 """Evaluating many samples with several metrics: sync, async and streaming."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

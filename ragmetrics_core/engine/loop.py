@@ -4,8 +4,6 @@ Notebooks, running loops, ``score()`` and background evaluators share the judges
 crossing loops. A process forked later makes its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """What a run shows while it goes on: a bar on a terminal, log lines otherwise."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

@@ -1,7 +1,5 @@
 """Which judge answers: the argument, else the metric's model, else ``RAGMETRICS_JUDGE``, else the embedded one."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """One run: metrics with their judges, samples in flight, results in input order and in bounded memory."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import platform
@@ -99,11 +97,7 @@ class Run:
         self.decider = None if until is None else Decider(until, gates, self.metrics, names)
 
     def check_prices(self) -> None:
-        """Refuse a cap on money where nobody knows what a call costs.
-
-        Raises:
-            SettingError: If so.
-        """
+        """Refuse a cap on money, by ``SettingError``, where nobody knows what a call costs."""
         models = [judge.model for judge in self.judges if isinstance(judge, LLMJudge)]
         for model in models if self._budget.limits.max_cost is not None else ():
             wait_for(model.prepare())

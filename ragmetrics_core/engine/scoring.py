@@ -1,7 +1,5 @@
 """Scoring one sample with one metric and one judge: the only place where anything may go wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -150,11 +148,9 @@ class RunJudge:
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
-    """Carry out a metric on a sample.
+    """Carry out a metric on a sample: an outcome complete with judge, signature, sample id and usage.
 
-    Returns:
-        ``Scored``, ``Undefined`` or ``Failed``, complete with judge, signature, sample id and usage. Never
-        raises: an unexpected exception of a metric or judge becomes ``Failed`` with ``MetricCrashed``.
+    Never raises: an unexpected exception of a metric or judge becomes ``Failed`` with ``MetricCrashed``.
     """
     usage: list[Usage] = []
     try:

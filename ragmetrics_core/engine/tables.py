@@ -1,7 +1,5 @@
 """Samples from whatever holds them: Samples, rows, a data frame, a Hugging Face dataset."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Runs until decided: rows in a drawn order, gates that take their scores, and the end as soon as nothing is open."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import inf, isfinite
 from pathlib import Path
