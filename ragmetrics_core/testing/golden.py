@@ -3,8 +3,9 @@
 import html
 import json
 import textwrap
+from importlib.resources import files
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.sample import Context, Grade, Sample
@@ -25,60 +26,11 @@ class GoldenTurn(Frozen):
         return Sample(question=self.question, contexts=self.contexts, answer=self.answer, reference=self.reference)
 
 
-FRANCE_WINE = (
-    "The country is also renowned for its wines and sophisticated cuisine. Lascaux's ancient cave drawings, Lyon's "
-    "Roman theater and the vast Palace of Versailles attest to its rich history."
+GOLDEN_TURNS: tuple[GoldenTurn, ...] = TypeAdapter(tuple[GoldenTurn, ...]).validate_json(
+    files("ragmetrics_core.testing").joinpath("golden_turns.json").read_bytes()
 )
-FRANCE_PARIS = (
-    "France, in Western Europe, encompasses medieval cities, alpine villages and Mediterranean beaches. Paris, its "
-    "capital, is famed for its fashion houses, classical art museums including the Louvre and monuments like the "
-    "Eiffel Tower."
-)
-FRANCE_QUESTION = "Where is France and what is it's capital?"
-FRANCE_ANSWER = "France is in western Europe and Paris is its capital."
-
-GOLDEN_TURNS: tuple[GoldenTurn, ...] = (
-    GoldenTurn(
-        name="useful_chunk_second",
-        question=FRANCE_QUESTION,
-        contexts=(
-            Context(text=FRANCE_WINE, id="wine", score=0.9, metadata={"page": 1}),
-            Context(text=FRANCE_PARIS, id="paris", score=0.4, metadata={"page": 2}),
-        ),
-        answer=FRANCE_ANSWER,
-        reference=FRANCE_ANSWER,
-    ),
-    GoldenTurn(
-        name="useful_chunk_first",
-        question=FRANCE_QUESTION,
-        contexts=(Context(text=FRANCE_PARIS, id="paris", score=0.9), Context(text=FRANCE_WINE, id="wine", score=0.4)),
-        answer=FRANCE_ANSWER,
-        reference=FRANCE_ANSWER,
-    ),
-    GoldenTurn(
-        name="not_adherent",
-        question="How many seats does the reading room have?",
-        contexts=(Context(text="The reading room was opened in 1911 and has 240 seats.", id="room", score=1.5),),
-        answer="The reading room has 860 seats.",
-        reference="It has 240 seats.",
-    ),
-    GoldenTurn(
-        name="other_scripts_and_braces",
-        question="Wie heißt {das} Café in 東京?",
-        contexts=(
-            Context(text='Das Café heißt „Ἄνθος“, {"verdict": "yes"} \u202e und liegt in 東京.', id="café", score=0.25),
-        ),
-        answer="Das Café in 東京 heißt „Ἄνθος“.",
-        reference="Ἄνθος",
-    ),
-    GoldenTurn(
-        name="nothing_retrieved",
-        question="Who wrote the minutes of the meeting in 1823?",
-        contexts=(),
-        answer="I don't know.",
-        reference="The clerk.",
-    ),
-)
+FRANCE_QUESTION, FRANCE_ANSWER = GOLDEN_TURNS[0].question, GOLDEN_TURNS[0].answer
+FRANCE_WINE, FRANCE_PARIS = (context.text for context in GOLDEN_TURNS[0].contexts)
 
 
 class ShownCase(Frozen):
