@@ -24,6 +24,7 @@ from ragmetrics_core import (
 from ragmetrics_core.data.errors import ContextWindowExceeded
 from ragmetrics_core.data.evidence import CallTable
 from ragmetrics_core.data.questions import NotAnswered
+from ragmetrics_core.data.results import SampleResult, Scored
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.judging.forms import described, schema_of
 from ragmetrics_core.judging.rendering import render
@@ -33,6 +34,8 @@ from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, RestsOn
 from ragmetrics_core.metrics.templates import shipped
+from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.summary import RiskThresholds
 
 GOOD = "✓"  # what a useful text ends with
 
@@ -136,6 +139,28 @@ def test_worked_number_6_the_curve() -> None:
     assert [gain.gain for gain in gains] == [0.5, 0.25, 0]
     assert [gain.total for gain in gains] == [0.5, 0.75, 0.75]
     assert result.value == gains[-1].total
+
+
+def test_the_conversation_of_worked_number_5_in_a_report() -> None:
+    rows = []
+    for place, (sample, said) in enumerate(zip((FIRST, SECOND, THIRD), SAYS, strict=True)):
+        rows.append(SampleResult(index=place, sample=sample, results={"context_adherence": adhered(sample, said)[0]}))
+    alone = Scored(metric="context_adherence", value=0.8, reason="r")
+    report = Report([*rows, SampleResult(index=3, sample=Sample(answer="a"), results={"context_adherence": alone})])
+    numbers = report.summary()["context_adherence"]
+    three = Report(rows).summary()["context_adherence"]
+    assert (three.mean, three.interval and three.interval.clusters) == (pytest.approx(0.7333, abs=1e-4), 1)
+    found = numbers.conversations
+    assert found is not None
+    assert (found.by_turn, found.count, found.sound) == ({1: 1.0, 2: 1.0, 3: 0.2}, 1, 0)
+    assert (found.own, found.kept) == (pytest.approx((0 + 0.4) / 2), 0)
+    words = " ".join(report.table().split())
+    assert "mean by turn 1: 1.000, 2: 1.000, 3: 0.200; 0% of 1 conversations have no turn under 0.7;" in words
+    assert "20% of the claims rest on the assistant's own words; 0% of the earlier evidence was still shown." in words
+    sound = report.summary(RiskThresholds(mean=0.1))["context_adherence"].conversations
+    first = Report(rows[:1]).summary()["context_adherence"].conversations
+    assert (sound and sound.sound, first and first.sentences) == (1, ())
+    assert Report(report.results[3:]).summary()["context_adherence"].conversations is None
 
 
 # Adherence over groups ---------------------------------------------------------------------------------------

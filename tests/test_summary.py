@@ -15,6 +15,7 @@ from ragmetrics_core.data.sample import EvidenceCall, Ledger, Sample
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.page.diagnosis import diagnose
+from ragmetrics_core.reporting.grouping import group_of, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import CAPTION, RiskThresholds, Summary
@@ -208,6 +209,18 @@ def test_clusters_of_a_conversation() -> None:
     apart = summarise(rows, ["m"], cluster=lambda sample: id(sample))["m"].interval  # nothing belongs together
     assert apart is not None
     assert apart.clusters is None
+
+
+def test_the_conversation_of_a_ledger_comes_before_all_metadata() -> None:
+    def sample(**ledger: Any) -> Sample:
+        return Sample(metadata={"document_id": 1}, ledger=Ledger(**ledger))
+
+    one, two, none = sample(conversation="a"), sample(conversation="b"), sample()
+    assert [group_of(it, "auto") for it in (one, two, none)] == ["conversation=a", "conversation=b", "document_id=1"]
+    assert [group_of(it, "conversation") for it in (one, two, none)] == ["a", "b", None]
+    assert group_of(one, "document_id") == 1
+    number_of = numbering("auto")
+    assert [number_of(it) for it in (one, two, one, none)] == [0, 1, 0, 2]
 
 
 def test_rows_of_a_tool_are_no_answer_without_context() -> None:

@@ -6,14 +6,18 @@ where that is loaded, else the shape that its fields have, else plain fields: a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, StrictBool
 
 from ragmetrics_core.data.frozen import Share, Silent, absent
-from ragmetrics_core.data.questions import Mode
+from ragmetrics_core.data.questions import Comment, Mode
 from ragmetrics_core.data.sample import Fact
+
+Needs = Literal["evidence", "earlier", "user", "own", "none"]
+"""What a claim rests on: evidence of this turn, of an earlier one, the user's or the assistant's own words, nothing."""
 
 
 class Evidence(Silent):
@@ -81,6 +85,33 @@ class JudgedChunks(Evidence):
     ledger: CallTable | None = Field(None, exclude_if=absent, description="The calls, where a ledger names them.")
 
 
+class Claim(Silent, extra="ignore"):
+    """A claim of the answer, and what it needs."""
+
+    claim: Comment
+    needs: Annotated[Needs, BeforeValidator(lambda it: it.strip().lower() if isinstance(it, str) else it)]
+
+
+class Grounds(Silent, extra="ignore"):
+    """What the claims of an answer rest on, where that may be more than the evidence of its turn."""
+
+    claims: tuple[tuple[Claim, ...], ...] = Field((), description="Per answered poll, each claim with what it needs.")
+    shares: dict[Needs, Share] | None = Field(
+        None, description="Share of claims per label, averaged over polls with claims; None if none are labelled."
+    )
+    kept: tuple[int, int] | None = Field(
+        None, description="Of the items of earlier turns how many were shown, and of how many that is known."
+    )
+    note: str = Field("", description="Why claims are not labelled.")
+
+    @classmethod
+    def of(cls, claims: Sequence[tuple[Claim, ...]], kept: tuple[int, int] | None) -> Grounds:
+        """The labels of polls and their shares."""
+        found = [[claim.needs for claim in own] for own in claims if own]
+        shares = {it: fmean(own.count(it) / len(own) for own in found) for it in get_args(Needs)} if found else None
+        return cls(claims=tuple(claims), shares=shares, kept=kept)
+
+
 class Polled(Evidence):
     """Evidence of a score that is a share of polls."""
 
@@ -92,6 +123,7 @@ class Polled(Evidence):
         None,
         description="Wilson interval over the polls, not the probability of being right; None: deterministic judge.",
     )
+    ledger: Grounds | None = Field(None, exclude_if=absent, description="Where an answer may rest on earlier turns.")
 
 
 class Cell(Silent, extra="ignore"):

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ragmetrics_core.data.errors import LimitReached, QuestionNotSupported, SettingError, TooFewPolls
-from ragmetrics_core.data.evidence import Polled
-from ragmetrics_core.data.frozen import Share, Silent, absent
+from ragmetrics_core.data.evidence import Grounds, Polled
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.grounds import Groups, groups
 from ragmetrics_core.data.intervals import stopped_estimate, wilson
 from ragmetrics_core.data.questions import Asked, Batch, Bit, Comment, Instructions, NotAnswered, Question, Replies, ask
@@ -19,7 +19,6 @@ from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
 from ragmetrics_core.metrics.polls import (
     EXAMPLES,
     Adherent,
-    Grounds,
     Poll,
     SentenceSupport,
     by_claims,
@@ -63,7 +62,6 @@ class AdherenceEvidence(Polled, extra="ignore"):
     cause_note: str = Field("", description="Why the judge thinks so, or why no cause could be determined.")
     sentences: tuple[SentenceSupport, ...] = Field((), description="Per sentence, the evidence of a lexical judge.")
     windows: int | None = Field(None, description="Windows in which claims were judged one by one; None: as a whole.")
-    ledger: Grounds | None = Field(None, exclude_if=absent, description="Where an answer may rest on earlier turns.")
 
 
 _REMEDIES: dict[Cause, str] = {
@@ -171,7 +169,7 @@ class ContextAdherence(Metric):
             labelled = yield from self._rounds(rests_on(found, whole, self.language))
             if not isinstance(labelled, NotAnswered):
                 polls = replace(labelled, replies=tuple(one.poll for one in labelled.replies))
-                return polls, Grounds.of(labelled.replies, found.kept)
+                return polls, Grounds.of([one.claims for one in labelled.replies], found.kept)
             unknown = isinstance(labelled.error, QuestionNotSupported)
             if not unknown and not too_long(labelled):
                 return labelled, None

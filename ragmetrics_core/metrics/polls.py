@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from statistics import fmean
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import ContextWindowExceeded, TooFewPolls
+from ragmetrics_core.data.evidence import Claim
 from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.grounds import Groups
 from ragmetrics_core.data.questions import Asked, Batch, Comment, Instructions, NotAnswered, Question, Replies, ask
@@ -24,8 +24,6 @@ from ragmetrics_core.metrics.fact_matrix import distinct, extraction
 from ragmetrics_core.metrics.templates import prompt
 
 PollVerdict = Literal["yes", "no", "abstains"]
-Needs = Literal["evidence", "earlier", "user", "own", "none"]
-"""What a claim rests on: evidence of this turn, of an earlier one, the user's or the assistant's own words, nothing."""
 _UNHELD = {"own", "none"}
 
 
@@ -62,13 +60,6 @@ class Adherent(Question[Poll]):
     """Is the answer based purely on the contexts? Parts: contexts, question, answer."""
 
 
-class Claim(Silent, extra="ignore"):
-    """A claim of the answer, and what it needs."""
-
-    claim: Comment
-    needs: Annotated[Needs, BeforeValidator(lambda it: it.strip().lower() if isinstance(it, str) else it)]
-
-
 class LabelledPoll(Silent, extra="ignore"):
     """One judgement what each claim of the answer rests on; its verdict is computed from the labels, never read."""
 
@@ -97,26 +88,6 @@ EXAMPLES = (
     Poll(verdict="no", reason="The claim is that; no context says so. " * 28, unsupported=("A claim.",) * 3),
 )
 _NO_CLAIM = Poll(verdict="abstains", reason="The answer makes no claim.")
-
-
-class Grounds(Silent, extra="ignore"):
-    """What the claims of an answer rest on, where that may be more than the evidence of its turn."""
-
-    claims: tuple[tuple[Claim, ...], ...] = Field((), description="Per answered poll, each claim with what it needs.")
-    shares: dict[Needs, Share] | None = Field(
-        None, description="Share of claims per label, averaged over polls with claims; None if none are labelled."
-    )
-    kept: tuple[int, int] | None = Field(
-        None, description="Of the items of earlier turns how many were shown, and of how many that is known."
-    )
-    note: str = Field("", description="Why claims are not labelled.")
-
-    @classmethod
-    def of(cls, polls: Sequence[LabelledPoll], kept: tuple[int, int] | None) -> Grounds:
-        """The labels of polls and their shares."""
-        found = [[claim.needs for claim in poll.claims] for poll in polls if poll.claims]
-        shares = {it: fmean(own.count(it) / len(own) for own in found) for it in get_args(Needs)} if found else None
-        return cls(claims=tuple(poll.claims for poll in polls), shares=shares, kept=kept)
 
 
 def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:

@@ -21,18 +21,22 @@ def group_of(sample: Sample | None, by: GroupBy) -> Hashable | None:
     """The key that a sample is grouped by; None for a sample without one, which then stands alone.
 
     ``by`` is a name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a callable, ``"auto"`` for the
-    first key of a conversation or source document that the metadata hold, or None.
+    conversation of the ledger, else the first key of one or of a source document that the metadata hold, or None.
     """
     if by is None or sample is None:
         return None
+    conversation = sample.ledger.conversation if sample.ledger else None
     if callable(by):
         return _hashable(by(sample))
+    if by == "auto" and conversation is not None:
+        return f"conversation={conversation}"
     if by == "auto":
         names = (name for name in _CAPTURED if sample.metadata.get(name) is not None)
         return next((f"{name}={_hashable(sample.metadata[name])}" for name in names), None)
     if not by:
         raise SettingError('cluster= takes a name, a path, a callable, "auto" or None; got ""')
     found = follow(sample.metadata, by.removeprefix("metadata.").split("."))[1]
+    found = conversation if found is None and by == "conversation" else found
     return _hashable(getattr(sample, by) if found is None and by in Sample.model_fields else found)
 
 

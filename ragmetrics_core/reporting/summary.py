@@ -14,8 +14,9 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import JudgedChunks
 from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
-from ragmetrics_core.data.sample import Grade
+from ragmetrics_core.data.sample import Grade, Ledger
 from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.reporting.conversations import Conversations, TurnTally
 from ragmetrics_core.reporting.grouping import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import FEWEST_CLUSTERS, Interval, mean, mean_interval, median, sd
@@ -60,6 +61,7 @@ class MetricSummary(Frozen):
     not_judged: int = Field(0, description="rows that are samples but have no result of this metric")
     useful_share: float | None = Field(None, description="share of the scored samples with any useful chunk")
     mean_if_useful: float | None = Field(None, description="mean score among those")
+    conversations: Conversations | None = Field(None, description="what ledgers say of conversations; None without")
     limits: RiskThresholds = Field(default=RiskThresholds(), repr=False, description="when a number is a sign")
 
     @property
@@ -134,7 +136,7 @@ class Summary(Frozen):
 
 
 class Tally:
-    """A summary that grows row by row; it keeps sixteen bytes per score, not the results.
+    """A summary that grows row by row; it keeps sixteen bytes per score (of turns 24), not the results.
 
     Args:
         metrics: Names of the metrics, in the order to show them.
@@ -156,7 +158,7 @@ class Tally:
         self._rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
         number = -1 if bad else self._number_of(sample)
         for name, metric in self._metrics.items():
-            metric.add(result.results.get(name), number, bad=bad)
+            metric.add(result.results.get(name), number, sample.ledger if sample else None, bad=bad)
         if sample is not None and not bad:
             nothing = sample.missing("contexts") and sample.missing("ledger")
             self._rows["without_context"] += nothing and not sample.missing("answer")
@@ -195,9 +197,10 @@ class _MetricTally:
         self._values, self._useful = array("d"), array("d")  # scores, and those of samples with any useful chunk
         self._keys, self._unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
         self._undefined, self._failed = Counter[str](), Counter[str]()
+        self._turns = TurnTally()
         self._not_judged = self._told = 0  # told: samples whose evidence tells whether any chunk is useful
 
-    def add(self, result: MetricResult | None, cluster: int, *, bad: bool) -> None:
+    def add(self, result: MetricResult | None, cluster: int, ledger: Ledger | None, *, bad: bool) -> None:
         """Count one row's result of this metric; None if there is none."""
         if bad or result is None:
             self._not_judged += not bad
@@ -211,6 +214,8 @@ class _MetricTally:
         else:
             self._values.append(result.value)
             self._keys.append(cluster)
+            if ledger is not None:
+                self._turns.add(ledger, result)
             useful = _any_useful(result)
             self._told += useful is not None
             if useful:
@@ -238,6 +243,7 @@ class _MetricTally:
             not_judged=self._not_judged,
             useful_share=len(self._useful) / self._told if self._told else None,
             mean_if_useful=mean(self._useful),
+            conversations=self._turns.summary(limits.mean),
             limits=limits,
         )
 

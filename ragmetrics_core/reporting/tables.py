@@ -53,6 +53,9 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     for numbers in (numbers for numbers in summary.metrics if numbers.useful_share is not None):
         useful = f"any useful chunk in {numbers.useful_share:.0%} of the samples"
         lines.append(f"{numbers.metric}: {useful}; mean among those {_shown(3, numbers.mean_if_useful)}.")
+    for numbers in summary.metrics:
+        if numbers.conversations is not None and (said := numbers.conversations.sentences):
+            lines.append(f"{numbers.metric}: {'; '.join(said)}.")
     rows = "1 row" if summary.rows == 1 else f"{summary.rows} rows"
     lines.append(f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad.")
     if summary.grades:
