@@ -16,7 +16,7 @@ class Instant(ChatModel):
         text: The reply.
     """
 
-    name = "instant"
+    name = cache_key = "instant"
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -43,7 +43,7 @@ class Recording(ChatModel):
         schemas: The schema of each call, as JSON.
     """
 
-    name = "recording"
+    name = cache_key = "recording"
 
     def __init__(self, *, together: bool = True, logprobs: bool = False, verdict: str = "yes") -> None:
         self.prompts: list[str] = []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, Report, evaluate
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.store import SqliteStore
+from ragmetrics_core.engine.resolve import resolve_judge
 
 ROWS = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(5)]
 GOOD = Choice('{"useful": 1, "reason": "r"}')
@@ -198,3 +202,83 @@ def test_what_goes_wrong_before_the_first_call_is_typed_too() -> None:
     assert result.error is not None
     assert result.error.type == "JudgeError"
     assert "my-gateway could not answer: its client raised LookupError in prepare" in result.reason
+
+
+MODULE = """
+from ragmetrics_core import LLMJudge
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, Choice
+
+
+class Gateway(ChatModel):
+    name = "my-gateway"
+
+    async def complete(self, request):
+        return ChatReply((Choice('{"useful": 1, "reason": "r"}'),))
+
+
+gateway = Gateway()
+judge = LLMJudge(gateway)
+nothing, number, text = None, 3, "lexical"
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module with a chat model and a judge, in the working directory."""
+    name = f"gateways_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    monkeypatch.chdir(tmp_path)
+    for variable in ("RAGMETRICS_JUDGE", "RAGMETRICS_API_BASE"):
+        monkeypatch.delenv(variable, raising=False)
+    return name
+
+
+@pytest.mark.parametrize("name", ["gateway", "judge"])
+def test_a_model_or_judge_by_the_place_where_it_stands(
+    name: str, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = f"{module}:{name}"
+    arguments = ["evaluate", "rows.jsonl", "--metrics", "utilization", "--quiet", "--no-store"]
+    assert main([*arguments, "--judge", place]) == 0
+    assert "Judge: my-gateway; 5 calls, price unknown" in capsys.readouterr().out
+    made = evaluate(ROWS, ContextUtilization(), judge=place, progress=False)
+    assert made.scores("context_utilization") == [1.0] * 5
+    assert made.run.judges == ("my-gateway",)
+    assert resolve_judge(place) is resolve_judge(f" {place} ")
+    assert main([*arguments, "--judge", place, "--max-cost", "1"]) == 2
+    assert "the price of my-gateway is not known" in capsys.readouterr().err
+    monkeypatch.setenv("RAGMETRICS_JUDGE", place)
+    monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")  # of other judges
+    assert main(arguments) == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("{}:Gateway", "Gateway is a class: give one of its objects"),
+        ("{}:nothing", "nothing is a NoneType; name a Judge or ChatModel object"),
+        ("{}:number", "number is a int"),
+        ("{}:text", "text is a str"),
+        ("{}:missing", "has no 'missing'"),
+        ("mistral:latest", "No module named 'mistral'; a model is named with its provider, e.g. ollama/mistral:latest"),
+    ],
+)
+def test_a_place_without_a_judge_is_one_line(
+    place: str, said: str, module: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SettingError, match=said):
+        evaluate(ROWS, ContextUtilization(), judge=place.format(module), progress=False)
+    assert main(["evaluate", "rows.jsonl", "--judge", place.format(module)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_judge_of_ones_own_has_its_own_address(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--judge", f"{module}:gateway", "--api-base", "http://127.0.0.1:9/v1"]
+    assert main(["evaluate", "rows.jsonl", *arguments]) == 2
+    assert "gateway takes no other endpoint or key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["ollama/llama3.1:8b", "openai/ft:gpt-4o-mini:acme::1", "bedrock/a.b-v1:0", "x1.5:8b"])
+def test_a_colon_in_a_models_name_is_no_place(name: str) -> None:
+    assert resolve_judge(name).name == name

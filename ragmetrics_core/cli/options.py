@@ -99,7 +99,7 @@ def add_store(parser: Any) -> None:
 
 def add_judge(parser: argparse.ArgumentParser, more: str = "", **changed: Any) -> None:
     """Add the option that names a judge."""
-    told = f"lexical (embedded, the default), or a model's name, e.g. gpt-4o-mini{more}"
+    told = f"lexical (embedded, the default), a model, e.g. gpt-4o-mini, or module:name of your own{more}"
     add(parser, "--judge", told, "NAME", **changed)
 
 

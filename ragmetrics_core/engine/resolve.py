@@ -6,6 +6,7 @@ import re
 from functools import cache
 
 from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.extras import own
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
@@ -17,6 +18,7 @@ _logger = logging.getLogger("ragmetrics_core")
 _judges: dict[tuple[object, ...], Judge] = {}
 _MOST = 32  # judges known by name
 _COMPATIBLE = "openai-compatible/"
+_OWN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
 
 
@@ -31,7 +33,7 @@ def resolve_judge(
 
     Args:
         judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``), ``"lexical"`` for the embedded
-            judge, or None.
+            judge, ``module:name`` of a judge or chat model of your own, or None.
         metric_model: The metric's own ``model``, used where ``judge`` is None; after it ``RAGMETRICS_JUDGE``.
         api_base: Address of an endpoint of your own; None takes ``RAGMETRICS_API_BASE``, if that is set.
         api_key: The key; None takes it from the provider's environment variable; with ``openai-compatible/MODEL``
@@ -55,7 +57,7 @@ def resolve_judge(
     if isinstance(chosen, str):
         return _by_name(chosen.strip(), api_base or os.environ.get("RAGMETRICS_API_BASE") or None, api_key)
     raise SettingError(
-        f"judge is a {type(chosen).__name__}; give a Judge, a ChatModel, a model's name such as "
+        f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on ChatModel, a model's name such as "
         "'openai/gpt-4o-mini', or 'lexical'"
     )
 
@@ -87,7 +89,21 @@ def _made(name: str, api_base: str | None, api_key: str | None) -> Judge:
         return LLMJudge(OpenAICompatibleModel(api_base, name.removeprefix(_COMPATIBLE), api_key=api_key))
     if name.startswith("openai/") or listed(name) is not None:
         return LLMJudge(OpenAICompatibleModel.openai(name, api_base=api_base, api_key=api_key))
+    if _OWN.fullmatch(name):
+        return _own(name, api_base != (os.environ.get("RAGMETRICS_API_BASE") or None) or api_key is not None)
     return LLMJudge(LiteLLMModel(name, api_base=api_base, api_key=api_key))
+
+
+def _own(place: str, addressed: bool) -> Judge:
+    """The judge, or that on the chat model, which stands there; it has its own address and key."""
+    try:
+        found = own(place)
+    except SettingError as error:
+        raise SettingError(f"{error}; a model is named with its provider, e.g. ollama/{place}") from error
+    if addressed or not isinstance(found, (Judge, ChatModel)):
+        problem = "takes no other endpoint or key" if addressed else f"is a {type(found).__name__}"
+        raise SettingError(f"{place} {problem}; name a Judge or ChatModel object that is complete")
+    return resolve_judge(found)
 
 
 @cache
