@@ -5,7 +5,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +39,17 @@ def _run(options: argparse.Namespace) -> int:
     if not path.exists():
         show(f"{path}: no replies are stored yet")
         return 0
-    with _opened(path) as connection:
-        if options.action == "show":
-            show("\n".join([f"{path}: {_bytes(path) / 1e6:.1f} MB", *_lines(connection)]))
-        else:
-            removed = _remove(connection, before)
-            show(f"{path}: {removed} replies removed")
-    return 0
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(own_file.connect(path, REPLIES)) as connection:
-            yield connection
+            if options.action == "show":
+                files = [path.resolve(), Path(f"{path.resolve()}-wal")]
+                size = sum(file.stat().st_size for file in files if file.exists())
+                show("\n".join([f"{path}: {size / 1e6:.1f} MB", *_lines(connection)]))
+            else:
+                show(f"{path}: {_remove(connection, before)} replies removed")
     except (OSError, sqlite3.Error) as error:
         raise InputError(f"the store {path} cannot be used ({type(error).__name__}: {error})") from error
-
-
-def _bytes(path: Path) -> int:
-    files = [path.resolve(), Path(f"{path.resolve()}-wal")]
-    return sum(file.stat().st_size for file in files if file.exists())
+    return 0
 
 
 def _lines(connection: sqlite3.Connection) -> Iterator[str]:

@@ -84,8 +84,7 @@ class JudgeError(RagMetricsError):
 class JudgeUnavailable(JudgeError):
     """No question will be answered by this judge as it is configured.
 
-    Attributes:
-        single: True if the judge has answered others, so that only this one was refused, as far as is known.
+    ``single`` is True if it has answered others, so that only this one was refused, as far as is known.
     """
 
     single: bool = False
@@ -114,8 +113,7 @@ class LimitReached(JudgeUnavailable):
 class TransientJudgeError(JudgeError):
     """The same request may succeed later.
 
-    Attributes:
-        retry_after: Seconds that the endpoint asked to wait; None if it did not say.
+    ``retry_after`` holds the seconds that the endpoint asked to wait; None if it did not say.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -154,10 +152,7 @@ class UnsupportedParameter(RequestRejected):
 class ContextWindowExceeded(RequestRejected):
     """The request is longer than the model's context window.
 
-    Attributes:
-        where: The model.
-        tokens: Tokens of the request; None if the endpoint did not say.
-        window: Tokens of the context window; None if the endpoint did not say.
+    ``where`` names the model, ``tokens`` and ``window`` count those of both; None if the endpoint did not say.
     """
 
     where: str = ""
@@ -175,11 +170,7 @@ class ContextWindowExceeded(RequestRejected):
 
 
 class UnusableReply(JudgeError):
-    """There is a reply, but no verdict can be read from it.
-
-    Attributes:
-        raw: The judge's reply as received (kept out of the message).
-    """
+    """There is a reply, but no verdict can be read from it; ``raw`` is the reply as received, not in the message."""
 
     def __init__(self, message: str, *, raw: str = "") -> None:
         super().__init__(message)

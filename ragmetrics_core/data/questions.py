@@ -292,13 +292,9 @@ Replies = tuple[Any, ...]
 
 
 def ask(questions: Sequence[Question[R]]) -> Generator[Batch, Replies, tuple[Asked[R] | NotAnswered, ...]]:
-    """Ask a batch of questions from within a metric's plan.
+    """Ask a batch of questions from within a metric's plan; they may be answered in any order, at the same time.
 
-    Args:
-        questions: Questions; they may be answered in any order, at the same time.
-
-    Returns:
-        ``Asked`` or ``NotAnswered`` for each question, in order; use it with ``yield from``.
+    Returns ``Asked`` or ``NotAnswered`` for each question, in order; use it with ``yield from``.
     """
     replies = (yield tuple(questions)) if questions else ()
     return cast("tuple[Asked[R] | NotAnswered, ...]", replies)

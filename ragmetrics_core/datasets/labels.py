@@ -41,16 +41,10 @@ class Label:
 
 
 def read_labels(path: Path, *, column: str = "label") -> list[Label]:
-    """Read labels, one JSON object per line: ``{"id": "s1", "label": 1, "source": "faq"}``.
+    """Read labels, one JSON object per line: ``{"id": "s1", "label": 1, "source": "faq"}``; ``source`` is optional.
 
-    Args:
-        path: The file.
-        column: Name or dotted path of the label: 0/1, true/false, a number from 0 to 1, or a list of these, one
-            per annotator. ``source`` is optional.
-
-    Raises:
-        InputError: If the file cannot be read or has no label.
-        RowError: If a line is broken; the message names it.
+    ``column`` is the name or dotted path of the label: 0/1, true/false, a number from 0 to 1, or a list of these, one
+    per annotator. ``InputError`` if the file cannot be read or has no label; ``RowError`` names a broken line.
     """
     with open_text(path) as file:
         found = [_label(row, place, column) for place, row in json_lines(path, file)]

@@ -31,18 +31,12 @@ class Pair(Frozen):
 
 
 def load_documents(paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None) -> tuple[Document, ...]:
-    """Read documents.
+    """Read documents with text, each text once; ``InputError`` if a file cannot be read, or there is none at all.
 
     Args:
         paths: Text and Markdown files (one document each), JSONL and JSON (one per row: its text, or its contexts
             joined; SQuAD: one per paragraph), and folders of these.
         where: Fields that a row must have, with their values; other rows are left out.
-
-    Returns:
-        Documents with text, each text once.
-
-    Raises:
-        InputError: If a file cannot be read, or there is no document at all.
     """
     found: dict[str, Document] = {}
     names: Counter[str] = Counter()

@@ -177,13 +177,10 @@ class Maker:
         """Make so many items of candidates in their order; where one gives nothing, the next one is tried.
 
         Args:
-            wanted: How many items.
+            wanted: How many items; ``InputError`` if there is none at the end.
             candidates: What they are made of, the first ones first.
             make: Makes an item; raises ``LeftOut`` if it cannot.
             key: What no two items may share, such as their question.
-
-        Raises:
-            InputError: If no candidate gave an item.
         """
         found, queue, done = dict[str, T](), iter(candidates), 0
 

@@ -195,14 +195,10 @@ def default_path() -> Path:
 
 
 def resolve_store(store: StoreLike) -> ReplyStore:
-    """Find the store to use; a file is opened at its first use.
+    """Find the store to use: the one given, or of a path its file, opened at its first use.
 
-    Args:
-        store: A store; the path of a SQLite file; True for the file in the user's cache folder; False for a store
-            in memory, for this run; None for the file that ``RAGMETRICS_STORE`` names, else memory.
-
-    Raises:
-        SettingError: If ``store`` is none of these, or a file that is not ours (``ForeignFile``).
+    True is the file in the user's cache folder, False memory, for this run, None the file that ``RAGMETRICS_STORE``
+    names, else memory. ``SettingError`` for anything else, and for a file that is not ours (``ForeignFile``).
     """
     if isinstance(store, ReplyStore):
         return store
