@@ -16,7 +16,7 @@ from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.audit import audit
-from ragmetrics_core.engine.dry_run import estimate
+from ragmetrics_core.engine.dry_run import estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
@@ -28,6 +28,7 @@ from ragmetrics_core.reporting.report import JsonlWriter
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import text_table
+from ragmetrics_core.statistics.sequential import UntilDecided
 
 _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input, or a judge that cannot be used; "
@@ -58,6 +59,13 @@ def add_to(commands: Any) -> None:
     told = "what the threshold is held against: the 95 %% interval of the mean (the default), or the mean alone"
     add(gates, "--gate", told, default="interval", choices=("interval", "point"))
     shared.add_undecided(gates)
+    flag(gates, "--until-decided", "judge rows in a drawn order, and stop when the gates are decided")
+    told = "with --until-decided: "
+    add(gates, "--alpha", f"{told}risk of a wrong decision (0.05)", "SHARE", float)
+    add(gates, "--seed", f"{told}another order of the rows, which is another look (0)", "N", int)
+    add(gates, "--max-samples", f"{told}end undecided after so many rows", "N", positive)
+    add(gates, "--against", f"{told}lose no more than the margin against this finished run", "A.jsonl", Path)
+    add(gates, "--margin", f"{told}a mean so far below its threshold may pass (0)", "D", float)
     columns = parser.add_argument_group("columns", "found by themselves; a name or a dotted path where not")
     for name in COLUMNS:
         names = ("--reference-column", "--ground-truth-column") if name == "reference" else (f"--{name}-column",)
@@ -69,6 +77,7 @@ def _run(options: argparse.Namespace) -> int:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     metrics = _metrics(options)
     gates = [parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
+    until = _until(options)
     source = Source(options)
     # Without a name each metric has its own judge, and then the usual one.
     named = options.judge or options.api_base
@@ -76,11 +85,16 @@ def _run(options: argparse.Namespace) -> int:
     if options.dry_run:
         found = estimate(source, metrics, judge)
         undecided = [Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)) for gate in gates]
-        show("\n".join([found.text(), *map(_told, undecided)]))
+        how = until or UntilDecided(on=options.gate, min_scored=options.min_scored)
+        lines = needed(found, gates if found.samples else (), how)
+        show("\n".join([found.text(), *lines, *map(_told, undecided)]))
         return shared.exit_code(undecided, options) if found.samples else _say_idle(source)
     if options.report:
         check_page(options.report)
-    this = Run(metrics, judge, options.concurrency, shared.store(options), shared.limits(options))
+    this = Run(
+        metrics, judge, options.concurrency, shared.store(options), shared.limits(options), until=until,
+        gates=gates if until else (),
+    )  # fmt: skip
     this.check_prices()
     cluster = shared.cluster(options)
     tally = Tally([metric.name for metric in metrics], cluster=cluster)
@@ -89,7 +103,9 @@ def _run(options: argparse.Namespace) -> int:
     summary = tally.summary(run=this.facts)
     if options.report:
         report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
-    decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]
+    decisions: Sequence[Decision] = this.facts.decisions
+    if until is None:
+        decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]
     if lines := [*_lines(this, summary, source, options), *map(_told, decisions)]:
         show("\n".join(lines))
     return _exit_code(this, summary, source, decisions, options)
@@ -107,7 +123,8 @@ def _evaluate(
     writer = JsonlWriter(options.out, source.described(this.facts)) if options.out else None
     try:
         with writer or nullcontext():
-            for result in stream(this, source.counted(), progress=False if options.quiet else None, columns={}):
+            rows = source.counted() if this.decider is None else source
+            for result in stream(this, rows, progress=False if options.quiet else None, columns={}):
                 if writer is not None:
                     writer.write(result)
                 tally.add(result)
@@ -161,7 +178,7 @@ def _exit_code(
     if this.interrupted:
         print("ragmetrics: interrupted; what was done is counted above", file=sys.stderr)
         return 130
-    if source.idle():
+    if source.idle() and (this.decider is None or not any(metric.count for metric in summary.metrics)):
         return _say_idle(source)
     if not any(metric.count for metric in summary.metrics):
         print("ragmetrics: nothing was scored", file=sys.stderr)
@@ -173,6 +190,19 @@ def _say_idle(source: Source) -> int:
     for sentence in source.idle():
         print(f"ragmetrics: {sentence}", file=sys.stderr)
     return 2
+
+
+def _until(options: argparse.Namespace) -> UntilDecided | None:
+    """How the run stops, if it is to; None if every row is to be judged."""
+    names = ("alpha", "seed", "max_samples", "against", "margin")
+    given = {name: own for name in names if (own := getattr(options, name)) is not None}
+    if not options.until_decided:
+        if given:
+            raise SettingError(f"--{next(iter(given)).replace('_', '-')} belongs to --until-decided")
+        return None
+    if options.audit:
+        raise SettingError("--audit says nothing of a run that stops for what it saw: leave out --until-decided")
+    return UntilDecided(on=options.gate, min_scored=options.min_scored, cluster=shared.cluster(options), **given)
 
 
 def _metrics(options: argparse.Namespace) -> Sequence[Metric]:

@@ -186,6 +186,8 @@ def calibrate(
         InputError: If the labels are no random sample by their own record, or none belongs to a scored sample; a
             ``NotCorrectable`` if Rogan–Gladen is undefined.
     """
+    if report.decisions:
+        raise InputError("a run until decided cannot be calibrated: it stopped for what it saw; judge all of its rows")
     known, number_of = _drawn(labels, assume_random), numbering(cluster)
     scored = _scored(report, metric).items()
     rows = [(known.get(name), score, number_of(sample)) for name, (sample, score) in scored]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain, islice, product
 
 from ragmetrics_core.data.errors import QuestionNotSupported, RowError
 from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, Weight, cells
@@ -20,6 +21,9 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.reporting.gates import Gate
+from ragmetrics_core.statistics.drawing import samples_needed
+from ragmetrics_core.statistics.sequential import UntilDecided
 
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
@@ -58,6 +62,22 @@ class Estimate:
             f"price:             {_range(f'${low.cost:.4f}', f'${high.cost:.4f}') if known else 'unknown'}",
         ]
         return "\n".join([*lines, *_ASSUMPTIONS] if high.calls else lines)
+
+
+def needed(found: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[str]:
+    """How many samples each gate would need on average if its mean were so far from it, and what they would cost."""
+    lines = []
+    for gate, gap in product(gates, (0.02, 0.05, 0.1)):
+        means = [mean for mean in (gate.at_least - gap, gate.at_least + gap) if 0 <= mean <= 1]
+        made = partial(until.gate, gate.at_least, rows=found.samples)
+        share = max(samples_needed(made, mean, found.samples).samples for mean in means) / max(1, found.samples)
+        low, high = (round(share * usage.calls) for usage in (found.low, found.high))
+        costs = [f"${share * usage.cost:.4f}" for usage in (found.low, found.high) if usage.cost is not None]
+        lines.append(
+            f"{gate} until decided, mean {gap:g} away: {share * found.samples:,.0f} of {found.samples:,} samples on "
+            f"average, {_range(low, high)} calls, {_range(costs[0], costs[-1]) if costs else 'price unknown'}"
+        )
+    return lines
 
 
 def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None) -> Estimate:

@@ -1,7 +1,6 @@
 """One run: metrics with their judges, samples in flight, results in input order and in bounded memory."""
 
 import asyncio
-import logging
 import platform
 import sys
 import time
@@ -42,8 +41,6 @@ _PACKAGES = {"litellm": "litellm", "langchain_core": "langchain-core"} | {
     "llama_index.core": "llama-index-core",
     "haystack": "haystack-ai",
 }
-logger = logging.getLogger("ragmetrics_core")
-
 _AHEAD = 32  # questions that wait for a slot, between two attempts, or for their reply to be read
 POOL = 64  # samples that metrics look at which need others
 
@@ -168,11 +165,6 @@ class Run:
             self.decider.take(result)
         return result
 
-    def tell(self) -> None:
-        """Log what was decided."""
-        for decision in self.decider.decisions if self.decider is not None else ():
-            logger.info("%s: %s", decision.outcome, decision.sentence)
-
     def give_up(self) -> list[Future[SampleResult]]:
         """End what is in flight; what is done already."""
         return [future for future in self._waiting if not future.cancel()]
@@ -215,7 +207,6 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
         finally:
             run.give_up()
             run.store.flush()
-            run.tell()
 
 
 async def astream(
@@ -229,7 +220,6 @@ async def astream(
         finally:
             run.give_up()
             await asyncio.to_thread(run.store.flush)  # another process may hold the file's lock for a while
-            run.tell()
 
 
 def _cut(outcome: Outcome) -> bool:

@@ -1,7 +1,9 @@
 """Runs until decided: rows in a drawn order, gates that take their scores, and the end as soon as nothing is open."""
 
+import logging
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from math import inf, isfinite
+from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +23,9 @@ from ragmetrics_core.statistics.sequential import Score, SequentialGate, UntilDe
 Until = UntilDecided | Literal["decided"] | None
 Item = Sample | RowError
 
-_BAD_ROW = SampleResult(index=0, sample=None, problem="no sample")
+logger = logging.getLogger("ragmetrics_core")
+
+_NONE = SampleResult(index=0, sample=None)
 
 
 class Decider:
@@ -33,6 +37,9 @@ class Decider:
         metrics: Metrics of the run.
         judges: Names of its judges.
 
+    Attributes:
+        samples: Those of all rows, None for a row that is none; None for rows that come from an iterator.
+
     Raises:
         SettingError: If there is no gate, or one on a metric that the run does not have.
         InputError: If the earlier run cannot be read, ended early, or was measured in another way.
@@ -43,22 +50,21 @@ class Decider:
         judges: Sequence[str],
     ) -> None:  # fmt: skip
         self.until = UntilDecided() if until == "decided" else until
-        names = [metric.name for metric in metrics]
-        asked = [parse_gate(str(gate), names) for gate in gates]
-        self._asked: list[tuple[str, float | None]] = [(gate.metric, gate.at_least) for gate in asked]
-        self._before = _finished(self.until.against, judges)
-        if self._before is not None:
-            self._asked += [(metric.name, None) for metric in metrics if _comparable(metric, self._before)]
+        asked = [parse_gate(str(gate), [metric.name for metric in metrics]) for gate in gates]
+        self._before = _finished(self.until.against, metrics, judges)
+        both = [] if self._before is None else [it.name for it in metrics if it.name in self._before.run.metrics]
+        self._asked = [*((gate.metric, gate.at_least) for gate in asked), *((name, None) for name in both)]
         if not self._asked:
-            raise SettingError('a run until="decided" needs something to decide: gates=["adherence=0.8"], or against=')
-        self.samples: list[Sample | None] | None = None  # of all rows, None for those that are no sample
+            told = 'gates=["adherence=0.8"] (--fail-under) or against= (--against) a run with one of its metrics'
+            raise SettingError(f"a run until decided needs something to decide: {told}")
+        self.samples: list[Sample | None] | None = None
         self._partners: dict[int, SampleResult] = {}  # rows of the earlier run, by place in this one
         self._pairs: list[Pair] = []
-        self._unit: list[SampleResult] = []  # the rows of the next unit that are judged
+        self._unit: list[SampleResult] = []  # rows of the next unit that are judged
         self._sizes: list[int] = []  # of units, in order
+        self._seen: set[Hashable] = set()  # clusters of an iterator
         self._units = self._judged = self._calls = 0
-        self._cut = False
-        self._why = ""
+        self._cut = ""  # why no more rows count
         self._gates = self._made(1, 1)
         self._found: tuple[int, tuple[SequentialDecision, ...]] = (-1, ())
 
@@ -68,8 +74,8 @@ class Decider:
 
     @property
     def done(self) -> bool:
-        """True if no further row needs to start: what the gates decide together is settled."""
-        return together(gate.decision for gate in self._gates) != "undecided"
+        """True if no further row needs to start: what the gates decide together is settled, or never will be."""
+        return bool(self._cut) or together(gate.decision for gate in self._gates) != "undecided"
 
     @property
     def note(self) -> str:
@@ -88,34 +94,21 @@ class Decider:
         if not listed:
             if self.until.on == "point" or self._before is not None:
                 raise SettingError('on="point" and against= need a list of rows, not an iterator')
-            yield from self._arriving(items)
+            yield from islice(enumerate(items), self.until.max_samples)
             return
         rows = list(items)
         self.samples = [None if isinstance(item, RowError) else item for item in rows]
         self._match(self.samples)
-        contents = ["" if item is None else json_line(item) for item in self.samples]
-        keys = [self._key(item) for item in self.samples]
-        units = drawn_order(contents, seed=self.until.seed, clusters=[None if it is None else str(it) for it in keys])
-        self._gates = self._made(len(rows), max(map(len, units), default=1))
+        contents = ["" if sample is None else json_line(sample) for sample in self.samples]
+        keys = [None if (key := self._key(sample)) is None else str(key) for sample in self.samples]
+        units = drawn_order(contents, seed=self.until.seed, clusters=keys)
+        self._sizes = [len(unit) for unit in units]
+        self._gates = self._made(len(rows), max(self._sizes, default=1))
         left = self.until.max_samples or len(rows)
         for unit in units:
             if (left := left - len(unit)) < 0:
                 return
-            self._sizes.append(len(unit))
             yield from ((place, rows[place]) for place in unit)
-
-    def _arriving(self, items: Iterable[Item]) -> Iterator[tuple[int, Item]]:
-        seen: set[Hashable] = set()
-        for place, item in enumerate(items):
-            if place == self.until.max_samples:
-                return
-            key = None if isinstance(item, RowError) else self._key(item)
-            if key in seen:
-                self._why = f"row {place + 1} shares its cluster with an earlier one; give a list, not an iterator"
-                return
-            seen.update(() if key is None else (key,))
-            self._sizes.append(1)
-            yield place, item
 
     def _key(self, sample: Sample | None) -> Hashable | None:
         return group_of(sample, self.until.cluster) if self.until.on == "interval" else None
@@ -123,10 +116,9 @@ class Decider:
     def _match(self, samples: Sequence[Sample | None]) -> None:
         if self._before is None:
             return
-        rows = [SampleResult(index=place, sample=sample) for place, sample in enumerate(samples)]
-        found = match(self._before.results, rows)
+        found = match(self._before.results, [SampleResult(index=n, sample=it) for n, it in enumerate(samples)])
         self._partners = {row.index: before for before, row in found.pairs}
-        alone = sum(row.sample is not None for row in (*found.first_only, *found.second_only))
+        alone = any(row.sample is not None for row in (*found.first_only, *found.second_only))
         questions = {row.sample.question for _, row in found.pairs if row.sample}
         if found.by == "question" and (alone or len(questions) < len(found.pairs)):
             told = "both runs must hold the same questions, none of them twice, or each sample an id of its own"
@@ -135,25 +127,33 @@ class Decider:
     def take(self, row: SampleResult) -> None:
         """Count a result, in the order in which rows were started; a limit that cut one ends what counts."""
         self._judged, self._calls = self._judged + 1, self._calls + row.usage.calls + row.usage.stored
-        self._cut |= row.sample is not None and any(name not in row.results for name, _ in self._asked)
-        if self._cut:
-            return
+        if row.sample is not None and any(name not in row.results for name, _ in self._asked):
+            self._cut = self._cut or "a limit was reached"
+        if self.samples is None and (key := self._key(row.sample)) is not None:
+            if key in self._seen:
+                told = f"row {row.index + 1} shares its cluster with an earlier one; give a list, not an iterator"
+                self._cut = self._cut or told
+            self._seen.add(key)
         self._unit.append(row)
-        if len(self._unit) < self._sizes[self._units]:
+        if self._cut or (self._sizes and len(self._unit) < self._sizes[self._units]):
             return
         self._units += 1
+        before = self.done
         for (name, at_least), gate in zip(self._asked, self._gates, strict=True):
             scores = [self._score(own, name, paired=at_least is None) for own in self._unit]
             known = [score for score, defined in scores if defined]
             gate.update(*known, undefined=len(scores) - len(known))
         self._unit.clear()
+        if self.done and not before:
+            for decision in self.decisions:
+                logger.info("%s: %s", decision.outcome, decision.sentence)
 
     def _score(self, row: SampleResult, name: str, *, paired: bool) -> tuple[Score, bool]:
         """A row's score, None where it failed; and False where it is undefined."""
         own, defined = _score_of(row.results.get(name))
         if not paired:
             return own, defined
-        before = self._partners.get(row.index, _BAD_ROW)
+        before = self._partners.get(row.index, _NONE)
         self._pairs.append((before, row))
         earlier, was_defined = _score_of(before.results.get(name))
         return difference(own, earlier), defined and was_defined
@@ -168,12 +168,12 @@ class Decider:
 
     def _decision(self, metric: str, at_least: float | None, gate: SequentialGate) -> SequentialDecision:
         interval, paired = gate.interval, at_least is None
-        bounds = (interval.low, interval.high) if not paired else (2 * interval.low - 1, 2 * interval.high - 1)
         left = None if self.samples is None else len(self.samples) - self._judged
         found = SequentialDecision(
             metric=metric, outcome=gate.decision, sentence="", at_least=at_least, on=self.until.on,
-            alpha=self.until.alpha, decided_at=gate.decided_at and sum(self._sizes[: gate.decided_at]),
-            e_value=gate.e_value if isfinite(gate.e_value) else None, bounds=bounds,
+            alpha=self.until.alpha, e_value=gate.e_value if isfinite(gate.e_value) else None,
+            decided_at=gate.decided_at and (sum(self._sizes[: gate.decided_at]) or gate.decided_at),
+            bounds=((1 + paired) * interval.low - paired, (1 + paired) * interval.high - paired),
             saved=None if left is None else round(left * self._calls / max(1, self._judged)),
         )  # fmt: skip
         if paired and (differing := differences(self._pairs, metric)):
@@ -191,26 +191,22 @@ class Decider:
 
     def _numbers(self, found: SequentialDecision, gate: SequentialGate) -> str:
         """When it was decided, or why it was not, and the evidence."""
-        of = "" if self.samples is None else f" of {len(self.samples):,}"
-        left = 0 if self.samples is None else len(self.samples) - self._judged
-        about = "about " * bool(self._judged and self._calls % self._judged)
-        saved = (
-            f", {about}{found.saved:,} calls saved" if found.saved else f", {left:,} samples not judged" if left else ""
-        )
-        level, flight, why = f"≥ {len(self._asked) ** (found.outcome == 'failed') / self.until.alpha:g}", "", ""
-        if found.decided_at is not None:
-            flight = " with those in flight"
-        elif gate.scored < self.until.min_scored * gate.rows:
-            why = f", because fewer than {100 * self.until.min_scored:g} % of those looked at were scored"
-        elif self._cut or self._why:
-            why = f", because {self._why or 'a limit was reached'}"
-        after = f"undecided after {gate.rows:,}" if found.decided_at is None else f"decided after {found.decided_at:,}"
-        e, sign = inf if found.e_value is None else found.e_value, "+" if found.at_least is None else ""
-        e_value = "∞" if e == inf else f"{e:,.0f}" if 1_000 <= e < 1_000_000 else f"{e:.3g}"
+        rows = self._judged if self.samples is None else len(self.samples)
+        of, left = "" if self.samples is None else f" of {rows:,}", rows - self._judged
+        about = "about " * bool(self._calls % max(1, self._judged))
+        saved = f", {about}{found.saved:,} calls saved" if found.saved else f", {left:,} not judged" if left else ""
+        level = f"≥ {len(self._asked) ** (found.outcome == 'failed') / self.until.alpha:g}"
+        after, flight, why = f"decided after {found.decided_at or 0:,}", " with those in flight", ""
+        if found.decided_at is None:
+            few = f"fewer than {100 * self.until.min_scored:g} % of those looked at were scored"
+            why = few if gate.scored < self.until.min_scored * gate.rows else self._cut
+            after, flight, level = f"undecided after {gate.rows:,}", "", f"{level} needed"
+        e_value = "over 1,000" if found.e_value is None or found.e_value > 1_000 else f"{found.e_value:.3g}"
+        low, high = (f"{bound:{'+' * (found.at_least is None)}.3f}" for bound in found.bounds)
         return (
-            f"{after}{of} samples ({gate.scored:,} scored{flight}{saved}){why}, e-value {e_value} "
-            f"({level if found.decided_at else level + ' needed'}), bounds {found.bounds[0]:{sign}.3f}–"
-            f"{found.bounds[1]:{sign}.3f}, each valid with {100 * (1 - found.alpha):g} % whenever one stops."
+            f"{after}{of} samples ({gate.scored:,} scored{flight}{saved}){why and f', because {why}'}, "
+            f"e-value {e_value} ({level}), bounds {low}–{high}, "
+            f"each valid with {100 * (1 - found.alpha):g} % whenever one stops."
         )
 
 
@@ -219,21 +215,19 @@ def _score_of(result: MetricResult | None) -> tuple[float | None, bool]:
     return (None, True) if result is None else (result.value, result.status != "undefined")
 
 
-def _finished(against: Report | Path | str | None, judges: Sequence[str]) -> Report | None:
-    """The earlier run; ``InputError`` unless it was judged to its end, by the same judges."""
+def _finished(
+    against: Report | Path | str | None, metrics: Sequence[Metric], judges: Sequence[str]
+) -> Report | None:  # fmt: skip
+    """The earlier run; ``InputError`` unless it was judged to its end, by the same judges, with the same settings."""
     before = Report.from_jsonl(against) if isinstance(against, (str, Path)) else against
-    if before is not None and (before.run.ended_early or before.decisions):
-        why = before.run.ended_early or "its gates were decided"
+    if before is None:
+        return None
+    if why := before.run.ended_early or ("its gates were decided" if before.decisions else ""):
         raise InputError(f"the earlier run was not judged to its end: {why}; judge all of its rows")
-    if before is not None and not set(judges) <= set(before.run.judges):
-        told = f"judge {', '.join(judges)} against {', '.join(before.run.judges)}"
-        raise InputError(f"the runs are not comparable: {told}; measure both in the same way")
+    now = {metric.name: metric.signature for metric in metrics}
+    wrong = [f"{own} against {it}" for name, it in before.run.metrics.items() if (own := now.get(name, it)) != it]
+    if not set(judges) <= set(before.run.judges):
+        wrong.append(f"judge {', '.join(judges)} against {', '.join(before.run.judges)}")
+    if wrong:
+        raise InputError(f"the runs are not comparable: {'; '.join(wrong)}; measure both in the same way")
     return before
-
-
-def _comparable(metric: Metric, before: Report) -> bool:
-    """True if the earlier run has the metric, False if not; ``InputError`` if it has it with other settings."""
-    earlier = before.run.metrics.get(metric.name)
-    if earlier is not None and earlier != metric.signature:
-        raise InputError(f"the runs are not comparable: {metric.signature} against {earlier}")
-    return earlier is not None

@@ -32,6 +32,8 @@ _REFERENCES: Mapping[str, str] = {
     "Buckley & Voorhees 2000": "Buckley, C. & Voorhees, E. M. (2000). Evaluating evaluation measure stability. SIGIR.",
     "Friel & Sanyal 2023": "Friel, R. & Sanyal, A. (2023). Chainpoll: a high efficacy method for LLM hallucination "
     "detection. arXiv:2310.18344.",
+    "Waudby-Smith & Ramdas 2024": "Waudby-Smith, I. & Ramdas, A. (2024). Estimating means of bounded random variables "
+    "by betting. JRSS-B 86(1).",
     "Wilson": "Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. "
     "JASA 22(158).",
     "BCa": "Efron, B. (1987). Better bootstrap confidence intervals. JASA 82(397).",
@@ -83,5 +85,6 @@ def _definition(kind: str, run: RunFacts) -> str:
 def _intervals(summary: Summary) -> str:
     methods = dict.fromkeys(numbers.interval.method for numbers in summary.metrics if numbers.interval)
     missing = sum(sum(m.undefined.values()) + sum(m.failed.values()) for m in summary.metrics)
-    words = f"Intervals are at 95 % for the {summary.caption}; method: {'; '.join(methods)}." if methods else ""
+    kind = "Bounds (Waudby-Smith & Ramdas 2024) are" if summary.decisions else "Intervals are at 95 %"
+    words = f"{kind} for the {summary.caption}; method: {'; '.join(methods)}." if methods else ""
     return words + f" Undefined and failed results ({missing}) stand outside the means and are counted." * bool(missing)

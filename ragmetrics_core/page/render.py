@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -71,6 +72,8 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
     }
     shares = usefulness_by_rank(rows)
+    if run.decisions:  # no interval of another kind holds where a run stopped for what it saw
+        shares = [replace(share, low=share.share, high=share.share) for share in shares]
     return {
         "summary": summary,
         "run": run,
@@ -81,7 +84,7 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "rules": RULES,
         "diagnoses": found,
         "traits": TRAITS,
-        "correlations": correlations(rows, metrics),
+        "correlations": [] if run.decisions else correlations(rows, metrics),
         "caught": CAUGHT,
         "flipped": FLIPPED,
         "methods": paragraphs(summary, run),

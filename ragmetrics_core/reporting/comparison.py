@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -17,12 +17,13 @@ from ragmetrics_core.data.results import MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.gates import check_share, three_way
 from ragmetrics_core.reporting.grouping import GroupBy, numbering
 from ragmetrics_core.reporting.matching import Matched, Pair, differences, match
-from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome
+from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome, UntilDecided
 
 if TYPE_CHECKING:
+    from ragmetrics_core.metrics.metric import Metric
     from ragmetrics_core.reporting.report import Report
 
 MARGIN = 0.02
@@ -33,7 +34,7 @@ _SHOWN = 10
 
 
 Bounds = tuple[float, float]
-Verdict = Literal["better", "worse", "same", "undecided"]
+Verdict = Literal["better", "worse", "same", "undecided", "not tested"]
 
 
 class MetricChange(Frozen):
@@ -68,7 +69,8 @@ class MetricChange(Frozen):
         outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
         lines = [f"{self.name}: {self.verdict}", f"  outcomes (first/second): {outcomes}"]
         if self.interval is None or self.bounds is None:
-            lines.append("  no sample is scored in both runs")
+            told = f"  mean difference {self.difference or 0.0:+.4f} over {self.pairs} pairs of a run until decided: no interval"
+            lines.append("  no sample is scored in both runs" if self.difference is None else told)
         else:
             own, bounds = self.interval, "  with failures at the worst and the best: {:+.4f} to {:+.4f}"
             how = "every pattern of signs" if self.exact else "9,999 random patterns of signs"
@@ -103,6 +105,7 @@ class Comparison:
         margin: Differences up to this do not matter.
         differing: In what the runs are not comparable; only with ``anyway``.
         stopped: Why either run ended before all its rows were read; "" if neither did.
+        decisions: What was decided while the second run went on, with ``until``.
     """
 
     changes: tuple[MetricChange, ...]
@@ -110,6 +113,7 @@ class Comparison:
     margin: float
     differing: tuple[str, ...] = ()
     stopped: str = ""
+    decisions: tuple[SequentialDecision, ...] = ()
 
     def __getitem__(self, name: str) -> MetricChange:
         """The change of a metric over all samples, or of one slice as ``"metric [slice]"``."""
@@ -140,7 +144,7 @@ class Comparison:
             fewer scored, or after a run that ended early, ``undecided``.
         """
         check_share(min_scored)
-        return tuple(self._regression(change, min_scored) for change in self.changes)
+        return self.decisions or tuple(self._regression(change, min_scored) for change in self.changes)
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
         outcome, why = "undecided", self.stopped
@@ -157,6 +161,7 @@ class Comparison:
     def table(self) -> str:
         """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
         lines = [str(self.matched), *(f"! not comparable: {found}" for found in self.differing)]
+        lines += [f"{own.outcome}: {own.sentence}" for own in self.decisions]
         for change in self.changes:
             lines += ["", *change.lines(self.margin)]
         return "\n".join(lines)
@@ -176,19 +181,22 @@ class Comparison:
 
 
 def compare(
-    first: Report, second: Report, *, metrics: Sequence[str] | None = None, cluster: GroupBy = "auto",
+    first: Report, second: Report | Any, *, metrics: Sequence[str | Metric] | None = None, cluster: GroupBy = "auto",
     slices: GroupBy = None, margin: float = MARGIN, anyway: bool = False,
+    until: UntilDecided | Literal["decided"] | None = None, **how: Any,
 ) -> Comparison:  # fmt: skip
     """Compare two runs over the samples that both hold.
 
     Args:
         first: The run to compare with.
-        second: The run in question; differences are second − first.
-        metrics: Names of metrics; None for all that both runs have.
+        second: The run in question; differences are second − first. With ``until`` its rows, which are judged.
+        metrics: Names of metrics, with ``until`` also metrics; None for all that both runs have.
         cluster: Which samples belong together, as in ``Report.summary``.
         slices: What splits the samples into slices that are tested, too; Holm counts all tests.
         margin: Differences up to this do not matter.
         anyway: Compare runs that were not measured in the same way.
+        until: Judge rows only until it is decided whether they lose more than the margin.
+        **how: With ``until``, arguments of ``evaluate``, e.g. ``judge=``.
 
     Raises:
         InputError: If no sample is in both runs, or the runs are not comparable.
@@ -196,14 +204,25 @@ def compare(
     """
     if not 0 <= margin <= 1:
         raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
+    decisions: tuple[SequentialDecision, ...] = ()
+    if until is not None:
+        from ragmetrics_core.engine.evaluation import evaluate  # only where rows are judged
+
+        until = UntilDecided() if until == "decided" else until
+        until = replace(until, against=first, margin=margin, cluster=cluster)
+        second = evaluate(second, metrics or first.metrics, until=until, **how)
+        decisions, metrics = second.decisions, None
     both = [name for name in first.metrics if name in second.metrics]
-    if missing := [name for name in metrics or () if name not in both]:
+    if missing := [str(name) for name in metrics or () if name not in both]:
         raise SettingError(f"no {', '.join(missing)} in both runs; both have: {', '.join(both) or 'no metric'}")
     if not both:
         raise InputError("the two runs have no metric in common")
-    names, matched = metrics or both, match(first.results, second.results)
+    names = [name for name in metrics or both if isinstance(name, str)]
+    matched = match(first.results, second.results)
     differing = [found for name in names for found in differences(matched.pairs, name)]
-    few = sum(row.sample is not None for row in (*matched.first_only, *matched.second_only))
+    until_decided = bool(first.decisions or second.decisions)
+    alone = (*(() if second.decisions else matched.first_only), *matched.second_only)
+    few = sum(row.sample is not None for row in alone)
     if matched.by == "question" and few:
         differing.insert(0, f"{few} rows are in one run only, and without ids nothing else tells rows apart")
     if differing and not anyway:
@@ -212,18 +231,22 @@ def compare(
             "anyway (anyway=True, --anyway)"
         )
     parts = [(part, name) for part in matched.parts(slices) for name in names]
-    changes = [_change(name, *part, cluster, margin) for part, name in parts]
+    changes = [_change(name, *part, cluster, None if until_decided else margin) for part, name in parts]
     adjusted = iter(paired.holm([change.p for change in changes if change.p is not None]))
     judged = tuple(change if change.p is None else _judged(change, next(adjusted), margin) for change in changes)
-    early = (("first", first.run.ended_early), ("second", second.run.ended_early))
+    decided = [it.run.ended_early or ("its gates were decided" if it.decisions else "") for it in (first, second)]
+    early = zip(("first", "second"), decided, strict=True)
     stopped = "; ".join(f"the {which} run ended early: {why}" for which, why in early if why)
-    return Comparison(judged, matched, margin, tuple(differing), stopped)
+    return Comparison(judged, matched, margin, tuple(differing), stopped, decisions)
 
 
 def _change(
-    metric: str, part: str | None, pairs: Sequence[Pair], rows: int, cluster: GroupBy, margin: float
+    metric: str, part: str | None, pairs: Sequence[Pair], rows: int, cluster: GroupBy, margin: float | None
 ) -> MetricChange:
-    """Everything about one metric over some pairs, but for what depends on the other tests."""
+    """Everything about one metric over some pairs, but for what depends on the other tests.
+
+    Without a margin nothing is tested: a run until decided would look significant too often.
+    """
     both = [(one.results.get(metric), other.results.get(metric)) for one, other in pairs]
     statuses = [["not judged" if result is None else result.status for result in pair] for pair in both]
     change = MetricChange(
@@ -239,6 +262,15 @@ def _change(
     scored, worst, best = (_differences(both, keys, assumed) for assumed in ((None, None), (1.0, 0.0), (0.0, 1.0)))
     if not (count := len(scored[0])):
         return change
+    if margin is None:
+        found = {
+            "pairs": count,
+            "difference": fmean(scored[0]),
+            "verdict": "not tested",
+            "abstained": 1.0,
+            "failed": 1.0,
+        }
+        return change.model_copy(update=found)
     interval, test = paired.difference_interval(*scored), paired.permutation(*scored)
     error = paired.standard_error(*scored)
     sided = [paired.one_sided(*differences) for differences in (scored, worst, best)]

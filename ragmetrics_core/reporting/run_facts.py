@@ -94,15 +94,6 @@ class SequentialDecision(Decision):
         """The bounds, with what they are."""
         return Interval(*self.bounds, f"betting, each bound valid with {100 * (1 - self.alpha):g} % whenever one stops")
 
-    @property
-    def risk(self) -> str:
-        """What the decision claims, in a sentence."""
-        mean = "samples like these" if self.on == "interval" else "all rows of this run"
-        return (
-            f"The risk that a decision about the mean of {mean} is wrong is at most {100 * self.alpha:g} %, however "
-            "often one looks; a bias of the judge is not covered."
-        )
-
 
 class RunFacts(Frozen):
     """Facts of one run."""

@@ -1,13 +1,20 @@
 """Assertions for people's own test suites, with the three outcomes of a gate."""
 
 import warnings
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import Failed, Scored, Undefined
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.engine.evaluation import evaluate
+from ragmetrics_core.engine.tables import Samples, each_sample
+from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.statistics.sequential import MIN_SCORED
+from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.statistics.sequential import MIN_SCORED, UntilDecided
 
 
 class UndecidedWarning(UserWarning):
@@ -15,12 +22,14 @@ class UndecidedWarning(UserWarning):
 
 
 def assert_score(
-    measured: Scored | Undefined | Failed | Report,
+    measured: Scored | Undefined | Failed | Report | Samples,
     *,
     at_least: float,
-    metric: str | None = None,
+    metric: Metric | str | None = None,
     undecided: Literal["warn", "fail", "pass"] = "warn",
     min_scored: float = MIN_SCORED,
+    until_decided: UntilDecided | bool = False,
+    **how: Any,
 ) -> None:
     """Assert that a score, or a report's mean score, is high enough.
 
@@ -28,11 +37,13 @@ def assert_score(
     samples at 0 and at 1: passed if all of it reaches the threshold, failed if none of it does, else undecided.
 
     Args:
-        measured: One result, or a report.
+        measured: One result, a report, or with ``until_decided`` rows, which are judged until it is decided.
         at_least: The lowest score that is good enough, in [0, 1].
-        metric: For a report, which metric; None for all that it has.
+        metric: Of a report or of rows, which metric; None for all that it has, or that apply to a row.
         undecided: What an undecided report means: a warning (``UndecidedWarning``), a failure or nothing.
         min_scored: Share of all rows that must be scored; a report with fewer is undecided.
+        until_decided: True, or the settings of such a run.
+        **how: For rows, arguments of ``evaluate``, e.g. ``judge=``.
 
     Raises:
         AssertionError: With the numbers, if the score is too low, there is none, or it is undecided and that
@@ -46,13 +57,20 @@ def assert_score(
     """
     if not 0 <= at_least <= 1:
         raise SettingError(f"at_least lies in [0, 1], got {at_least}")
-    if not isinstance(measured, Report):
+    if isinstance(measured, (Scored, Undefined, Failed)):
         _assert_one(measured, at_least)
         return
-    names = [metric] if metric is not None else measured.metrics
-    if not names:
-        raise SettingError("the report has no metric to assert anything of")
-    decisions = [decide(Gate(metric=name, at_least=at_least), measured, min_scored=min_scored) for name in names]
+    decisions: Sequence[Decision]
+    if isinstance(measured, Report):
+        names = measured.metrics if metric is None else [metric if isinstance(metric, str) else metric.name]
+        if not names:
+            raise SettingError("the report has no metric to assert anything of")
+        decisions = [decide(Gate(metric=name, at_least=at_least), measured, min_scored=min_scored) for name in names]
+    elif until_decided:
+        until = UntilDecided(min_scored=min_scored) if until_decided is True else until_decided
+        decisions = _decided(measured, at_least, metric, until, how)
+    else:
+        raise SettingError("give a result, a report, or rows with until_decided=True")
     fatal = ("failed", "undecided") if undecided == "fail" else ("failed",)
     if wrong := [decision.sentence for decision in decisions if decision.outcome in fatal]:
         raise AssertionError("\n".join(wrong))
@@ -60,6 +78,18 @@ def assert_score(
         for decision in decisions:
             if decision.outcome == "undecided":
                 warnings.warn(decision.sentence, UndecidedWarning, stacklevel=2)
+
+
+def _decided(
+    rows: Samples, at_least: float, metric: Metric | str | None, until: UntilDecided, how: dict[str, Any]
+) -> tuple[Decision, ...]:
+    metrics = chosen(metric)
+    if metric is None:  # those that apply to any row
+        rows = list(each_sample(rows, {}))
+        known = [row for row in rows if isinstance(row, Sample)]
+        metrics = [own for own in metrics if any(own.gap(sample) is None for sample in known)]
+    gates = [Gate(metric=own.name, at_least=at_least) for own in metrics]
+    return evaluate(rows, metrics, until=until, gates=gates, **how).decisions
 
 
 def _assert_one(result: Scored | Undefined | Failed, at_least: float) -> None:
