@@ -69,8 +69,8 @@ class MetricChange(Frozen):
         outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
         lines = [f"{self.name}: {self.verdict}", f"  outcomes (first/second): {outcomes}"]
         if self.interval is None or self.bounds is None:
-            told = f"  mean difference {self.difference or 0.0:+.4f} over {self.pairs} pairs of a run until decided: no interval"
-            lines.append("  no sample is scored in both runs" if self.difference is None else told)
+            told = f"mean difference {self.difference or 0:+.4f} over {self.pairs} pairs of a run until decided"
+            lines.append(f"  {'no sample is scored in both runs' if self.difference is None else told}")
         else:
             own, bounds = self.interval, "  with failures at the worst and the best: {:+.4f} to {:+.4f}"
             how = "every pattern of signs" if self.exact else "9,999 random patterns of signs"
