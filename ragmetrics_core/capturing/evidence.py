@@ -269,6 +269,15 @@ class Calls:
         result.calls = list({id(one): one for one in told}.values())
         return result
 
+    def taken_out(self, call: Node) -> bool:
+        """Whether all results that earlier calls of a tool loop were shown are gone from this one's prompt."""
+        inside = {id(one) for node in self.nodes if node.kind == "tool" for one in [*node.walk()][1:]}
+        given = {one_line(node.text) for node in self.nodes if node.kind == "tool" and id(node) not in inside}
+        loop = [one for one in self.models if id(one) not in inside and one.began < call.began]
+        before = {one_line(said.text) for one in loop for said in one.prompt if said.role == "tool"} & given
+        now = {one_line(said.text) for said in call.prompt if said.role == "tool"}
+        return id(call) not in inside and bool(now and before) and not before & now
+
     def _beside(self, call: Node) -> list[Node]:
         """Earlier calls of the step that was handed documents to answer from: refine, trees, one call per document."""
         host = next((one for one in self.nodes[::-1] if one.kind == "step" and one.taken and call in one.walk()), None)

@@ -14,6 +14,7 @@ from ragmetrics_core.capturing.tree import JOINED, Document, Node
 from ragmetrics_core.data.sample import Context, EvidenceCall
 
 _LAST = 1 << 30
+_MOST_OF_IT = 0.5  # less may be the words that all summaries begin with
 Kind = Literal["retrieval", "tool", "given", "written"]
 Path = tuple[Node, ...]
 
@@ -44,11 +45,11 @@ class Seen:
     known: Sequence[str] = ()
 
     def stand(self, texts: Sequence[str]) -> list[bool]:
-        """Which texts stand in the prompts or among the contexts, equal ones alike."""
+        """Which texts stand in the prompts, most of each, or among the contexts; equal ones alike."""
         own = {context.text for context in self.contexts.values()}
         asked = [text for text in dict.fromkeys(texts) if text not in own]
-        found = locate(asked, self.prompts or (), known=[*self.known, *own]).order if asked else ()
-        there = own.union(asked[index] for index in found)
+        places = locate(asked, self.prompts or (), known=[*self.known, *own]).places if asked else ()
+        there = own.union(asked[one.candidate] for one in places if one.coverage >= _MOST_OF_IT)
         return [text in there for text in texts]
 
     def items(self, documents: Sequence[Document]) -> tuple[tuple[Context, ...], tuple[int, ...] | None]:
@@ -220,9 +221,11 @@ def _documents(tool: Node) -> tuple[Document, ...] | None:
 
 
 def _is_made_of_documents(tool: Node) -> bool:
-    """Whether documents stand behind a tool's result, so that the two are one call."""
+    """Whether documents stand behind a tool's result, or behind its failure, so that the two are one call."""
     documents = _documents(tool)
-    if documents is None or tool.error or _repeats(tool):
+    if tool.error:
+        return not any(one.kind == "model" for one in tool.walk())
+    if documents is None or _repeats(tool):
         return False
     shown = locate([text for one in documents for text in (one.text, *one.forms)], tool.text or "").order
     return bool(shown) or not documents or not (tool.text or "").strip()

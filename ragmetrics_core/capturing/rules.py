@@ -293,6 +293,10 @@ class _Making:
             self.feeding = [one for one in shown.calls if one is not call]
             if shown.found:
                 return self._from_prompt(shown, call)
+            if turn.calls.taken_out(call):
+                self.evidence_from, self.provenance["contexts"] = "prompt", f"the prompt of {call.name}"
+                self.warnings.append(_TAKEN_OUT)
+                return (), []
         flow, place = self._flow()
         if any(key in one.metadata for one in flow for key in DISTANCE_KEYS):
             self.warnings.append(_DISTANCE)
@@ -374,6 +378,7 @@ _REWRITTEN = "a model wrote every query, and the user's own words were not found
 _SEVERAL = "the outputs hold several texts of models; the last that was shown documents, else the question, is taken"
 _TEXT = "tool {} returned text without documents; if that is evidence, name it in context_tools"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
+_TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"
 
 

@@ -263,14 +263,15 @@ def metadata_of(run: RunBase) -> Mapping[str, Any]:
 
 
 def children(run: RunBase) -> list[RunBase]:
-    """Child runs in start order, without attempts that a later sibling of the same name replaced."""
+    """Child runs in start order, without attempts that a later sibling replaced: of the same name and arguments."""
     found = (run.child_runs or []) if isinstance(run, (Run, RunTree)) else []
-    later: set[str] = set()
+    later: set[tuple[str, str]] = set()
     kept: list[RunBase] = []
     for child in sorted(found, key=lambda child: child.start_time)[::-1]:
-        if not (child.error and child.name in later):
+        attempt = child.name, repr(child.inputs) if child.run_type in ("tool", "retriever") else ""
+        if not (child.error and attempt in later):
             kept.append(child)
-        later.add(child.name)
+        later.add(attempt)
     return kept[::-1]
 
 
@@ -324,6 +325,8 @@ def _tool(node: Node, run: RunBase) -> None:
         return
     message = message_of(output)
     node.text = message.text if message is not None else text_of(output)
+    if isinstance(output, ToolMessage) and output.status == "error":
+        node.error, node.text = node.text or "error", None
     if not node.text and isinstance(output, (list, dict)) and output:  # JSON of it has the same letters
         node.text = str(output)
     node.documents = tuple(doc for one in artifacts_of(output) for doc in documents_in(plain(one))) or None
