@@ -11,21 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from ragmetrics_core import (
     LexicalJudge,
     LLMJudge,
     Metric,
     OpenAICompatibleModel,
+    Question,
     Report,
     Sample,
     Scored,
+    ScriptedJudge,
+    ask,
     evaluate,
     metric,
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import Evidence
+from ragmetrics_core.data.questions import Instructions, Part
 from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.testing.server import LoopbackServer
 
@@ -70,7 +75,7 @@ def test_the_pages_metric_with_a_chat_model(module: str, logprobs: Any, loopback
 def test_the_pages_metric_on_the_command_line(module: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["evaluate", "rows.jsonl", "--metrics", f"{module}:politeness,adherence", "--quiet"]
     assert main([*arguments, "--out", "out.jsonl", "--report", "page.html"]) == 0
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert "the embedded judge 'lexical' counts words and cannot answer questions of type IsPolite" in shown
     assert 'judge="gpt-4o-mini"' in shown
     assert "politeness" in Report.from_jsonl("out.jsonl").metrics
@@ -195,6 +200,53 @@ def test_a_class_takes_flat_names_and_refuses_unknown_ones_when_it_is_made() -> 
     assert Polled().needs == (("answer",),)
     with pytest.raises(SettingError, match="requires names anwser"):
         type("Wrong", (Polled,), {"requires": ("anwser",), "__module__": __name__})
+
+
+def asking(told: Instructions) -> Metric:
+    @metric(requires=["answer"])
+    def asked(sample: Sample) -> Any:
+        question = Question(parts={"answer": Part("Answer", sample.answer)}, instructions=told, Reply=OwnReply)
+        [reply] = yield from ask([question])
+        return bool(reply.reply.good)
+
+    return asked
+
+
+class OwnReply(BaseModel):
+    good: bool
+
+
+def test_the_prompts_that_a_function_names_are_in_its_signature() -> None:
+    one, again, other = (asking(Instructions(f"Is it {word}?\n{{answer}}")) for word in ("a", "a", "b"))
+    assert one.signature == again.signature != other.signature
+    assert re.fullmatch(r"asked\|v1\|prompt:[0-9a-f]{6}", str(one.signature))
+    assert lengthy.signature.prompt == ""
+
+
+def test_a_table_says_why_nothing_was_scored() -> None:
+    report = evaluate(ROWS, [asking(Instructions("{anwser}")), lengthy], judge=ScriptedJudge({}), progress=False)
+    said = "asked failed, e.g.: asked: the template has {anwser}, of which this question"
+    assert said in report.table()
+    assert said in report._repr_html_()
+    assert "lengthy failed" not in report.table()
+
+
+@pytest.mark.parametrize("place", ["{}:Counted", "Counted"])
+def test_a_setting_of_a_class_of_ones_own(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"counted_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(
+        "from ragmetrics_core import Metric\n\nclass Counted(Metric):\n    name: str = 'counted'\n    most: int = 1\n"
+        "    def plan(self, sample):\n        yield from ()\n        return self.scored(self.most / 10, 'r')\n"
+    )
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]))
+    monkeypatch.chdir(tmp_path)
+    arguments = ["evaluate", "rows.jsonl", "--metrics", f"{name}:Counted", "--quiet", "--set"]
+    assert main([*arguments, f"{place.format(name)}.most=7"]) == 0
+    assert "0.700" in capsys.readouterr().out
+    assert main([*arguments, "counting.most=7"]) == 2
+    assert "module:name.field" in capsys.readouterr().err
 
 
 def test_own_settings_are_in_the_signature_and_texts_only_as_a_digest() -> None:

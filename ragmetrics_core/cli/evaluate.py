@@ -153,7 +153,6 @@ def _lines(this: Run, summary: Summary, source: Source, options: argparse.Namesp
     shown = summary.model_copy(update={"metrics": scored})  # without metrics that applied to no row
     lines = [text_table(shown, this.facts)] if scored else []
     lines += [f"! {sign}" for sign in shown.all_signs]
-    lines += [f"{name} failed, e.g.: {reason}" for name, reason in source.failed.items()]
     for metric in (metric for metric in summary.metrics if scored and metric not in scored):
         why = f"undefined on every row ({source.undefined.get(metric.metric, 'no samples')})"
         if metric.not_judged and not metric.undefined:
@@ -213,7 +212,7 @@ def _metrics(options: argparse.Namespace) -> Sequence[Metric]:
         metric, dot, setting = place.strip().rpartition(".")
         if not equals or not dot:
             raise SettingError(f"--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got {text!r}")
-        name = _name(metric)
+        name = next((place for place in settings if place.endswith(f":{metric.strip()}")), None) or _name(metric)
         if name not in settings:
             raise SettingError(f"--set {text}: {name} is not among the metrics of this run")
         if name in METRICS and setting not in (known := METRICS[name].model_fields):

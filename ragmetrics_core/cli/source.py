@@ -45,7 +45,7 @@ class _File:
 class Source:
     """The samples of all files; bad rows are reported on standard error, or with ``--strict`` raised.
 
-    ``undefined`` and ``failed`` say per metric why it was so, the first time that it was.
+    ``undefined`` says per metric why it was so, the first time that it was.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -56,7 +56,6 @@ class Source:
         self._columns = {name: own for name in COLUMNS if (own := getattr(options, f"{name}_column")) is not None}
         self._count = 0
         self.undefined: dict[str, str] = {}
-        self.failed: dict[str, str] = {}
 
     def counted(self) -> Self | Iterator[Sample | RowError]:
         """The samples, after a first reading of files that are not large, from which on their number is known.
@@ -119,8 +118,6 @@ class Source:
                 self.undefined.setdefault(name, outcome.reason)
             else:
                 file.applied = True
-            if outcome.status == "failed":
-                self.failed.setdefault(name, outcome.reason)
 
     def idle(self) -> list[str]:
         """For each file to no row of which any metric applied, why; call it at the end."""

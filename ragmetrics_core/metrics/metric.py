@@ -203,6 +203,12 @@ class FunctionMetric(Metric):
 
     function: ClassVar[Function]
 
+    def instructions(self) -> tuple[Instructions, ...]:
+        """Those that the function names: constants of its module, or of the function around it."""
+        named = inspect.getclosurevars(type(self).function)
+        told = {**named.globals, **named.nonlocals}
+        return tuple(told[name] for name in sorted(told) if isinstance(told[name], Instructions))
+
     def plan(self, sample: Sample) -> Plan:
         """Carry out the function; what it returns becomes the outcome."""
         try:

@@ -61,7 +61,8 @@ def full_name(name: str) -> str:
         if plain in (full, full.rpartition("_")[2], metric.__name__.casefold()):
             return full
     raise SettingError(
-        f"no metric is named {name!r}; there are: {', '.join(METRICS)}, and module:name for one of your own"
+        f"no metric is named {name!r}; there are: {', '.join(METRICS)}, and module:name for one of your own, "
+        "with --set module:name.field"
     )
 
 

@@ -58,6 +58,7 @@ class MetricSummary(Frozen):
         default_factory=dict, description="rows without a meaning for the metric, by code"
     )
     failed: dict[str, int] = Field(default_factory=dict, description="rows without a score, by type of error")
+    failure: str = Field("", repr=False, description="why the first of them failed")
     not_judged: int = Field(0, description="rows that are samples but have no result of this metric")
     useful_share: float | None = Field(None, description="share of the scored samples with any useful chunk")
     mean_if_useful: float | None = Field(None, description="mean score among those")
@@ -197,7 +198,7 @@ class _MetricTally:
         self._values, self._useful = array("d"), array("d")  # scores, and those of samples with any useful chunk
         self._keys, self._unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
         self._undefined, self._failed = Counter[str](), Counter[str]()
-        self._turns = TurnTally()
+        self._turns, self._failure = TurnTally(), ""
         self._not_judged = self._told = 0  # told: samples whose evidence tells whether any chunk is useful
 
     def add(self, result: MetricResult | None, cluster: int, ledger: Ledger | None, *, bad: bool) -> None:
@@ -210,6 +211,7 @@ class _MetricTally:
             self._undefined[result.code] += 1
         elif isinstance(result, Failed):
             self._failed[result.error.type] += 1
+            self._failure = self._failure or result.reason
             self._unknown.append(cluster)
         else:
             self._values.append(result.value)
@@ -240,6 +242,7 @@ class _MetricTally:
             best=best,
             undefined=_counts(self._undefined),
             failed=_counts(self._failed),
+            failure=self._failure,
             not_judged=self._not_judged,
             useful_share=len(self._useful) / self._told if self._told else None,
             mean_if_useful=mean(self._useful),

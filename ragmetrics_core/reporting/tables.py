@@ -56,6 +56,7 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     for numbers in summary.metrics:
         if numbers.conversations is not None and (said := numbers.conversations.sentences):
             lines.append(f"{numbers.metric}: {'; '.join(said)}.")
+    lines += [f"{numbers.metric} failed, e.g.: {numbers.failure}" for numbers in summary.metrics if numbers.failure]
     rows = "1 row" if summary.rows == 1 else f"{summary.rows} rows"
     lines.append(f"{rows}: {summary.judged} judged, {summary.not_judged} not judged, {summary.bad_rows} bad.")
     if summary.grades:
