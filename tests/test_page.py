@@ -18,11 +18,15 @@ from selenium.webdriver.common.keys import Keys
 
 from ragmetrics_core.data.errors import InputError, MissingDependency
 from ragmetrics_core.data.evidence import (
+    CallTable,
+    CallVerdict,
     Cell,
+    Claim,
+    Grounds,
     JudgedChunk,
 )
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
-from ragmetrics_core.data.sample import CaptureNotes, Context, Fact, Sample, Turn
+from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceCall, Fact, Ledger, Sample, Turn
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
@@ -273,6 +277,72 @@ def test_grades_are_counted_and_filter_the_table(browser: Browser, tmp_path: Pat
     assert sorted(browser.titles()) == ["exact 0", "exact 2"]
 
 
+def talk(turns: int, text: str = "") -> list[SampleResult]:
+    """A conversation, each turn with a retrieval and, from the second on, a claim that rests on the turn before."""
+    rows, calls = [], list[EvidenceCall]()
+    for turn in range(1, turns + 1):
+        item = Context(text=text or f"Chunk of turn {turn}.")
+        calls += [
+            EvidenceCall(
+                kind="retrieval", turn=turn, step=1, name=text or "search", query=text or f"q{turn}", items=(item,)
+            ),
+            EvidenceCall(kind="retrieval", turn=turn, step=2, agent=text or None, error=text or "down"),
+        ]
+        table = CallTable(
+            calls=(
+                CallVerdict(call=2 * turn - 2, verdict="useful", ranks=(1,)),
+                CallVerdict(call=2 * turn - 1, verdict="failed"),
+            ),
+            wasted=0.5, repeats=0, first_useful=1, last_useful=1, call_ap=1, order_range=(0.25, 1),
+        )  # fmt: skip
+        claims = (Claim(claim=text or "It is old.", needs="earlier"), Claim(claim=text or "I said so.", needs="own"))
+        polls = (Poll(verdict="yes"), Poll(verdict="no", unsupported=("I said so.",)))
+        grounds = Grounds.of(((), claims), (0, turn - 1))
+        basis = AdherenceEvidence(asked=5, yes=1, no=4, polls=polls, ledger=grounds if turn > 1 else None)
+        found = UtilizationEvidence(formula="AP", chunks=(JudgedChunk(rank=1, useful=True),), ledger=table)
+        results: dict[str, MetricResult] = {
+            "context_adherence": Scored(metric="context_adherence", value=0.2, reason="r", evidence=basis),
+            "context_utilization": Scored(metric="context_utilization", value=1, reason="r", evidence=found),
+        }
+        sample = Sample(
+            question=text or f"question {turn}", answer=text or f"answer {turn}", contexts=(item,),
+            ledger=Ledger(conversation=text or "c1", turn=turn, calls=tuple(calls)),
+        )  # fmt: skip
+        rows.append(SampleResult(index=turns - turn, sample=sample, results=results))
+    return rows
+
+
+@needs_chromium
+def test_a_conversation_is_shown_as_one(browser: Browser, tmp_path: Path) -> None:
+    page = page_of(Report([*talk(30), row(30, 0.5, "alone")], RUN), tmp_path)
+    assert "0% of 1 conversations have no turn under 0.7." in page
+    assert "50% of the claims rest on the assistant&#39;s own words." in page
+    browser.open(tmp_path / "report.html")
+    browser.js("sortBy('row', false); document.querySelectorAll('tr.row button')[28].click()")  # of turn 2
+    turns = browser.find("tr.detail > td > details.box")
+    assert [turn.find_element(By.TAG_NAME, "summary").text.split(" (")[0] for turn in turns] == [
+        f"Turn {turn}: question {turn}" for turn in range(1, 31)
+    ]
+    assert [turn.get_attribute("open") for turn in turns].count("true") == 1
+    shown = turns[1].text
+    for words in (
+        "It is old. — evidence of an earlier turn",
+        "I said so. — the assistant's own words",
+        "Claims rest on: 50 % evidence of an earlier turn, 50 % the assistant's own words.",
+        "0 of 1 texts were still shown",
+        "✓ useful\nstep 1\nsearch\n1 text",
+        "✗ failed\nstep 2\n0 texts",
+        "Calls that brought nothing useful: 50 %. Useful calls: 1 to 1 of 2.",
+        "score is 0.25 to 1.00",
+    ):
+        assert words in shown, words
+    browser.js("document.querySelectorAll('tr.detail > td > details.box')[0].open = true")
+    browser.wait("document.querySelectorAll('tr.detail > td > details.box')[0].textContent.includes('answer 1')")
+    browser.js("document.querySelectorAll('tr.row button')[30].click()")
+    assert "Conversation" not in browser.find("tr.detail")[-1].text
+    assert browser.console() == []
+
+
 HOSTILE = (
     "<script>window.pwned=1</script>",
     "</script><script>window.pwned=1</script>",
@@ -310,9 +380,14 @@ def hostile(index: int, text: str) -> SampleResult:
     return SampleResult(index=index, sample=sample, results=results)
 
 
+def hostile_talk(index: int, text: str) -> list[SampleResult]:
+    return [row.model_copy(update={"index": index + row.index}) for row in talk(2, text)]
+
+
 @needs_chromium
 def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
     rows = [hostile(index, text) for index, text in enumerate(HOSTILE)]
+    rows += [row for index, text in enumerate(HOSTILE) for row in hostile_talk(20 + 2 * index, text)]
     text = HOSTILE[1]
     run = RunFacts(version=text, judges=HOSTILE[:5], metrics={text: text}, notes=HOSTILE, stopped=text, started=text)
     page_of(Report([*rows, SampleResult(index=99, sample=None, problem=text)], run), tmp_path)

@@ -95,13 +95,100 @@ function pollsOf(evidence) {
   }
   for (const poll of evidence.polls || []) {
     const verdict = element("span", { class: poll.verdict === "yes" ? "yes" : "no" }, poll.verdict);
-    const claims = (poll.unsupported || []).map((claim) => element("li", { class: "text", dir: "auto" }, claim));
+    const labelled = evidence.ledger && evidence.ledger.claims && evidence.ledger.claims[evidence.polls.indexOf(poll)];
+    const claims = labelled ? labelled.map(claimOf) : (poll.unsupported || []).map((claim) => element("li", { class: "text", dir: "auto" }, claim));
     parts.push(box([verdict], text(poll.reason || ""), claims.length ? element("ul", {}, ...claims) : null));
   }
   if (evidence.dissent) parts.push(element("h4", {}, "Strongest dissent"), text(evidence.dissent));
   if (evidence.cause) parts.push(element("p", {}, "Likely cause (a hypothesis): " + evidence.cause.replaceAll("_", " ") + ". " + (evidence.remedy || "")));
   if (evidence.sentences) parts.push(...sentencesOf(evidence.sentences));
   return parts;
+}
+
+// Conversations: what each claim rests on, and what each call brought.
+
+const RESTS_ON = {
+  evidence: "evidence of this turn",
+  earlier: "evidence of an earlier turn",
+  user: "the user's words",
+  own: "the assistant's own words",
+  none: "nothing",
+};
+
+function claimOf(claim) {
+  const kind = { evidence: "yes", earlier: "yes", user: "muted" }[claim.needs] || "no";
+  return element("li", { class: "text", dir: "auto" }, (claim.claim || "") + " — ", element("span", { class: kind }, RESTS_ON[claim.needs]));
+}
+
+function groundsOf(row) {
+  const adherence = ofKind(row, "context_adherence");
+  const grounds = adherence && adherence.evidence.ledger;
+  if (!grounds) return [];
+  const { yes, no, polls } = adherence.evidence;
+  const side = yes > no ? "yes" : "no"; // a poll of the majority speaks for all
+  const claims = (grounds.claims || []).find((own, at) => own.length && polls[at].verdict === side);
+  const shares = Object.entries(grounds.shares || {}).filter(([, share]) => share);
+  const lines = [
+    shares.length && "Claims rest on: " + shares.map(([needs, share]) => Math.round(100 * share) + " % " + RESTS_ON[needs]).join(", ") + ".",
+    grounds.kept && "Of the evidence of earlier turns " + grounds.kept[0] + " of " + grounds.kept[1] + " texts were still shown.",
+    grounds.note,
+  ];
+  return [claims ? element("ul", {}, ...claims.map(claimOf)) : null, element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
+}
+
+function callsOf(row) {
+  const { ledger } = row.sample;
+  const table = (ofKind(row, "context_utilization") || { evidence: {} }).evidence.ledger || { calls: [] };
+  const gains = (ofKind(row, "retrieval_accuracy") || { evidence: {} }).evidence.ledger || [];
+  const boxes = (ledger.calls || []).map((call, place) => {
+    const verdict = (table.calls.find((line) => line.call === place) || {}).verdict;
+    if (call.turn !== ledger.turn && !verdict) return null;
+    const gain = gains.find((one) => one.call === place);
+    const items = call.items || [];
+    const labels = [
+      verdict ? element("span", { class: verdict === "useful" ? "yes" : "no" }, (verdict === "useful" ? "✓ " : "✗ ") + verdict) : call.kind,
+      call.turn !== ledger.turn && "turn " + call.turn, "step " + call.step, call.name, call.agent && "agent " + call.agent,
+      items.length + (items.length === 1 ? " text" : " texts") + (call.shown ? ", " + call.shown.length + " shown" : ""),
+      gain && "facts: alone " + percent(gain.alone) + ", gain " + percent(gain.gain) + ", together " + percent(gain.total),
+    ];
+    const texts = items.map((item) => element("li", { class: "text", dir: "auto" }, item.text));
+    const shown = texts.length ? element("details", {}, element("summary", {}, "what it brought"), element("ul", {}, ...texts)) : null;
+    return box(labels, call.query ? text(call.query, "muted text") : null, call.error ? text("failed: " + call.error) : null, shown);
+  });
+  const facts = [
+    table.wasted !== undefined && "Calls that brought nothing useful: " + Math.round(100 * table.wasted) + " %.",
+    table.repeats && "Texts brought again: " + Math.round(100 * table.repeats) + " %.",
+    table.first_useful && "Useful calls: " + table.first_useful + " to " + table.last_useful + " of " + table.calls.length + ".",
+    table.call_ap !== undefined && "Average precision inside calls " + percent(table.call_ap) + ".",
+    table.order_range && "Over other orders of parallel calls the score is " + table.order_range.map(percent).join(" to ") + ".",
+  ];
+  return [...boxes, element("p", { class: "muted" }, facts.filter(Boolean).join(" "))];
+}
+
+const evidenceOf = (row) => [...groundsOf(row), ...callsOf(row)].filter(Boolean);
+
+function turnOf(place, current) {
+  const entry = index[place];
+  const scores = metrics.map((name, at) => typeof entry[3][at] === "number" && name.replaceAll("_", " ") + " " + entry[3][at].toFixed(2));
+  const title = "Turn " + entry[8] + ": " + entry[2] + " (" + (scores.filter(Boolean).join(", ") || "no score") + ")";
+  const made = element("details", { class: "box" }, element("summary", { class: "text", dir: "auto" }, title));
+  const fill = () => {
+    const row = detail(place);
+    made.append(text("User: " + (row.sample.question || "none")), text("Answer: " + (row.sample.answer || "none")), ...evidenceOf(row));
+  };
+  if (current) fill();
+  else made.addEventListener("toggle", fill, { once: true });
+  made.open = current;
+  return made;
+}
+
+function conversationOf(place) {
+  const [name, own] = index[place].slice(7);
+  if (!own) return [];
+  const all = [...index.keys()].filter((other) => other === place || (name && index[other][7] === name));
+  const turns = all.sort((one, other) => index[one][8] - index[other][8] || one - other);
+  if (turns.length < 2) return block("Evidence by call", ...evidenceOf(detail(place)));
+  return block("Conversation " + name, ...turns.map((other) => turnOf(other, other === place)));
 }
 
 function sentencesOf(sentences) {
@@ -120,7 +207,7 @@ function matrixOf(evidence) {
     const cells = (evidence.cells[place] || []).map((cell) => {
       const made = element("td", { class: "cell" }, percent(cell.probability));
       if (cell.probability !== undefined) {
-        made.style.backgroundColor = "rgba(var(--heat), " + (0.75 * cell.probability).toFixed(2) + ")";
+        made.style.backgroundColor = "rgba(var(--heat), " + (0.4 * cell.probability).toFixed(2) + ")";
         if (cell.probability > 0.5) made.classList.add("covered");
       }
       made.title = [cell.mode, cell.mass !== undefined && "mass " + percent(cell.mass), cell.reason].filter(Boolean).join("; ");
@@ -140,7 +227,7 @@ function matrixOf(evidence) {
     evidence.contexts_value !== undefined && "Over what reached the generator: " + percent(evidence.contexts_value) + ".",
     evidence.control !== undefined && "\"Found\" in a foreign context: " + percent(evidence.control) + ".",
   ];
-  return [element("div", { class: "scroll" }, table), element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
+  return [element("div", { class: "scroll", tabindex: "0" }, table), element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
 }
 
 function ratingsOf(evidence, sample) {
@@ -209,8 +296,10 @@ function opened(row, columns) {
   const parts = [];
   if (code) parts.push(element("p", { class: "banner" }, "Hypothesis: " + titles[code] + ". " + columns.remedies[code]));
   if (sample.error) parts.push(element("p", { class: "banner text" }, "The application's run failed: " + sample.error));
+  parts.push(...conversationOf(place));
   const history = (sample.history || []).map((turn) => text(turn.role + ": " + turn.content, "muted text"));
-  parts.push(...block("Question", ...history, text(sample.question || "none")));
+  const earlier = history.length > 4 ? [element("details", {}, element("summary", {}, "What was said before (" + history.length + ")"), ...history)] : history;
+  parts.push(...block("Question", ...earlier, text(sample.question || "none")));
   if (sample.standalone_question) parts.push(text("Rewritten for retrieval: " + sample.standalone_question, "muted text"));
   parts.push(...answerOf(row));
   if (sample.reference) parts.push(...block("Reference", ...sample.reference.map((one) => element("div", { class: "box" }, text(one)))));

@@ -33,7 +33,8 @@ def index_json(rows: Sequence[SampleResult], metrics: Sequence[str]) -> str:
     """What the table shows and sorts by, as a JSON array that may stand inside a script element.
 
     Per row: its index, id, an excerpt of the question (or the problem), per metric a score or a status, the
-    diagnosis or null and the scores that it rests on, and the grade of the capture or null.
+    diagnosis or null and the scores that it rests on, and the grade of the capture or null; where there is a ledger,
+    the conversation and the turn.
     """
     return json_text([_entry(row, metrics) for row in rows])
 
@@ -54,7 +55,9 @@ def _entry(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     found = diagnose(row)
     guess = (found.code, ", ".join(found.because)) if found else (None, "")
     notes = sample.capture if sample else None
-    return [row.index, cut(sample.id or "") if sample else "", title, outcomes, *guess, notes and notes.grade]
+    entry = [row.index, cut(sample.id or "") if sample else "", title, outcomes, *guess, notes and notes.grade]
+    ledger = sample.ledger if sample else None
+    return [*entry, cut(ledger.conversation or ""), ledger.turn] if ledger else entry
 
 
 def _outcome(result: MetricResult | None) -> float | str | None:
@@ -68,7 +71,9 @@ def _short(value: Any) -> Any:
     if isinstance(value, str):
         return cut(value)
     if isinstance(value, dict):
-        return {cut(key): _short(item) for key, item in value.items() if item not in _EMPTY}
+        # Nothing shown is known; that nothing is known of it is not.
+        kept = ((key, item) for key, item in value.items() if item not in _EMPTY or (key, item) == ("shown", []))
+        return {cut(key): _short(item) for key, item in kept}
     if isinstance(value, list):
         return [_short(item) for item in value]
     return value

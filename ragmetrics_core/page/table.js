@@ -118,6 +118,7 @@ function rowOf(place) {
   toggle.setAttribute("aria-label", "Open row " + (entry[0] + 1));
   const title = element("td", { class: "title wide" }, entry[2] || "(no question)");
   if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
+  if (entry[7]) title.append(element("div", { class: "muted title" }, entry[7] + ", turn " + entry[8]));
   row.append(element("td", { class: "wide" }, toggle), title, ...entry[3].map(score));
   const guess = element("td", { class: "guess", "data-label": "hypothesis" }, entry[4] ? titles[entry[4]] : "–");
   if (entry[5]) guess.append(element("div", { class: "muted" }, "because of " + entry[5]));
