@@ -184,8 +184,8 @@ class Arrivals:
             yield Arrival("retrieval", path, (Document(node.text or ""),))
         elif node.ended is not None:
             kind: Kind = "written" if _is_written(node) else "retrieval" if named and text is None else "tool"
-            yield Arrival(kind, path, text=text)
-            known = {one.text for some in inner for one in some.documents or ()}
+            yield Arrival(kind, path, text=_repeats(node) or text)
+            known = {one.text for some in [*node.walk()][1:] for one in some.documents or ()}
             fresh = tuple(one for one in self._own(node.documents) if one.text not in known)
             yield from (Arrival("retrieval", path, fresh),) * bool(fresh)
 
@@ -237,16 +237,16 @@ def _said(tool: Node) -> list[str]:
     return [text for one in inner if (text := text_of(one) or (one.text or "") * (one.kind == "agent")).strip()]
 
 
-def _repeats(tool: Node) -> bool:
-    """Whether a tool hands on what a model inside it wrote, word for word."""
+def _repeats(tool: Node) -> str | None:
+    """What a model inside a tool wrote and the tool hands on word for word; None if there is nothing such."""
     text = tool.text or ""
     own = {one_line(text), *map(one_line, texts_in(parsed(text)))}
-    return any(one_line(said) in own for said in _said(tool))
+    return next((said for said in reversed(_said(tool)) if one_line(said) in own), None)
 
 
 def _is_written(tool: Node) -> bool:
     said = [text for text in _said(tool) if len(text) >= OWN]
-    return _repeats(tool) or any(place.extent == "whole" for place in locate(said, tool.text or "").places)
+    return bool(_repeats(tool)) or any(place.extent == "whole" for place in locate(said, tool.text or "").places)
 
 
 def _says(above: Path, text: str) -> bool:

@@ -71,7 +71,15 @@ def _message(message: ChatMessage) -> Said:
     made = tuple(ToolCall(call.tool_name, copied(call.arguments) or {}, call.id) for call in calls)
     model = message.meta.get("model")
     failed = any(result.error for result in results)
-    return Said(message.role.value, text, made, model if isinstance(model, str) else None, failed)
+    return Said(_role(message), text, made, model if isinstance(model, str) else None, failed)
+
+
+def _role(message: ChatMessage) -> str:
+    """Who says it; what compaction put in the place of other messages is said by nobody."""
+    made = message.meta.get("context_compaction")
+    if not isinstance(made, dict) or message.role.value == "tool":
+        return message.role.value
+    return "summary" if "summar" in str(made.get("strategy")) else "other"
 
 
 def _generated(answer: GeneratedAnswer) -> Answer:
@@ -89,31 +97,18 @@ def _generated(answer: GeneratedAnswer) -> Answer:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One span of a run.
+    """One span of a run."""
 
-    Args:
-        operation: Haystack's name of the operation, e.g. ``haystack.component.run``.
-        name: Name of the component or tool; "" for others.
-        type: Class of the component.
-        parent: The span around it.
-        opened: When it began, by ``tick``.
-        tags: Class and sockets of the component, as Haystack describes them.
-        closed: When it ended; 0 while it goes on.
-        input: Values of its input sockets.
-        output: Values of its output sockets; None if it ended without.
-        failed: True if a tool said that it failed.
-    """
-
-    operation: str
-    name: str
-    type: str
-    parent: Node | None
-    opened: int
-    tags: Mapping[str, Any] = field(repr=False)
-    closed: int = 0
-    input: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    output: Any = field(default=None, repr=False)
-    failed: bool = False
+    operation: str  # Haystack's name of it, e.g. ``haystack.component.run``
+    name: str  # of the component or tool; "" for others
+    type: str  # class of the component
+    parent: Node | None  # the span around it
+    opened: int  # when it began, by ``tick``
+    tags: Mapping[str, Any] = field(repr=False)  # class and sockets of the component, as Haystack describes them
+    closed: int = 0  # when it ended; 0 while it goes on
+    input: Mapping[str, Any] = field(default_factory=dict, repr=False)  # values of its input sockets
+    output: Any = field(default=None, repr=False)  # values of its output sockets; None if it ended without
+    failed: bool = False  # a tool said that it failed
 
     def __repr__(self) -> str:
         return f"Node({self.operation!r}, {self.path!r})"
@@ -140,23 +135,15 @@ class Node:
 
 
 class Run:
-    """One run of a pipeline or agent, as it was recorded.
-
-    Attributes:
-        nodes: Its spans, in the order in which they began; the first is the run itself.
-        error: What the application's run ended with; None if it ended well.
-        complete: False if it was cancelled, abandoned or paused.
-        paused: True if a breakpoint stopped it.
-        resumable: True if it ended with a snapshot, from which another run may go on.
-        strand: The thread and task that it began in.
-    """
+    """One run of a pipeline or agent, as it was recorded."""
 
     def __init__(self, problems: Problems) -> None:
-        self.nodes: list[Node] = []
-        self.error: str | None = None
-        self.complete = True
-        self.paused = self.resumable = False
-        self.strand = ""
+        self.nodes: list[Node] = []  # its spans, in the order in which they began; the first is the run itself
+        self.error: str | None = None  # what the application's run ended with
+        self.complete = True  # False if it was cancelled, abandoned or paused
+        self.paused = False  # a breakpoint stopped it
+        self.resumable = False  # it ended with a snapshot, from which another run may go on
+        self.strand = ""  # the thread and task that it began in
         self.problems = problems
 
     def __repr__(self) -> str:

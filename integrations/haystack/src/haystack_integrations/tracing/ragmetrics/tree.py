@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_LLM, AGENT_TOOL, COMPONENT, Node, Run, Said
 
-from ragmetrics_core.capturing import Document, Message, compact, documents_in, one_line, texts_in
+from ragmetrics_core.capturing import Document, Message, ToolCall, compact, documents_in, one_line, texts_in
 from ragmetrics_core.capturing import Node as Call
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
-_STEPS = 12
 _EVIDENCE = re.compile(r"document|context|passage|chunk|window|snippet")
+T = TypeVar("T")
 _ASKED = ("query", "text", "queries", "question")
 
 
@@ -33,7 +33,7 @@ class Calls:
         """The call of a span; a nested pipeline or agent is one with the component or tool around it."""
         parent = self.of[node.parent] if node.parent is not None else None
         if parent is not None and node.operation not in _CALLS:
-            return parent
+            return self._of_agent(parent, node) if node.operation == AGENT else parent
         made = Call(self._kind(node), node.path or node.type or "run", node.opened, node.closed or None)
         made.taken = tuple(one for value in node.input.values() for one in self._documents_of(value))
         if node is not self.run.root:
@@ -41,14 +41,24 @@ class Calls:
         if made.kind == "model":
             made.prompt = prompt(node)
             said = replies(node)
-            made.reply, made.model = (said[0], said[0].model) if said else (None, None)
+            made.reply, made.model = (_with_ids(said[0], node), said[0].model) if said else (None, None)
         elif node.operation == AGENT_TOOL:
             self._tool(made, node)
         elif node is not self.run.root:
-            made.query = asked(node.input)
+            made.query = self._asked(node)
             made.text = next(texts_in(node.sockets.get("last_message")), None)
         if parent is not None:
             parent.children.append(made)
+        return made
+
+    def _of_agent(self, around: Call, node: Node) -> Call:
+        """The call of an agent: that of its component, named as that is, or one inside the tool that it is."""
+        several = sum(one.operation == AGENT for one in self.run.nodes) > 1
+        name = around.name if several else None
+        if around.kind != "tool":
+            around.agent = name
+            return around
+        around.children.append(made := Call("agent", around.name, node.opened, node.closed or None, agent=name))
         return made
 
     def _kind(self, node: Node) -> Any:
@@ -68,27 +78,31 @@ class Calls:
         return "retriever" if self.retrieves(node) else "step"
 
     def _tool(self, made: Call, node: Node) -> None:
-        """What a tool was asked, and its result as the model sees it."""
-        arguments = node.input
-        made.name = node.name
-        one = next(iter(arguments.values()), None) if len(arguments) == 1 else None
-        made.query = one if isinstance(one, str) else compact(arguments)
-        shown = (one for later in self.run.nodes if later.operation == AGENT_LLM for one in prompt(later))
-        for message in shown:
-            if message.role == "tool" and (node.name, arguments) in [
-                (one.name, one.arguments) for one in message.calls
-            ]:
-                made.text, made.call = message.text, message.calls[0].id
-                node.failed = node.failed or (isinstance(message, Said) and message.failed)
-        if node.failed:
-            made.error, made.text = made.text or "the tool failed", None
-            made.documents = None
+        """What a tool was asked in fact, which call of the model it answers, and its result as the model saw it."""
+        one = next(iter(node.input.values()), None) if len(node.input) == 1 else None
+        made.name, made.query = node.name, one if isinstance(one, str) else compact(node.input)
+        agent = next((one for one in node.ancestors if one.operation == AGENT), None)
+        models = [one for one in self.run.nodes if one.operation == AGENT_LLM and agent in one.ancestors[:2]]
+        asked = [call for one in models if one.parent is node.parent for call in _called(self.of[one])]
+        later = next((one for one in models if one.opened > node.opened), None)
+        shown = prompt(later) if later is not None else ()
+        last = max((place for place, one in enumerate(shown) if one.role == "assistant"), default=-1)
+        told = [one for one in shown[last + 1 :] if one.role == "tool" and one.calls]
+        beside = [one for one in self.run.nodes if one.operation == AGENT_TOOL and one.parent is node.parent]
+        made.call = next((one.id for one in _ran(node, beside, [(one, one) for one in asked])), None)
+        message = next(iter(_ran(node, beside, [(one.calls[0], one) for one in told])), None)
+        made.text = message.text if message is not None else node.output if isinstance(node.output, str) else None
+        if node.failed or (isinstance(message, Said) and message.failed):
+            made.error, made.text, made.documents = made.text or "the tool failed", None, None
+        ended = agent is not None and agent.sockets.get("exit_reason") == node.name and later is None
+        made.control = ended and not made.documents  # it hands the answer in
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
         """Documents that a span returned and did not make of its own texts; None where it returns none."""
         given = set(map(one_line, texts_in(node.input)))
         found = tuple(one for one in written(documents_in(node.output)) if one_line(one.text) not in given)
-        return found if found or (emits_documents(node) and node.output is not None) else None
+        empty = any(value == () and "document" in name for name, value in node.sockets.items())
+        return found if found or empty or (emits_documents(node) and node.output is not None) else None
 
     def _documents_of(self, value: object) -> tuple[Document, ...]:
         """Documents in what a socket was given, or behind it: windows around documents, their bare texts."""
@@ -101,18 +115,22 @@ class Calls:
         found: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
             given = written(documents_in(node.input))
-            written_here = self.is_model(node) or any(map(self.is_model, self.inside(node)))
-            for name, texts in node.sockets.items() if not written_here else ():
+            lists = () if any(map(self.is_model, (node, *self.inside(node)))) else node.sockets.items()
+            for name, texts in lists:
                 if isinstance(texts, tuple) and _is_texts(texts) and (given or _EVIDENCE.search(name)):
-                    around = len(given) == len(texts) and all(
-                        map(lambda one, text: one.text.strip() in text, given, texts)
-                    )
-                    found[texts] = (
-                        tuple(replace(one, forms=(text,)) for one, text in zip(given, texts, strict=True))
-                        if around
-                        else written(map(Document, texts))
-                    )
+                    pairs = [*zip(given, texts, strict=False)] if len(given) == len(texts) else []
+                    around = pairs and all(one.text.strip() in text for one, text in pairs)
+                    made = (replace(one, forms=(text,)) for one, text in pairs) if around else map(Document, texts)
+                    found[texts] = written(made)
         return found
+
+    def _asked(self, node: Node, steps: int = 3) -> str | None:
+        """The text that a component was asked; where it was given an embedding, what was embedded."""
+        for name in _ASKED:
+            if texts := list(texts_in(node.input.get(name))):
+                return texts[0] if len(texts) == 1 else compact({name: texts})
+        embedders = self._fed_by(node, "embedding") if steps else []
+        return next((self._asked(one, steps - 1) for one in embedders if one.closed), None)
 
     # What a span is
 
@@ -152,32 +170,27 @@ class Calls:
 
     # The framework's own data flow
 
-    def flow(self, node: Node, steps: int = _STEPS) -> tuple[tuple[Document, ...] | None, str]:
-        """Documents in the sockets of what wrote a call's prompt, or of what wrote its texts; and the sockets.
+    def flow(self, node: Node, steps: int = 12) -> tuple[tuple[Document, ...] | None, str]:
+        """Documents in the sockets of a call, else of what fed it, and so on; and the sockets.
 
         Returns:
             None if there is no such socket, () if it held no documents.
         """
-        own = self._sockets(node)
-        agent = next((outer for outer in node.ancestors if outer.operation == AGENT), None)
-        shown = (*prompt(node), *prompt(agent or node))
-        frontier = [(message.text, (agent or node).opened) for message in shown]
-        for _ in range(steps):
-            if own or not frontier:
-                break
-            makers = list(dict.fromkeys(maker for text, end in frontier if (maker := self._maker(text, end))))
-            own = [socket for maker in makers for socket in self._sockets(maker)]
-            frontier = [(text, maker.opened) for maker in makers for text in dict.fromkeys(texts_in(maker.input))]
+        own: list[tuple[str, tuple[Document, ...]]] = []
+        frontier = [node]
+        for _ in range(steps + 1):
+            own = own or [socket for one in frontier for socket in self._sockets(one)]
+            frontier = list(dict.fromkeys(before for one in frontier for before in self._fed_by(one)))
         once = {document.key: document for _, documents in own for document in documents}
         return (tuple(once.values()) if own else None), ", ".join(place for place, _ in own)
 
-    def _maker(self, text: str, before: int) -> Node | None:
-        """The latest component that ended before a position and wrote a text; the innermost of nested ones."""
-        wanted = one_line(text)
-        ended = [node for node in self.run.nodes if node.operation in _CALLS and 0 < node.closed < before]
-        wrote = [node for node in ended if wanted and wanted in map(one_line, texts_in(node.output))]
-        innermost = (node for node in wrote if not any(other in self.inside(node) for other in wrote))
-        return max(innermost, key=lambda node: node.closed, default=None)
+    def _fed_by(self, node: Node, socket: str = "") -> list[Node]:
+        """The latest visits of the components that feed a call; the component around it where none does."""
+        spec = node.tags.get("haystack.component.input_spec") or {}
+        names = {sender for name, one in spec.items() if socket in name for sender in one.get("senders") or ()}
+        before = (one for one in self.run.components() if one.parent is node.parent and 0 < one.closed < node.opened)
+        visits = {one.name: one for one in before if one.name in names}
+        return [*visits.values()] or [one for one in node.ancestors if one.operation == COMPONENT][:1]
 
     def _sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
         """Input sockets of a component that hold lists of documents, empty ones among them."""
@@ -202,10 +215,22 @@ def written(documents: Iterable[Document]) -> tuple[Document, ...]:
     return tuple(one for one in documents if one.text.strip())
 
 
-def asked(sockets: Mapping[str, Any]) -> str | None:
-    """The text that a component was asked."""
-    found = (list(texts_in(sockets.get(name))) for name in _ASKED)
-    return next((texts[0] for texts in found if len(texts) == 1), None)
+def _with_ids(reply: Said, node: Node) -> Said:
+    """A reply whose calls of tools have ids, by which their order is told."""
+    named = (replace(one, id=one.id or f"{node.opened}.{place}") for place, one in enumerate(reply.calls))
+    return replace(reply, calls=tuple(named))
+
+
+def _called(call: Call) -> tuple[ToolCall, ...]:
+    return call.reply.calls if call.reply is not None else ()
+
+
+def _ran(node: Node, beside: Sequence[Node], calls: Sequence[tuple[ToolCall, T]]) -> list[T]:
+    """What belongs to the call that a span ran: of those with its arguments, else of its name, the one in its place."""
+    named = [(call, one) for call, one in calls if call.name == node.name]
+    exact = [one for call, one in named if call.arguments == node.input]
+    same = [one for one in beside if one.name == node.name and (not exact or one.input == node.input)]
+    return (exact or [one for _, one in named])[same.index(node) :][:1]
 
 
 def prompt(node: Node) -> tuple[Message, ...]:

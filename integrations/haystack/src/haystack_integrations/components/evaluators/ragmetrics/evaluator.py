@@ -16,15 +16,7 @@ from haystack_integrations.components.evaluators.ragmetrics.model import Haystac
 from haystack_integrations.components.evaluators.ragmetrics.stored_metrics import MetricLike
 
 from ragmetrics_core import Failed, LLMJudge, Metric, Sample, aevaluate, evaluate
-from ragmetrics_core.capturing import (
-    ErrorInfo,
-    JudgeLike,
-    JudgeUnavailable,
-    MetricResult,
-    SampleResult,
-    SettingError,
-    Usage,
-)
+from ragmetrics_core.capturing import ErrorInfo, JudgeLike, MetricResult, SampleResult, SettingError, Usage
 from ragmetrics_core.data import errors
 
 logger = logging.getLogger(__name__)
@@ -153,7 +145,7 @@ class RagMetricsEvaluator:
         bars = None if self.progress_bar else False
         try:
             report = evaluate(samples, self.metrics, judge=self._judge, concurrency=self.concurrency, progress=bars)
-        except JudgeUnavailable as error:
+        except errors.JudgeUnavailable as error:
             return self._outputs(self._unavailable(samples, error), warnings)
         return self._outputs(report.results, warnings)
 
@@ -163,11 +155,11 @@ class RagMetricsEvaluator:
         samples, warnings = inputs.samples(*sockets, **named)
         try:
             report = await aevaluate(samples, self.metrics, judge=self._judge, concurrency=self.concurrency)
-        except JudgeUnavailable as error:
+        except errors.JudgeUnavailable as error:
             return self._outputs(self._unavailable(samples, error), warnings)
         return self._outputs(report.results, warnings)
 
-    def _unavailable(self, samples: Sequence[Sample], error: JudgeUnavailable) -> list[SampleResult]:
+    def _unavailable(self, samples: Sequence[Sample], error: errors.JudgeUnavailable) -> list[SampleResult]:
         """Every result failed: the judge answers nothing."""
         if self.raise_on_failure:
             raise error
@@ -183,12 +175,8 @@ class RagMetricsEvaluator:
         meta = {name: getattr(used, name) for name in _USED}
         meta |= {"models": list(used.models), "fallbacks": list(used.fallbacks), "warnings": list(warnings)}
         meta |= {"samples": len(rows), "judges": sorted({result.judge for result in every if result.judge})}
-        return {
-            "results": results,
-            "score": first["score"],
-            "individual_scores": list(first["individual_scores"]),
-            "meta": meta,
-        }
+        scores = {name: first[name] for name in ("score", "individual_scores")}
+        return {"results": results, **scores, "meta": meta}
 
     def _column(self, metric: Metric, rows: Sequence[SampleResult]) -> dict[str, Any]:
         """One metric in the form that ``EvaluationRunResult`` takes."""
@@ -200,12 +188,8 @@ class RagMetricsEvaluator:
             typed = kind if isinstance(kind, type) and issubclass(kind, errors.RagMetricsError) else errors.JudgeError
             raise typed(f"{metric.name} of answer {index}: {result.error.type}: {result.reason}")
         if failed:
-            logger.warning(
-                "{metric} failed for {failed} of {total} answers; their scores are NaN",
-                metric=metric.name,
-                failed=len(failed),
-                total=len(found),
-            )
+            told: dict[str, Any] = {"metric": metric.name, "failed": len(failed), "total": len(found)}
+            logger.warning("{metric} failed for {failed} of {total} answers; their scores are NaN", **told)
         values = [result.value for result in found if result.value is not None]
         return {
             "score": math.fsum(values) / len(values) if values else math.nan,

@@ -1,0 +1,657 @@
+"""Agents and pipelines, each with the ledger that is expected of it, worked out by hand.
+
+What a framework is made of is real; only the models are fakes that say one thing after the other. Evidence is told in
+this order: step, the model's own order of its calls, start.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+from haystack import Document, SuperComponent, component
+from haystack.components.agents import Agent
+from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
+from haystack.components.converters import OutputAdapter
+from haystack.components.joiners import DocumentJoiner
+from haystack.components.retrievers import MultiQueryTextRetriever, TextEmbeddingRetriever
+from haystack.core.errors import BreakpointException, PipelineRuntimeError
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses.breakpoints import Breakpoint, PipelineSnapshot
+from haystack.hooks import compaction
+from haystack.hooks.compaction import CompactionHook, SlidingWindowCompactor, ToolResultPruningCompactor
+from haystack.hooks.human_in_the_loop import (
+    AlwaysAskPolicy,
+    BlockingConfirmationStrategy,
+    ConfirmationHook,
+    ConfirmationUIResult,
+)
+from haystack.tools import ComponentTool, PipelineTool, Tool, create_tool_from_function
+from haystack_apps import SEARCH, TEXTS, A, FakeEmbedder, Q, calls, connected, found, says, search, user
+from haystack_apps_agents import agent, every, get_weather, printing_tool, rag_tool, searching, web_tool
+from haystack_apps_pipelines import (
+    AND_WHY,
+    FIRST,
+    SEEN,
+    Flaky,
+    MessageRetriever,
+    MessageWriter,
+    WebSearch,
+    asked,
+    rag,
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is expected of a call of the ledger: items by id, or by their text; ``shown`` by place, all if None."""
+
+    kind: str
+    step: int
+    items: tuple[str, ...] = ()
+    name: str | None = None
+    query: str | None = None
+    shown: tuple[int, ...] | None = None
+    agent: str | None = None
+    error: str = ""
+    turn: int = 1
+
+
+def retrieval(step: int, *items: str, **more: Any) -> Call:
+    return Call("retrieval", step, items, **more)
+
+
+def tool(step: int, *items: str, **more: Any) -> Call:
+    return Call("tool", step, items, **more)
+
+
+def written(step: int, text: str, **more: Any) -> Call:
+    return Call("written", step, (text,), **more)
+
+
+def given(*items: str, **more: Any) -> Call:
+    return Call("given", 0, items, **more)
+
+
+@dataclass(frozen=True)
+class Row:
+    play: Callable[[], object]
+    calls: tuple[Call, ...]
+    contexts: tuple[str, ...]
+    answer: str | None = A
+    capture: dict[str, Any] = field(default_factory=dict)
+
+
+ROWS: dict[str, Row] = {}
+
+
+def row(
+    *expected: Call, contexts: tuple[str, ...] = FIRST, answer: str | None = A, **capture: Any
+) -> Callable[[Callable[[], object]], Callable[[], object]]:
+    """Put an application into the table, by its name."""
+
+    def added(play: Callable[[], object]) -> Callable[[], object]:
+        assert play.__name__ not in ROWS
+        ROWS[play.__name__] = Row(play, expected, contexts, answer, capture)
+        return play
+
+    return added
+
+
+# Pipelines
+
+
+@row(retrieval(0, *FIRST, query=Q))
+def plain_rag() -> None:
+    rag().run(asked())
+
+
+@row(retrieval(0, *FIRST, query=Q, shown=(1,)), contexts=("mill",))
+def one_of_three_is_shown() -> None:
+    rag("{{ documents[1].content }} {{ question }}").run(asked())
+
+
+@row(retrieval(0, query=Q), contexts=())
+def nothing_is_found() -> None:
+    rag(retriever=found(3, {})).run(asked())
+
+
+@row(retrieval(0, *SEEN, query=Q), retrieval(0, *FIRST, query=Q), contexts=(*SEEN, *FIRST))
+def two_retrievers_and_a_joiner() -> None:
+    made = connected(
+        *SEARCH,
+        ("retriever.documents", "joiner.documents"),
+        ("web.documents", "joiner.documents"),
+        ("joiner.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        **search(web=WebSearch(), joiner=DocumentJoiner(sort_by_score=False), prompt=ChatPromptBuilder(user(EACH))),
+        llm=says(A),
+    )
+    made.run(asked(web={"query": Q}))
+
+
+EACH = "{% for one in documents %}{{ one.content }}\n{% endfor %}{{ question }}"
+REWRITTEN = "What became of the east gate of Marburg?"
+
+
+@row(retrieval(1, *FIRST, query=REWRITTEN))
+def a_query_that_a_model_wrote() -> None:
+    connected(
+        ("ask", "rewriter"),
+        ("rewriter.replies", "text.replies"),
+        ("text.output", "embedder.text"),
+        *SEARCH,
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        ask=PromptBuilder("Rewrite: {{ question }}"),
+        rewriter=says(REWRITTEN),
+        text=OutputAdapter("{{ replies[0].text }}", str),
+        **search(prompt=ChatPromptBuilder(user(EACH)), llm=says(A)),
+    ).run({"ask": {"question": Q}, "prompt": {"question": Q}})
+
+
+@row(retrieval(0, *FIRST, query='{"queries": ["gate", "wall"]}'))
+def several_queries_of_one_retriever() -> None:
+    inner = TextEmbeddingRetriever(retriever=found(), text_embedder=FakeEmbedder())
+    connected(
+        ("many.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        many=MultiQueryTextRetriever(retriever=inner, max_workers=1),
+        prompt=ChatPromptBuilder(user(EACH)),
+        llm=says(A),
+    ).run({"many": {"queries": ["gate", "wall"]}, "prompt": {"question": Q}})
+
+
+@row(retrieval(0, *FIRST, query=Q))
+def a_retriever_inside_a_super_component() -> None:
+    inner = SuperComponent(
+        pipeline=connected(*SEARCH, **search()),
+        input_mapping={"query": ["embedder.text"]},
+        output_mapping={"retriever.documents": "documents"},
+    )
+    connected(
+        ("inner.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        inner=inner,
+        prompt=ChatPromptBuilder(user(EACH)),
+        llm=says(A),
+    ).run({"inner": {"query": Q}, "prompt": {"question": Q}})
+
+
+@row(retrieval(0, *FIRST, query=Q), answer="It was closed in 1632.")
+def an_answer_that_is_revised() -> None:
+    """A second model call retrieves nothing."""
+    made = rag(
+        check=PromptBuilder("Improve: {{ draft[0].text }}\n{{ question }}"), final=says("It was closed in 1632.")
+    )
+    made.connect("llm.replies", "check.draft")
+    made.connect("check", "final")
+    made.run(asked(check={"question": Q}))
+
+
+@row(given("gate", "mill"), contexts=("gate", "mill"))
+def documents_that_come_with_the_question() -> None:
+    connected(("prompt.prompt", "llm.messages"), prompt=ChatPromptBuilder(user(EACH)), llm=says(A)).run(
+        {"prompt": {"question": Q, "documents": kept("gate", "mill")}}
+    )
+
+
+def kept(*names: str) -> list[Document]:
+    return [Document(id=name, content=TEXTS[name]) for name in names]
+
+
+@row(given("bell"), retrieval(0, *FIRST, query=Q), contexts=("bell", *FIRST))
+def documents_with_the_question_and_found_ones() -> None:
+    template = "{% for one in attached %}{{ one.content }}\n{% endfor %}" + EACH
+    rag(template).run({"embedder": {"text": Q}, "prompt": {"question": Q, "attached": kept("bell")}})
+
+
+@row(retrieval(0, *FIRST, query=Q))
+def a_run_that_pauses_and_goes_on() -> None:
+    made = rag(answers=AnswerBuilder())
+    made.connect("llm.replies", "answers.replies")
+    snapshots: list[PipelineSnapshot] = []
+    with pytest.raises(BreakpointException):
+        made.run(asked(answers={"query": Q}), break_point=Breakpoint("llm"), snapshot_callback=snapshots.append)
+    made.run({}, pipeline_snapshot=snapshots[-1])
+
+
+@row(retrieval(0, *FIRST, query=Q))
+def a_run_that_fails_and_goes_on() -> None:
+    made = rag(llm=Flaky())
+    with pytest.raises(PipelineRuntimeError) as caught:
+        made.run(asked())
+    made.run({}, pipeline_snapshot=caught.value.pipeline_snapshot)
+
+
+@row(retrieval(0, *FIRST, query=Q))
+def retrieval_and_answer_in_two_runs() -> None:
+    documents = connected(*SEARCH, **search()).run({"embedder": {"text": Q}})["retriever"]["documents"]
+    answering = connected(("prompt.prompt", "llm.messages"), prompt=ChatPromptBuilder(user(EACH)), llm=says(A))
+    answering.run({"prompt": {"documents": documents, "question": Q}})
+
+
+# Agents and their tools
+
+
+@row(
+    retrieval(1, *FIRST, name="search", query="gate"),
+    retrieval(2, *SEEN, name="web_search", query="siblings"),
+    contexts=(*FIRST, *SEEN),
+)
+def one_tool_after_the_other() -> None:
+    steps = says(calls("search", query="gate"), calls("web_search", query="siblings"), A)
+    Agent(chat_generator=steps, tools=[searching(top_k=3), web_tool(every)]).run(messages=user())
+
+
+def slow_and_fast() -> list[Tool]:
+    """The first waits until the second is done."""
+    done = threading.Event()
+
+    def slow(query: Annotated[str, "the query"]) -> dict[str, Any]:
+        """Searches long."""
+        assert done.wait(10)
+        return {"documents": kept("gate", "mill")}
+
+    def fast(query: Annotated[str, "the query"]) -> dict[str, Any]:
+        """Searches briefly."""
+        done.set()
+        return {"documents": kept("bell")}
+
+    return [create_tool_from_function(slow), create_tool_from_function(fast)]
+
+
+BESIDE = [ToolCall("slow", {"query": "old"}), ToolCall("fast", {"query": "new"})]
+BESIDE_ROWS = (
+    retrieval(1, "gate", "mill", name="slow", query="old"),
+    retrieval(1, "bell", name="fast", query="new"),
+)
+
+
+@row(*BESIDE_ROWS, contexts=("gate", "mill", "bell"))
+def calls_beside_each_other() -> None:
+    steps = says(ChatMessage.from_assistant(tool_calls=BESIDE), A)
+    Agent(chat_generator=steps, tools=slow_and_fast()).run(messages=user())
+
+
+@row(*BESIDE_ROWS[::-1], contexts=("bell", "gate", "mill"))
+def calls_beside_each_other_the_other_way_round() -> None:
+    steps = says(ChatMessage.from_assistant(tool_calls=BESIDE[::-1]), A)
+    Agent(chat_generator=steps, tools=slow_and_fast()).run(messages=user())
+
+
+@row(
+    retrieval(1, "brother", "sister", name="web_search", query="same"),
+    retrieval(1, "brother", "sister", name="web_search", query="same"),
+    contexts=SEEN,
+)
+def the_same_call_twice() -> None:
+    twice = ChatMessage.from_assistant(tool_calls=[ToolCall("web_search", {"query": "same"}, id=n) for n in ("1", "2")])
+    Agent(chat_generator=says(twice, A), tools=[web_tool(every)]).run(messages=user())
+
+
+@row(retrieval(1, name="search", query="gate"), contexts=())
+def a_tool_that_finds_nothing() -> None:
+    empty = ComponentTool(component=Empty(), name="search", description="Searches.")
+    agent(empty, calls("search", query="gate"), A).run(messages=user())
+
+
+@component
+class Empty:
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        return {"documents": []}
+
+
+@row(retrieval(1, *FIRST, name="search", query="gate", shown=(0,)), contexts=("gate",))
+def a_tool_that_shows_one_of_three() -> None:
+    agent(searching(lambda documents: documents[0].content, 3), calls("search", query="gate"), A).run(messages=user())
+
+
+@row(retrieval(1, *FIRST, name="retrieval_tool", query="gate"))
+def a_tool_that_prints_its_documents() -> None:
+    agent(printing_tool(), calls("retrieval_tool", query="gate"), A).run(messages=user())
+
+
+SUNNY = '{"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}'
+
+
+@row(tool(1, SUNNY, name="get_weather", query="Marburg"), contexts=())
+def a_tool_that_returns_data() -> None:
+    agent(create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), A).run(messages=user())
+
+
+@row(retrieval(1, SUNNY, name="get_weather", query="Marburg"), contexts=(SUNNY,), context_tools={"get_weather"})
+def a_tool_whose_text_is_a_context() -> None:
+    a_tool_that_returns_data()
+
+
+def keeper(year: Annotated[int, "the year"], month: Annotated[int, "the month"]) -> str:
+    """Asks the keeper of the archive."""
+    return "The keeper says: the wall was built in spring."
+
+
+KEEPER = "The keeper says: the wall was built in spring."
+
+
+@row(tool(1, KEEPER, name="keeper", query='{"year": 1632, "month": 3}'), contexts=())
+def a_tool_that_asks_a_person() -> None:
+    agent(create_tool_from_function(keeper), calls("keeper", year=1632, month=3), A).run(messages=user())
+
+
+class Archive:
+    """A source that is closed at first."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def open(self, query: Annotated[str, "the query"]) -> dict[str, Any]:
+        """Searches the archive."""
+        self.calls += 1
+        if self.calls == 1:
+            raise ConnectionError("the archive is closed")
+        return {"documents": kept("gate")}
+
+
+@row(
+    tool(1, name="open", query="gate", error="the archive is closed"),
+    retrieval(2, "gate", name="open", query="gate"),
+    contexts=("gate",),
+)
+def a_tool_that_fails_and_is_tried_again() -> None:
+    agent(create_tool_from_function(Archive().open), calls("open", query="gate"), calls("open", query="gate"), A).run(
+        messages=user()
+    )
+
+
+@component
+class Broken:
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        raise ConnectionError("no store")
+
+
+@row(retrieval(1, name="search", query="gate", error="no store"), contexts=())
+def a_retriever_that_fails_inside_a_tool() -> None:
+    broken = PipelineTool(
+        pipeline=connected(retriever=Broken()),
+        input_mapping={"query": ["retriever.query"]},
+        output_mapping={"retriever.documents": "documents"},
+        name="search",
+        description="Searches.",
+    )
+    agent(broken, calls("search", query="gate"), A).run(messages=user())
+
+
+@row(
+    tool(1, "Filed.", name="file", query="gate"),
+    retrieval(1, "gate", "mill", name="file", query="gate"),
+    contexts=("gate", "mill"),
+)
+def a_tool_that_hides_what_it_found() -> None:
+    """The text may tell of them in other words: they stand for it, and the sample is inferred."""
+
+    def file(query: Annotated[str, "the query"]) -> dict[str, Any]:
+        """Files documents."""
+        return {"documents": kept("gate", "mill"), "note": "Filed."}
+
+    filing = create_tool_from_function(
+        file, outputs_to_string={"source": "note"}, outputs_to_state={"documents": {"source": "documents"}}
+    )
+    schema = {"documents": {"type": list[Document]}}
+    agent(filing, calls("file", query="gate"), A, state_schema=schema).run(messages=user())
+
+
+@row(
+    retrieval(1, *SEEN, name="web_search", query="gate"),
+    contexts=SEEN,
+    answer="The masons did.",
+)
+def a_tool_whose_argument_is_the_answer() -> None:
+    def final(text: Annotated[str, "the answer"]) -> str:
+        """Gives the answer."""
+        return text
+
+    steps = says(calls("web_search", query="gate"), calls("final", text="The masons did."))
+    Agent(
+        chat_generator=steps, tools=[web_tool(every), create_tool_from_function(final)], exit_conditions=["final"]
+    ).run(messages=user())
+
+
+@row(given("bell"), retrieval(1, *SEEN, name="web_search", query="bell"), contexts=("bell", *SEEN))
+def an_agent_that_is_handed_documents() -> None:
+    made = Agent(
+        chat_generator=says(calls("web_search", query="bell"), A),
+        tools=[web_tool(every)],
+        user_prompt="{% message role='user' %}{{ documents[0].content }}\n{{ question }}{% endmessage %}",
+    )
+    made.run(messages=[], documents=kept("bell"), question=Q)
+
+
+# Agents as tools
+
+
+SISTERS = "Sanna Stern has two older sisters, but no brother."
+
+
+def researcher(name: str = "researcher", *, answer: str = SISTERS, shown: Any = None, **more: Any) -> ComponentTool:
+    made = agent(web_tool(every), calls("web_search", query="sisters"), answer, **more)
+    return ComponentTool(
+        component=made, name=name, description="Researches.", outputs_to_string=shown or {"source": "last_message"}
+    )
+
+
+def ask(name: str = "researcher") -> ToolCall:
+    return ToolCall(name, {"messages": [{"role": "user", "content": [{"text": "sisters?"}]}]})
+
+
+ASKED = '{"messages": [{"role": "user", "content": [{"text": "sisters?"}]}]}'
+
+
+def from_researcher(name: str = "researcher", answer: str = SISTERS, step: int = 1, **more: Any) -> tuple[Call, ...]:
+    return (
+        written(step, answer, name=name, query=ASKED),
+        retrieval(step, *SEEN, name="web_search", query="sisters", agent=name, **more),
+    )
+
+
+@row(*from_researcher(), contexts=SEEN, answer="Sanna has sisters.")
+def an_agent_as_tool() -> None:
+    agent(researcher(), ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters.").run(messages=user())
+
+
+@row(*from_researcher(answer="Two."), contexts=SEEN, answer="Sanna has sisters.")
+def an_agent_as_tool_of_few_words() -> None:
+    few = researcher(answer="Two.")
+    agent(few, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters.").run(messages=user())
+
+
+@row(*from_researcher(), contexts=SEEN, answer="Sanna has sisters.")
+def an_agent_as_tool_whose_text_alone_is_shown() -> None:
+    text = researcher(shown={"source": "last_message", "handler": lambda message: message.text})
+    agent(text, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters.").run(messages=user())
+
+
+@row(*from_researcher(), contexts=SEEN, answer="Sanna has sisters.")
+def an_agent_as_tool_that_keeps_documents_in_its_state() -> None:
+    keeping = ComponentTool(
+        component=WebSearch(),
+        name="web_search",
+        description="Searches.",
+        outputs_to_state={"documents": {"source": "documents"}},
+        outputs_to_string={"source": "documents", "handler": every},
+    )
+    schema = {"documents": {"type": list[Document]}}
+    made = agent(keeping, calls("web_search", query="sisters"), SISTERS, state_schema=schema)
+    told = ComponentTool(
+        component=made, name="researcher", description="Researches.", outputs_to_string={"source": "last_message"}
+    )
+    agent(told, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters.").run(messages=user())
+
+
+BROTHERS = "Jon Brant has three brothers, says the register."
+
+
+@row(
+    *from_researcher("first"),
+    *from_researcher("second", BROTHERS),
+    contexts=SEEN,
+    answer="Jon has more.",
+)
+def two_agents_as_tools_beside_each_other() -> None:
+    steps = says(ChatMessage.from_assistant(tool_calls=[ask("first"), ask("second")]), "Jon has more.")
+    Agent(chat_generator=steps, tools=[researcher("first"), researcher("second", answer=BROTHERS)]).run(messages=user())
+
+
+@row(
+    written(1, "The chronicle gives the year: 1632.", name="asked", query="gate?"),
+    retrieval(1, *FIRST, name="asked", query="gate?"),
+    answer="In 1632.",
+)
+def a_pipeline_with_a_model_as_tool() -> None:
+    inner = rag(llm=says("The chronicle gives the year: 1632."))
+    agent(rag_tool(inner), calls("asked", query="gate?"), "In 1632.").run(messages=user())
+
+
+@row(
+    written(0, SISTERS, agent="researcher"),
+    retrieval(1, *SEEN, name="web_search", query="sisters", agent="researcher"),
+    contexts=SEEN,
+    answer="Sanna has sisters.",
+)
+def two_agents_in_one_pipeline() -> None:
+    connected(
+        ("researcher.last_message", "note.message"),
+        ("note.prompt", "writer.messages"),
+        researcher=agent(web_tool(every), calls("web_search", query="sisters"), SISTERS),
+        note=ChatPromptBuilder(user("Notes: {{ message.text }}\n{{ question }}")),
+        writer=Agent(chat_generator=says("Sanna has sisters.")),
+    ).run({"researcher": {"messages": user()}, "note": {"question": Q}})
+
+
+# A person in the loop
+
+
+class Person:
+    """Says what was decided beforehand."""
+
+    def __init__(self, *decisions: ConfirmationUIResult) -> None:
+        self.decisions = list(decisions)
+
+    def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: Any) -> ConfirmationUIResult:
+        return self.decisions.pop(0)
+
+
+def asking(*decisions: ConfirmationUIResult) -> ConfirmationHook:
+    person: Any = Person(*decisions)
+    strategy = BlockingConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=person)
+    return ConfirmationHook(confirmation_strategies={"web_search": strategy})
+
+
+@row(retrieval(1, *SEEN, name="web_search", query="sisters"), contexts=SEEN)
+def a_call_that_a_person_edits() -> None:
+    edits = asking(ConfirmationUIResult("modify", new_tool_params={"query": "sisters"}))
+    agent(web_tool(every), calls("web_search", query="gate"), A, hooks={"before_tool": [edits]}).run(messages=user())
+
+
+@row(retrieval(1, *SEEN, name="web_search", query="sisters"), contexts=SEEN)
+def a_call_that_a_person_rejects() -> None:
+    both = ChatMessage.from_assistant(
+        tool_calls=[ToolCall("web_search", {"query": one}, id=one) for one in ("gate", "sisters")]
+    )
+    rejects = asking(ConfirmationUIResult("reject"), ConfirmationUIResult("confirm"))
+    agent(web_tool(every), both, A, hooks={"before_tool": [rejects]}).run(messages=user())
+
+
+@row(contexts=(), answer="I may not search.")
+def the_only_call_is_rejected() -> None:
+    rejects = asking(ConfirmationUIResult("reject"))
+    agent(
+        web_tool(every), calls("web_search", query="gate"), "I may not search.", hooks={"before_tool": [rejects]}
+    ).run(messages=user())
+
+
+# Memory
+
+
+TURN = [ChatMessage.from_user(Q), ChatMessage.from_assistant(A)]
+
+
+@row(retrieval(0, *FIRST, query=AND_WHY, turn=2), answer="The tower had burned.")
+def a_message_store() -> None:
+    template = """{% for one in messages %}{{ one.text }}\n{% endfor %}""" + EACH
+    connected(
+        ("memory.messages", "prompt.messages"),
+        *SEARCH,
+        ("retriever.documents", "prompt.documents"),
+        ("prompt", "llm"),
+        **search(memory=MessageRetriever(TURN), prompt=PromptBuilder(template), llm=says("The tower had burned.")),
+    ).run(asked(AND_WHY, memory={"current_messages": [], "chat_history_id": "session"}))
+
+
+@row(retrieval(1, *SEEN, name="web_search", query="why", turn=2), contexts=SEEN, answer="The tower had burned.")
+def an_agent_with_earlier_messages() -> None:
+    made = connected(
+        ("memory.messages", "agent.messages"),
+        ("agent.messages", "writer.messages"),
+        memory=MessageRetriever(TURN),
+        agent=agent(web_tool(every), calls("web_search", query="why"), "The tower had burned."),
+        writer=MessageWriter([]),
+    )
+    session = {"chat_history_id": "session"}
+    made.run({"memory": {"current_messages": user(AND_WHY), **session}, "writer": session})
+
+
+TWICE = (calls("search", query="gate"), calls("web_search", query="siblings"), A)
+FORGOTTEN = (
+    retrieval(1, *FIRST, name="search", query="gate", shown=()),
+    retrieval(2, *SEEN, name="web_search", query="siblings"),
+)
+
+
+def forgetful(compactor: Any, replies: Any = TWICE, tools: Any = ()) -> Agent:
+    shorten = CompactionHook(compactor=compactor, context_window=100, compact_at=0.4, compact_to=0.3)
+    tools = tools or [searching(top_k=3), web_tool(every)]
+    return Agent(chat_generator=says(*replies), tools=tools, hooks={"before_llm": [shorten]})
+
+
+@row(*FORGOTTEN, contexts=SEEN)
+def a_result_that_is_pruned() -> None:
+    forgetful(ToolResultPruningCompactor(min_tokens=1)).run(messages=user())
+
+
+@row(*FORGOTTEN, contexts=SEEN)
+def messages_that_are_left_out() -> None:
+    """The note in their place is nobody's turn, and no evidence."""
+    forgetful(SlidingWindowCompactor()).run(messages=user())
+
+
+SUMMARY = "Asked about the east gate; the chronicle speaks of masons, a mill and a siege."
+
+
+@row(*FORGOTTEN, written(2, f"<conversation_summary>\n{SUMMARY}\n</conversation_summary>"), contexts=SEEN)
+def messages_that_are_summed_up() -> None:
+    if not hasattr(compaction, "SummarizationCompactor"):
+        pytest.skip("Haystack 3.1 has no such compactor")
+    forgetful(compaction.SummarizationCompactor(says(SUMMARY), approximate_summary_tokens=20)).run(messages=user())
+
+
+# Runs that do not end
+
+
+@row(
+    retrieval(1, *SEEN, name="web_search", query=Q),
+    retrieval(2, *SEEN, name="web_search", query=Q),
+    contexts=SEEN,
+    answer=None,
+)
+def an_agent_out_of_steps() -> None:
+    again = calls("web_search", query=Q)
+    agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
+
+
+@row(retrieval(0, *FIRST, query=Q), answer=None)
+def a_model_that_is_down() -> None:
+    with pytest.raises(PipelineRuntimeError):
+        rag(llm=Flaky()).run(asked())

@@ -1,0 +1,53 @@
+"""The ledger of agents and pipelines as people write them: each call that brought evidence."""
+
+from __future__ import annotations
+
+import pytest
+from haystack_apps import SHORT, TEXTS
+from haystack_integrations.components.evaluators.ragmetrics import capture
+from haystack_ledgers import ROWS, Call
+
+from ragmetrics_core.data.sample import EvidenceCall
+
+KNOWN = {**TEXTS, **SHORT}
+
+
+@pytest.mark.filterwarnings("ignore:.*experimental component")
+@pytest.mark.parametrize("name", ROWS)
+def test_ledger(name: str) -> None:
+    one = ROWS[name]
+    with capture(**one.capture) as captured:
+        one.play()
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    assert [seen(call) for call in sample.ledger.calls] == [wanted(call) for call in one.calls]
+    for call, expected in zip(sample.ledger.calls, one.calls, strict=True):
+        assert expected.error in (call.error or "")
+    assert [context.id if context.id in KNOWN else context.text for context in sample.contexts] == list(one.contexts)
+    assert sample.answer == one.answer
+    assert sample.ledger.turn == max([call.turn for call in one.calls], default=1)
+
+
+def wanted(call: Call) -> dict[str, object]:
+    shown = tuple(range(len(call.items))) if call.shown is None else call.shown
+    return {**vars(call), "shown": shown, "error": bool(call.error)}
+
+
+def seen(call: EvidenceCall) -> dict[str, object]:
+    for item in call.items:
+        assert item.id not in KNOWN or item.text == KNOWN[str(item.id)]
+    return {
+        "kind": call.kind,
+        "step": call.step,
+        "items": tuple(item.id if item.id in KNOWN else item.text for item in call.items),
+        "name": call.name,
+        "query": call.query,
+        "shown": call.shown,
+        "agent": call.agent,
+        "error": bool(call.error),
+        "turn": call.turn,
+    }
+
+
+def test_there_are_enough() -> None:
+    assert len(ROWS) >= 20
