@@ -73,31 +73,24 @@ PASSING = [told for told, (_, kind) in TOLD.items() if issubclass(kind, errors.T
 UNTOLD = (RuntimeError, ValueError, TypeError, KeyError, NotImplementedError, ZeroDivisionError, OSError)
 
 
-def _bare(error: Exception) -> None:
-    raise error
-
-
-def _caused(outer: type[Exception], error: Exception) -> None:
-    raise outer(TEXT) from error
-
-
-def _handled(error: Exception) -> None:
+def _raise(error: Exception, outer: type[Exception] | None = None, *, caused: bool = True) -> None:
+    """Raise an error bare, as the cause of another, or as what another one was raised over, as frameworks do."""
     try:
         raise error
     except type(error):
-        raise RuntimeError(TEXT)  # noqa: B904  # as frameworks do
+        if outer is None:
+            raise
+        if caused:
+            raise outer(TEXT) from error
+        raise outer(TEXT)  # noqa: B904
 
 
 async def _at_once(_: float) -> None:
     return
 
 
-RAISED: tuple[Callable[[Exception], None], ...] = (
-    _bare,
-    partial(_caused, RuntimeError),
-    partial(_caused, ValueError),
-    _handled,
-)
+_OVER = partial(_raise, outer=RuntimeError, caused=False)
+RAISED = (_raise, partial(_raise, outer=RuntimeError), partial(_raise, outer=ValueError), _OVER)
 
 
 class FrameworkModelContract:
@@ -154,7 +147,7 @@ class FrameworkModelContract:
     @pytest.mark.parametrize("told", PASSING)
     def test_a_fault_that_passed_is_counted(self, told: str) -> None:
         """Asked again, the question is answered."""
-        answer, calls = self.asked(lambda: _bare(TOLD[told][0]()))
+        answer, calls = self.asked(lambda: _raise(TOLD[told][0]()))
         assert isinstance(answer, Answer)
         assert not isinstance(answer.reply, NotAnswered)
         assert (calls, answer.usage.calls, answer.usage.faults) == (2, 2, 1)
@@ -171,7 +164,7 @@ class FrameworkModelContract:
     def test_an_error_of_ours_stays_what_it_is(self) -> None:
         """As a model of one's own may raise it."""
         error = errors.ContentRefused("refused", raw=TEXT)
-        assert self.fault(lambda: _bare(error)) == (error, 1)
+        assert self.fault(lambda: _raise(error)) == (error, 1)
 
     def test_calls_hold_no_more_threads_than_are_in_flight(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nor is one left behind."""

@@ -43,22 +43,16 @@ def _fenced(prompt: str, label: str) -> list[tuple[str, str]]:
     return [((fence[2] or "").strip(), fence[3]) for fence in fences]
 
 
-def _judged(field: str, draw: Callable[[str, str], int]) -> Callable[[str], object]:
-    """A verdict, or one on each of several chunks."""
+def _judged(field: str, draw: Callable[[str, str], int], group: str = "chunks", **more: str) -> Callable[[str], object]:
+    """A verdict, or one on each of several chunks or facts."""
 
     def reply(prompt: str) -> object:
-        labels = [letters for letters, _ in _fenced(prompt, "Chunk") if letters]
-        if not labels:
-            return {field: draw(prompt, ""), "reason": "By digest."}
-        return {"chunks": [{"label": it, field: draw(prompt, it), "reason": "By digest."} for it in labels]}
+        chunks = [letters for letters, _ in _fenced(prompt, "Chunk") if letters]
+        labels = chunks if group == "chunks" else _FACT.findall(prompt)
+        listed = [{"label": it, field: draw(prompt, it), **more} for it in labels]
+        return {group: listed} if listed else {field: draw(prompt, ""), **more}
 
     return reply
-
-
-def _covered(prompt: str) -> object:
-    if labels := _FACT.findall(prompt):
-        return {"facts": [{"label": it, "covered": _bit(prompt, it)} for it in labels]}
-    return {"covered": _bit(prompt)}
 
 
 def _facts(prompt: str) -> object:
@@ -73,10 +67,6 @@ def _adherent(prompt: str) -> object:
     return {"reason": "By digest.", "verdict": verdict, "unsupported": claims}
 
 
-def _labels(prompt: str) -> object:
-    return {"reason": "By digest.", "claims": [{"claim": "A claim.", "needs": "evidence" if _bit(prompt) else "none"}]}
-
-
 def _sentences(prompt: str) -> object:
     """A question in the words of the first chunk, and the first sentence of each chunk."""
     chunks = [(label, text) for label, text in _fenced(prompt, "Chunk") if label]
@@ -87,15 +77,18 @@ def _sentences(prompt: str) -> object:
 
 
 _REPLIES: dict[str, Callable[[str], object]] = {
-    "grade": _judged("grade", lambda prompt, label: int(_draw(prompt, label) * 4)),
-    "useful": _judged("useful", _bit),
-    "covered": _covered,
+    "grade": _judged("grade", lambda prompt, label: int(_draw(prompt, label) * 4), reason="By digest."),
+    "useful": _judged("useful", _bit, reason="By digest."),
+    "covered": _judged("covered", _bit, "facts"),
     "sufficient": lambda prompt: {
         "reason": "By digest.",
         "sufficient": _bit(prompt),
         "on_question": _bit(prompt, "on"),
     },
-    "needs": _labels,
+    "needs": lambda prompt: {
+        "reason": "By digest.",
+        "claims": [{"claim": "A claim.", "needs": "evidence" if _bit(prompt) else "none"}],
+    },
     "verdict": _adherent,
     "score": lambda prompt: {"reason": "By digest.", "score": round(_draw(prompt), 2)},
     "facts": _facts,
