@@ -545,3 +545,25 @@ def test_stopped_runs_are_not_calibrated() -> None:
     labels = [Label(row.sample.id, (True,)) for row in stopped.results[:20] if row.sample and row.sample.id]
     with pytest.raises(InputError, match="until decided"):
         calibrate(stopped, "good", labels, assume_random=True)
+
+
+STATISTICS = Path(__file__).parents[1] / "docs" / "statistics.md"
+APP = """
+def ask(question):
+    number = int(question.split()[-1].rstrip("?"))
+    right = number % 20 and {good}
+    return {{"contexts": [f"It is {{number}}."], "answer": f"It is {{number}}." if right else "No tower."}}
+"""
+
+
+@pytest.mark.parametrize(("app", "code", "words"), [("True", 0, "1 passed"), ("False", 1, "misses 0.6; decided after")])
+def test_the_gate_of_a_pull_request(app: str, code: int, words: str, tmp_path: Path) -> None:
+    page = STATISTICS.read_text(encoding="utf-8")
+    recipe = re.findall(r"^```python\n(.*?)^```$", page.partition("### The gate of a pull request")[2], re.M | re.S)[0]
+    (tmp_path / "test_answers.py").write_text(recipe, encoding="utf-8")
+    (tmp_path / "my_app.py").write_text(APP.format(good=app), encoding="utf-8")
+    lines = (json.dumps({"question": f"Is it {n}?"}) + "\n" for n in range(500))
+    (tmp_path / "questions.jsonl").write_text("".join(lines), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "test_answers.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, words in done.stdout) == (code, True), done.stdout + done.stderr

@@ -205,7 +205,7 @@ class Decider:
         low, high = (f"{bound:{'+' * (found.at_least is None)}.3f}" for bound in found.bounds)
         return (
             f"{after}{of} samples ({gate.scored:,} scored{flight}{saved}){why and f', because {why}'}, "
-            f"e-value {e_value} ({level}), bounds {low}–{high}, "
+            f"e-value {e_value} ({level}), bounds {low}{' to ' if found.at_least is None else '–'}{high}, "
             f"each valid with {100 * (1 - found.alpha):g} % whenever one stops."
         )
 

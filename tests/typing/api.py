@@ -37,6 +37,7 @@ from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
 from ragmetrics_core.metrics.registry import METRICS, metric_named
+from ragmetrics_core.statistics.sequential import UntilDecided
 from ragmetrics_core.testing import assert_score
 
 R = TypeVar("R", bound=BaseModel)
@@ -75,6 +76,10 @@ def many(samples: list[Sample]) -> Report:
     verdict: str = comparison["retrieval_accuracy"].verdict
     print(verdict, comparison.table(), report.methods(), report.plot_box(), report.plot_histogram("m"))
     assert_score(report, at_least=0.8, undecided="fail")
+    stopped = evaluate(samples, "adherence", until=UntilDecided(alpha=0.01, against=report), gates=["adherence=0.8"])
+    bounds: tuple[float, float] = stopped.decisions[0].bounds
+    print(bounds, stopped.decisions[0].outcome, report.compare(samples, until="decided", judge="lexical").decisions)
+    assert_score(samples, at_least=0.8, metric=ContextRecall(), until_decided=True, judge="gpt-4o-mini")
     return Report.from_jsonl("out.jsonl")
 
 
