@@ -1,5 +1,7 @@
 """Which samples belong together, such as the turns of one conversation."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Hashable
 

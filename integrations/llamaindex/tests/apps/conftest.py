@@ -54,7 +54,11 @@ class Model(FunctionCallingLLM):
         reply = next((reply for pattern, reply in self.script if pattern in prompt), self.answer)
         if isinstance(reply, str):
             return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=reply))
-        calls = [{"id": f"call-{name}", "name": name, "arguments": json.dumps(given)} for name, given in reply]
+        made = enumerate(reply)  # ids are never the same twice
+        calls = [
+            {"id": f"call-{len(self.asked)}-{place}", "name": name, "arguments": json.dumps(given)}
+            for place, (name, given) in made
+        ]
         message = ChatMessage(role=MessageRole.ASSISTANT, content="", additional_kwargs={"tool_calls": calls})
         return ChatResponse(message=message)
 

@@ -663,7 +663,6 @@ CONDENSED = "What is drunk in the capital of France?"
         retrieved=[WINE, PARIS],
         answer="Wine.",
         history=TURNS,
-        grade="inferred",
     ),
 )
 def _(kit: ModuleType) -> None:
@@ -683,7 +682,6 @@ def _(kit: ModuleType) -> None:
         retrieved=[WINE, PARIS],
         answer="Wine.",
         history=TURNS,
-        grade="inferred",
     ),
 )
 def _(kit: ModuleType) -> None:
@@ -744,7 +742,6 @@ def _(kit: ModuleType) -> None:
         retrieved=[LYON, PARIS],
         answer="Rivers.",
         history=TURNS,
-        grade="inferred",
     ),
 )
 def _(kit: ModuleType) -> None:

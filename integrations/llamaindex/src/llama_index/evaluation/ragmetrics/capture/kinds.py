@@ -16,6 +16,8 @@ from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.evaluation.retrieval.base import BaseRetrievalEvaluator
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.memory import BaseMemory
+from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.objects import ObjectRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers.base import BaseSynthesizer
@@ -57,7 +59,9 @@ _ASIDE: tuple[_Named, ...] = (
     (BaseIndex, "build_index_from_nodes insert insert_nodes update_ref_doc refresh_ref_docs"),
     (IngestionPipeline, "run arun"),
 )
-_NAMES = frozenset(name for _, names in _ASIDE for name in names.split())
+MEMORY: tuple[_Named, ...] = ((BaseMemory, "get aget put aput"), (BaseMemoryBlock, "aget aput atruncate"))
+"""What only shortens or keeps a conversation."""
+_NAMES = frozenset(name for _, names in (*_ASIDE, *MEMORY) for name in names.split())
 _UUID = 37  # characters of "-" and a UUID at the end of a span's id
 
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from llama_index.core.agent.workflow.workflow_events import AgentOutput, ToolCall
+from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.evaluation.ragmetrics.capture import snapshot
 from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install
-from llama_index.evaluation.ragmetrics.capture.kinds import ROOTS, is_aside, is_test_data, kind_of
+from llama_index.evaluation.ragmetrics.capture.kinds import MEMORY, ROOTS, is_aside, is_test_data, kind_of
 from llama_index.evaluation.ragmetrics.capture.run import Kind, Run
 from llama_index.evaluation.ragmetrics.capture.streams import observe
 from llama_index_instrumentation.span import active_span_id
@@ -74,8 +74,8 @@ class _Place:
 
     tracks: tuple[_Track, ...] = ()  # the runs, with the call in each
     kind: Kind | None = None  # of a span that is a call of its own
-    synthesizes: bool = False  # it stands inside a synthesizer
-    call: str | None = None  # id of the tool call that it answers
+    within: frozenset[Kind] = frozenset()  # kinds of the calls around it
+    event: object = None  # what the step that it stands in was sent
     node: Node | None = None  # the innermost call, which stands in all runs but those that are cut
 
 
@@ -150,15 +150,16 @@ class Recorder:
         """The place of a span: a call of its own, or one that capturing looks through."""
         again = kind == "tool" and around.kind == "tool"  # a tool that is called calls itself
         twin = _twin(around, snapshot.prompt_of(given)) if kind == "model" else None
-        inside = around.synthesizes if kind == "respond" else kind == "predict" and bool(around.tracks)
+        inside = "synth" in around.within if kind == "respond" else kind == "predict" and bool(around.tracks)
         if kind is None or again or twin is not None or inside:
             self._condensing(around, given.get("prompt_args"))
-            event = given.get("ev")
-            call = event.tool_id if isinstance(event, ToolCall) else around.call
-            return replace(around, kind=None, call=call, node=twin or around.node)
+            return replace(around, kind=None, event=given.get("ev", around.event), node=twin or around.node)
         if not around.tracks and kind not in ROOTS:
             return _Place(kind=kind)
-        node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock), call=around.call)
+        node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock))
+        node.control = kind == "tool" and "program" in around.within  # a structured answer
+        node.kind = "ignored" if kind == "model" and is_aside(MEMORY) else node.kind
+        self._copied(snapshot.copy_event, node, around.event)
         self._copied(snapshot.copy_arguments, kind, node, given, instance)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
         if fresh and kind in ROOTS:
@@ -167,7 +168,7 @@ class Recorder:
                 one.begun = True
             self._copied(snapshot.copy_start, live.run, given, instance, live.data)
             tracks += ((live, node),)
-        return _Place(tracks, kind, around.synthesizes or kind in ("synth", "respond"), None, node)
+        return _Place(tracks, kind, around.within | {"synth" if kind == "respond" else kind}, None, node)
 
     @guarded
     def leave(self, id_: str, instance: object, result: object, error: BaseException | None) -> None:
@@ -186,6 +187,8 @@ class Recorder:
         if error is None:
             self._copied(snapshot.copy_result, place.kind, node, result, instance)
         node.error, node.ended = _told(error) or node.error, next(_clock)
+        if type(error).__name__ == "WaitingForEvent":  # for a person; the step runs again
+            node.kind = "ignored"
         made = node.kind == "retriever" and {one.id for one in node.documents or ()}
         for live, _ in place.tracks:
             if made and made <= self._test_data and live.run.kind in ("query", "retrieve"):

@@ -25,6 +25,7 @@ class Run:
     kind: Kind  # what the outermost call does
     root: Node  # the outermost call, with its question and answer; the others are its children
     strand: str = ""  # the task or thread it began in
+    conversation: str | None = None  # the name of what keeps it: a memory or a chat engine
     history: tuple[Turn, ...] = ()  # earlier turns that it was given, or that its memory holds
     fields: dict[str, str] = field(default_factory=dict)  # texts of a workflow's start event
     sources: tuple[Document, ...] = ()  # the source nodes that its result names

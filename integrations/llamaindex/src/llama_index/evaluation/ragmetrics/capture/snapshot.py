@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import uuid4
 
-from llama_index.core.agent.workflow.workflow_events import AgentOutput, ToolCallResult
+from llama_index.core.agent.workflow.multi_agent_workflow import handoff
+from llama_index.core.agent.workflow.workflow_events import AgentOutput, AgentSetup, ToolCallResult
+from llama_index.core.agent.workflow.workflow_events import ToolCall as AgentToolCall
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import (
@@ -20,12 +24,12 @@ from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.memory import SimpleComposableMemory
+from llama_index.core.memory import Memory, SimpleComposableMemory
 from llama_index.core.memory.types import BaseChatStoreMemory
 from llama_index.core.schema import BaseNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.storage.chat_store import SimpleChatStore
-from llama_index.core.tools import BaseTool, ToolOutput
-from llama_index.core.workflow import Event, StopEvent
+from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
+from llama_index.core.workflow import Context, Event, StopEvent
 from llama_index.evaluation.ragmetrics.capture.run import Kind, Pointer, Run
 from pydantic import BaseModel
 
@@ -34,6 +38,7 @@ from ragmetrics_core.capturing import ANSWER_KEYS, Document, Message, Node, Tool
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
 
+_conversations: dict[tuple[int, str], str] = {}  # names, by what keeps the messages
 _ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
 
 
@@ -41,6 +46,7 @@ def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instanc
     """Copy what a call was given into it."""
     if kind == "tool" and isinstance(instance, BaseTool):
         node.name, node.query = instance.metadata.name or "", _argument(arguments)
+        node.control |= isinstance(instance, FunctionTool) and instance.real_fn is handoff
     elif kind == "model" and isinstance(instance, BaseLLM):
         node.prompt, name = prompt_of(arguments), instance.metadata.model_name
         node.model = None if name == "unknown" else name  # the framework's word for no name
@@ -53,16 +59,27 @@ def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instanc
         node.taken = documents_of(arguments.get("nodes")) or tuple(map(Document, texts))
 
 
+def copy_event(node: Node, event: object) -> None:
+    """Copy what a step of an agent was sent: the call of a tool that it answers, or whose turn it is."""
+    node.call = event.tool_id if isinstance(event, AgentToolCall) else None
+    node.agent = event.current_agent_name if isinstance(event, (AgentSetup, AgentOutput)) else None
+
+
 def copy_start(run: Run, arguments: Mapping[str, Any], instance: object, data: bool) -> None:
     """Copy what the outermost call says of the conversation; with ``data`` all that it was given."""
     if data:
         run.inputs = plain({**arguments, **start_fields(arguments)})
     if run.kind == "chat":
-        run.history = turns_of(arguments.get("chat_history")) or _remembered(vars(instance).get("_memory"))
+        memory, told = vars(instance).get("_memory"), arguments.get("chat_history")
+        run.conversation = None if told else _conversation(memory or instance)
+        run.history = turns_of(told or _kept(memory))
     elif run.kind == "workflow":
         fields = start_fields(arguments)
-        run.history = turns_of(fields.get("chat_history")) or _remembered(fields.get("memory"))
+        memory, told = fields.get("memory"), fields.get("chat_history")
+        run.conversation = None if told or memory is None else _conversation(memory)
+        run.history = turns_of(told or _kept(memory))
         run.fields = {name: text for name, value in fields.items() if (text := question_of(value))}
+        run.root.taken = tuple(one for value in fields.values() for one in documents_of(value))
 
 
 def copy_result(kind: Kind, node: Node, result: object, instance: object) -> None:
@@ -71,7 +88,7 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
         output, node.text = result.raw_output, result.content
-        if isinstance(output, list) and all(isinstance(item, NodeWithScore) for item in output):
+        if output and isinstance(output, list) and all(isinstance(item, NodeWithScore) for item in output):
             node.documents = documents_of(output)
         node.error = "the tool failed" if result.is_error else None
     elif kind == "model":
@@ -159,19 +176,33 @@ def _argument(arguments: Mapping[str, Any]) -> str:
     """The one text argument of a tool, else all of them as JSON."""
     given = {**dict(enumerate(arguments.get("args", ()))), **dict(arguments.get("kwargs", {}))}
     given |= {name: value for name, value in arguments.items() if name not in ("args", "kwargs")}
+    given = {name: value for name, value in given.items() if not isinstance(value, Context)}
     (only, *more) = given.values() or (None,)
     if isinstance(only, str) and not more:
         return only
     return json.dumps(plain(given), ensure_ascii=False)
 
 
-def _remembered(memory: object) -> tuple[Turn, ...]:
-    """Turns of a memory that lies in this process; others are read from the prompts."""
+def _kept(memory: object) -> list[ChatMessage] | None:
+    """The messages of a memory that lies in this process; others are read from the prompts."""
     if isinstance(memory, SimpleComposableMemory):
         memory = memory.primary_memory
     if isinstance(memory, BaseChatStoreMemory) and isinstance(memory.chat_store, SimpleChatStore):
-        return turns_of(memory.chat_store.get_messages(memory.chat_store_key))
-    return ()
+        return memory.chat_store.get_messages(memory.chat_store_key)
+    return None
+
+
+def _conversation(keeper: object) -> str:
+    """The conversation that a memory or a chat engine keeps; another one where it is started over."""
+    if isinstance(keeper, Memory):
+        return keeper.session_id
+    store = keeper.chat_store if isinstance(keeper, BaseChatStoreMemory) else keeper
+    key = (id(store), keeper.chat_store_key if isinstance(keeper, BaseChatStoreMemory) else "")
+    if key not in _conversations:
+        weakref.finalize(store, _conversations.pop, key, None).atexit = False
+    if key not in _conversations or _kept(keeper) == []:
+        _conversations[key] = uuid4().hex
+    return _conversations[key]
 
 
 def question_of(value: object) -> str | None:

@@ -40,6 +40,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             complete=run.complete,
             partial=run.partial,
             strand=run.strand,
+            conversation=run.conversation,
             other=run.other,
             warnings=_warnings(run, flow),
             run=run,
@@ -56,6 +57,7 @@ def _settled(root: Node) -> tuple[Document, ...]:
     taken = {one.id for node in nodes for one in node.taken}
     prompts = [message.text for node in nodes for message in node.prompt]
     results = {node.text for node in nodes if node.kind == "tool"}
+    summed = {child.reply.text for node in nodes for child in node.children if child.kind == "ignored" and child.reply}
 
     def kept(one: Document) -> bool:
         if not one.text.strip():
@@ -66,7 +68,12 @@ def _settled(root: Node) -> tuple[Document, ...]:
     for node in nodes:
         node.taken = tuple(filter(kept, node.taken))
         node.documents = None if node.documents is None else tuple(filter(kept, node.documents))
-        node.prompt = tuple(_observed(message, results) for message in node.prompt)
+        agents = {call.id: one.agent for one in node.children if one.reply is not None for call in one.reply.calls}
+        for one in node.children:
+            one.agent = one.agent or agents.get(one.call)
+        node.prompt = tuple(
+            Message("summary", one.text) if one.text in summed else _observed(one, results) for one in node.prompt
+        )
         for child in node.children if node.kind == "tool" and node.query else ():
             if child.query is not None and child.query.strip().endswith(f" is {node.query}"):
                 child.query = node.query  # the framework's retriever tool writes the argument's name before it

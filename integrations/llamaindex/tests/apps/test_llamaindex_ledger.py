@@ -1,0 +1,652 @@
+"""The evidence ledger of agents, engines and conversations of LlamaIndex; what is expected was worked out by hand.
+
+The model and the embeddings are fakes, everything else is the framework's own.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core import SummaryIndex, VectorStoreIndex, get_response_synthesizer
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.llms import ChatMessage
+from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEngine
+from llama_index.core.question_gen import LLMQuestionGenerator
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.workflow import (
+    Context,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    step,
+)
+from llama_index.evaluation.ragmetrics import capture
+from pydantic import BaseModel
+
+from ragmetrics_core import Sample
+
+pytestmark = [
+    # The framework's workflows look at all members of an agent, deprecated pydantic ones among them.
+    pytest.mark.filterwarnings("ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"),
+    pytest.mark.filterwarnings("ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Skipping serialization of known unserializable key"),
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
+]
+
+Q = "Which city is the capital?"
+A = "The answer of the model."
+SAYS = "Paris is it, as the store has it on its first page."
+ROWS = "north: 412 orders; south: 377 orders; east: 12 orders"
+P = {
+    "paris": "Paris is the capital of France and lies on the river Seine.",
+    "wine": "France is renowned for its wine, above all that of Bordeaux.",
+    "lyon": "Lyon lies in the south-east, where Rhone and Saone flow together.",
+    "nice": "Nice is a city on the Mediterranean coast, close to Italy.",
+}
+_SHORT = {text: name for name, text in P.items()}
+FOUND = ("paris", "wine")  # of every query that names nothing else
+COAST = ("nice", "paris")
+
+
+@dataclass(frozen=True)
+class Call:
+    """What an entry must be, pages by their names; by default all of it was shown."""
+
+    kind: str
+    items: tuple[str, ...] = ()
+    shown: tuple[int, ...] | None = ()
+    step: int = 0
+    name: str | None = None
+    query: str | None = None
+    agent: str | None = None
+    error: str | None = None
+    turn: int = 1
+
+
+def call(kind: str, *items: str, **fields: Any) -> Call:
+    return Call(kind, items, **{"shown": tuple(range(len(items))), **fields})
+
+
+def told(sample: Sample) -> tuple[int, list[Call]]:
+    """The turn, and the entries."""
+    assert sample.ledger is not None
+    fields = ("shown", "step", "name", "query", "agent", "error", "turn")
+    found = []
+    for one in sample.ledger.calls:
+        items = tuple(_SHORT.get(item.text, item.text) for item in one.items)
+        found.append(Call(one.kind, items, **{name: getattr(one, name) for name in fields}))
+    return sample.ledger.turn, found
+
+
+@dataclass(frozen=True)
+class Row:
+    """What runs, and per sample its turn and its ledger; ``same`` if all are one conversation."""
+
+    run: Callable[[ModuleType], Any]
+    ledgers: tuple[tuple[int, list[Call]], ...]
+    tools: frozenset[str] | None = None
+    same: bool = True
+
+
+LEDGERS: dict[str, Row] = {}
+
+
+def row(name: str, *turns: list[Call], tools: frozenset[str] | None = None, same: bool = True) -> Callable[[Any], Any]:
+    """Add a row; its turns are numbered where they are one conversation."""
+
+    def add(run: Any) -> Any:
+        assert name not in LEDGERS
+        LEDGERS[name] = Row(run, tuple((at if same else 1, one) for at, one in enumerate(turns, start=1)), tools, same)
+        return run
+
+    return add
+
+
+def retriever(kit: ModuleType, *names: str) -> Any:
+    return VectorStoreIndex(kit.pages(*names)).as_retriever(similarity_top_k=2)
+
+
+def engine(kit: ModuleType, says: str = A, **settings: Any) -> Any:
+    return VectorStoreIndex(kit.pages()).as_query_engine(llm=kit.Model(answer=says), similarity_top_k=2, **settings)
+
+
+def searching(kit: ModuleType, name: str = "store") -> RetrieverTool:
+    return RetrieverTool.from_defaults(retriever(kit), name=name, description="Knows the country.")
+
+
+def asking(kit: ModuleType, name: str = "store", says: str = SAYS) -> QueryEngineTool:
+    return QueryEngineTool.from_defaults(engine(kit, says), name=name, description="Knows the country.")
+
+
+def scripted(kit: ModuleType, *replies: Any, **settings: Any) -> Any:
+    """A model that says one thing after another: calls of tools as (tool, argument), at last its answer."""
+    replies = (*replies, A) if not replies or not isinstance(replies[-1], str) else replies
+
+    class Scripted(kit.Model):  # type: ignore[name-defined,misc]  # of a fixture
+        def _reply(self, prompt: str) -> Any:
+            at = len(self.asked)
+            said = replies[min(at, len(replies) - 1)]
+            given = ((name, one if isinstance(one, dict) else {"input": one}) for name, one in said)
+            self.script[:] = [("", said if isinstance(said, str) else list(given))]
+            return super()._reply(prompt)
+
+    return Scripted(**settings)
+
+
+async def ask(agent: Any, question: str = Q, **given: Any) -> str:
+    return str(await agent.run(user_msg=question, **given))
+
+
+CAPITAL = ("store", "capital")
+SEARCH = {"step": 1, "name": "store", "query": "capital"}
+HIT = call("retrieval", *FOUND, **SEARCH)
+
+
+# -- engines
+
+
+@row("a query engine", [call("retrieval", *FOUND, query=Q)])
+def _(kit: ModuleType) -> None:
+    engine(kit).query(Q)
+
+
+@row("a cut after the retrieval", [call("retrieval", *FOUND, shown=(0,), query=Q)])
+def _(kit: ModuleType) -> None:
+    engine(kit, node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.6)]).query(Q)
+
+
+@row("nothing was found, and no model was asked", [call("retrieval", shown=None, query=Q)])
+def _(kit: ModuleType) -> None:
+    SummaryIndex([]).as_query_engine(llm=kit.Model()).query(Q)
+
+
+@row("queries of a fusion are one retrieval", [call("retrieval", *FOUND, query=Q)])
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(answer="capital\ncity")
+    both = QueryFusionRetriever([retriever(kit)], llm=llm, num_queries=2, similarity_top_k=2, use_async=False)
+    docs = both.retrieve(Q)
+    told = ChatMessage(role="system", content="\n".join(one.text for one in docs))
+    kit.Model().chat([told, ChatMessage(content=Q)])
+
+
+SUBS = '[{"sub_question": "the capital", "tool_name": "a"}, {"sub_question": "the coast", "tool_name": "b"}]'
+INNER = ("The first page has it that it is Paris.", "The last page has it that it is Nice.")
+
+
+@row(
+    "sub-questions",
+    [
+        call("written", INNER[0], step=1, query="the capital"),
+        call("retrieval", *FOUND, step=1, query="the capital"),
+        call("written", INNER[1], step=2, query="the coast"),
+        call("retrieval", *COAST, step=2, query="the coast"),
+    ],
+)
+def _(kit: ModuleType) -> None:
+    tools = [asking(kit, name, says) for name, says in zip("ab", INNER, strict=True)]
+    llm = kit.Model(script=[("Sub question", A)], answer=f'```json\n{{"items": {SUBS}}}\n```')
+    questions = LLMQuestionGenerator.from_defaults(llm=llm)
+    made = get_response_synthesizer(llm=llm)
+    SubQuestionQueryEngine.from_defaults(
+        query_engine_tools=tools, question_gen=questions, response_synthesizer=made, use_async=False
+    ).query(Q)
+
+
+@row("a router", [call("retrieval", *FOUND, step=1, query=Q)])
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(answer='[{"choice": 1, "reason": "x"}]')
+    RouterQueryEngine(LLMSingleSelector.from_defaults(llm=llm), [asking(kit), asking(kit, "other")], llm=llm).query(Q)
+
+
+@row("documents that came with the question", [call("given", "paris", "nice")])
+def _(kit: ModuleType) -> None:
+    nodes = [NodeWithScore(node=one) for one in kit.pages("paris", "nice")]
+    get_response_synthesizer(llm=kit.Model()).synthesize(Q, nodes)
+
+
+class Handed(Workflow):
+    """A workflow that answers from documents in its start event."""
+
+    llm: Any = None
+
+    @step
+    async def only(self, ev: StartEvent) -> StopEvent:
+        said = await get_response_synthesizer(llm=self.llm).asynthesize(ev.query, ev.nodes)
+        return StopEvent(result=str(said))
+
+
+@row("documents in a start event", [call("given", "paris", "nice")])
+def _(kit: ModuleType) -> None:
+    flow = Handed()
+    flow.llm = kit.Model()
+    nodes = [NodeWithScore(node=one) for one in kit.pages("paris", "nice")]
+
+    async def run() -> None:
+        await flow.run(query=Q, nodes=nodes)
+
+    asyncio.run(run())
+
+
+# -- tools
+
+
+@row("an agent searches", [HIT])
+def _(kit: ModuleType) -> None:
+    asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL]))))
+
+
+@row("an agent searches, without streaming", [HIT])
+def _(kit: ModuleType) -> None:
+    agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL]), streaming=False)
+    asyncio.run(ask(agent))
+
+
+@row("an agent that thinks aloud", [HIT])
+def _(kit: ModuleType) -> None:
+    thinks = 'Thought: I need to use a tool.\nAction: store\nAction Input: {"input": "capital"}'
+    llm = scripted(kit, thinks, f"Thought: I can answer without using any more tools.\nAnswer: {A}")
+    asyncio.run(ask(ReActAgent(tools=[searching(kit)], llm=llm)))
+
+
+ANSWERED = [call("written", SAYS, **SEARCH), HIT]
+
+
+@row("an agent asks an engine", ANSWERED)
+def _(kit: ModuleType) -> None:
+    asyncio.run(ask(FunctionAgent(tools=[asking(kit)], llm=scripted(kit, [CAPITAL]))))
+
+
+@row("an agent that thinks aloud asks an engine", ANSWERED)
+def _(kit: ModuleType) -> None:
+    thinks = 'Thought: I need to use a tool.\nAction: store\nAction Input: {"input": "capital"}'
+    llm = scripted(kit, thinks, f"Thought: I can answer without using any more tools.\nAnswer: {A}")
+    asyncio.run(ask(ReActAgent(tools=[asking(kit)], llm=llm)))
+
+
+@row("an engine's answer is the agent's", [HIT])
+def _(kit: ModuleType) -> None:
+    tool = QueryEngineTool.from_defaults(engine(kit), name="store", description="Knows.", return_direct=True)
+    asyncio.run(ask(FunctionAgent(tools=[tool], llm=scripted(kit, [CAPITAL]))))
+
+
+@row("a model calls an engine and its answer is the result", [HIT])
+def _(kit: ModuleType) -> None:
+    scripted(kit, [CAPITAL]).predict_and_call([asking(kit, says=A)], user_msg=Q)
+
+
+@row("two searches in a row", [HIT, call("retrieval", *COAST, step=2, name="store", query="coast")])
+def _(kit: ModuleType) -> None:
+    llm = scripted(kit, [CAPITAL], [("store", "coast")])
+    asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=llm)))
+
+
+@row("the first of two calls of one reply ends last", [HIT, call("retrieval", *COAST, **{**SEARCH, "query": "coast"})])
+def _(kit: ModuleType) -> None:
+    async def run() -> None:
+        over = asyncio.Event()
+
+        async def store(input: str) -> list[NodeWithScore]:  # noqa: A002  # the name of the argument
+            """Search."""
+            if input == "capital":
+                await over.wait()
+            found = await retriever(kit).aretrieve(input)
+            over.set()
+            return found
+
+        await ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL, ("store", "coast")])))
+
+    asyncio.run(run())
+
+
+@row("a tool that returns nodes of its own", [call("retrieval", "lyon", **SEARCH)])
+def _(kit: ModuleType) -> None:
+    async def store(input: str) -> list[NodeWithScore]:  # noqa: A002
+        """Search."""
+        return [NodeWithScore(node=TextNode(id_="lyon", text=P["lyon"]), score=0.5)]
+
+    asyncio.run(ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL]))))
+
+
+@row("a tool that shows one of the pages it found", [call("retrieval", *FOUND, shown=(0,), **SEARCH)])
+def _(kit: ModuleType) -> None:
+    async def store(input: str) -> str:  # noqa: A002
+        """Search."""
+        return "Found: " + (await retriever(kit).aretrieve(input))[0].text
+
+    asyncio.run(ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL]))))
+
+
+@row("rows of a table", [call("tool", ROWS, step=1, name="sql", query="select all")])
+def _(kit: ModuleType) -> None:
+    async def sql(input: str) -> str:  # noqa: A002
+        """Query."""
+        return ROWS
+
+    asyncio.run(ask(FunctionAgent(tools=[sql], llm=scripted(kit, [("sql", "select all")]))))
+
+
+@row(
+    "rows of a table, named as contexts",
+    [call("retrieval", ROWS, step=1, name="sql", query="select all")],
+    tools=frozenset({"sql"}),
+)
+def _(kit: ModuleType) -> None:
+    LEDGERS["rows of a table"].run(kit)
+
+
+@row(
+    "an empty list is what a tool returned, not a search",
+    [call("tool", step=1, name="sql", query="none")],
+)
+def _(kit: ModuleType) -> None:
+    async def sql(input: str) -> list[str]:  # noqa: A002
+        """Query."""
+        return []
+
+    asyncio.run(ask(FunctionAgent(tools=[sql], llm=scripted(kit, [("sql", "none")]))))
+
+
+@row("a search that finds nothing", [call("retrieval", **SEARCH)])
+def _(kit: ModuleType) -> None:
+    tool = RetrieverTool.from_defaults(SummaryIndex([]).as_retriever(), name="store", description="Knows nothing.")
+    asyncio.run(ask(FunctionAgent(tools=[tool], llm=scripted(kit, [CAPITAL]))))
+
+
+@row("a tool that fails", [call("tool", step=1, name="sql", query="x", error="ValueError: no such table")])
+def _(kit: ModuleType) -> None:
+    async def sql(input: str) -> str:  # noqa: A002
+        """Query."""
+        raise ValueError("no such table")
+
+    asyncio.run(ask(FunctionAgent(tools=[sql], llm=scripted(kit, [("sql", "x")]))))
+
+
+@row(
+    "a search that fails, and one that does not",
+    [
+        call("retrieval", step=1, name="store", query="broken", error="ValueError: the store is down"),
+        call("retrieval", *FOUND, step=2, name="store", query="capital"),
+    ],
+)
+def _(kit: ModuleType) -> None:
+    class Down(type(retriever(kit))):  # type: ignore[misc]
+        async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            if "broken" in query_bundle.query_str:
+                raise ValueError("the store is down")
+            return await super()._aretrieve(query_bundle)
+
+    found = Down(VectorStoreIndex(kit.pages()), similarity_top_k=2)
+    tool = RetrieverTool.from_defaults(found, name="store", description="Knows the country.")
+    asyncio.run(ask(FunctionAgent(tools=[tool], llm=scripted(kit, [("store", "broken")], [CAPITAL]))))
+
+
+@row("a tool that there is not", [HIT])
+def _(kit: ModuleType) -> None:
+    llm = scripted(kit, [CAPITAL, ("invented", "x")])
+    asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=llm)))
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+
+
+@row("a structured answer", [HIT])
+def _(kit: ModuleType) -> None:
+    llm = scripted(kit, [CAPITAL], A, [("City", {"name": "Paris"})])
+    asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=llm, output_cls=City)))
+
+
+# -- several agents
+
+BOSS = {"name": "boss", "description": "Leads."}
+
+
+@row(
+    "a hand-off",
+    [call("retrieval", *FOUND, step=2, name="store", query="capital", agent="finder")],
+)
+def _(kit: ModuleType) -> None:
+    hands = [("handoff", {"to_agent": "finder", "reason": "It finds."})]
+    boss = FunctionAgent(**BOSS, llm=scripted(kit, hands), tools=[])
+    finder = FunctionAgent(name="finder", description="Finds.", llm=scripted(kit, [CAPITAL]), tools=[searching(kit)])
+    asyncio.run(ask(AgentWorkflow(agents=[boss, finder], root_agent="boss")))
+
+
+def _finder(kit: ModuleType) -> FunctionTool:
+    inner = FunctionAgent(name="finder", llm=scripted(kit, [CAPITAL], SAYS), tools=[searching(kit)])
+
+    async def find(input: str) -> str:  # noqa: A002
+        """Find."""
+        return str(await inner.run(user_msg=input))
+
+    return FunctionTool.from_defaults(async_fn=find)
+
+
+@row(
+    "an agent as a tool",
+    [
+        call("written", SAYS, step=1, name="find", query="the city", agent="boss"),
+        call("retrieval", *FOUND, step=1, name="store", query="capital", agent="finder"),
+    ],
+)
+def _(kit: ModuleType) -> None:
+    boss = FunctionAgent(**BOSS, tools=[_finder(kit)], llm=scripted(kit, [("find", "the city")]))
+    asyncio.run(ask(boss))
+
+
+@row(
+    "a search beside an agent as a tool",
+    [
+        call("retrieval", *COAST, step=1, name="store", query="coast", agent="boss"),
+        call("written", SAYS, step=1, name="find", query="the city", agent="boss"),
+        call("retrieval", *FOUND, step=1, name="store", query="capital", agent="finder"),
+    ],
+)
+def _(kit: ModuleType) -> None:
+    llm = scripted(kit, [("store", "coast"), ("find", "the city")])
+    asyncio.run(ask(FunctionAgent(**BOSS, tools=[searching(kit), _finder(kit)], llm=llm)))
+
+
+# -- a person
+
+
+async def confirm(ctx: Context, input: str) -> str:  # noqa: A002
+    """Ask a person."""
+    asked = InputRequiredEvent(prefix=input)  # type: ignore[call-arg]
+    said = await ctx.wait_for_event(HumanResponseEvent, waiter_id="w", waiter_event=asked)
+    return str(said.response)
+
+
+REPLY = "Yes, but only the city in the north, please."
+CONFIRMED = [call("tool", REPLY, step=1, name="confirm", query="Sure?"), replace(HIT, step=2)]
+
+
+@row("a person is asked", CONFIRMED)
+def _(kit: ModuleType) -> None:
+    agent = FunctionAgent(tools=[confirm, searching(kit)], llm=scripted(kit, [("confirm", "Sure?")], [CAPITAL]))
+
+    async def run() -> None:
+        handler = agent.run(user_msg=Q)
+        async for event in handler.stream_events():
+            if isinstance(event, InputRequiredEvent):
+                handler.ctx.send_event(HumanResponseEvent(response=REPLY))  # type: ignore[call-arg]
+        assert str(await handler) == A
+
+    asyncio.run(run())
+
+
+# -- conversations
+
+SECOND = "And where is the coast?"
+FIRST = call("retrieval", *FOUND, query=Q)
+LATER = call("retrieval", *COAST, step=1, name="store", query="coast", turn=2)
+
+
+@row("two turns with one memory", [HIT], [HIT, LATER], [HIT, LATER])
+def _(kit: ModuleType) -> None:
+    agent = FunctionAgent(
+        tools=[searching(kit)], llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it.", "Done.")
+    )
+    memory = ChatMemoryBuffer.from_defaults(token_limit=4000)
+
+    async def run() -> None:
+        for question in (Q, SECOND, "Thank you."):
+            await ask(agent, question, memory=memory)
+
+    asyncio.run(run())
+
+
+@row("two runs in one context, which keeps no messages", [HIT], [replace(LATER, turn=1)], same=False)
+def _(kit: ModuleType) -> None:
+    agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."))
+
+    async def run() -> None:
+        context = Context(agent)
+        for question in (Q, SECOND):
+            await ask(agent, question, ctx=context)
+
+    asyncio.run(run())
+
+
+@row("two turns of one session", [HIT], [HIT, LATER])
+def _(kit: ModuleType) -> None:
+    agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."))
+
+    async def run() -> None:
+        memory = Memory.from_defaults(session_id="of one user", token_limit=4000)
+        for question in (Q, SECOND):
+            await ask(agent, question, memory=memory)
+
+    asyncio.run(run())
+
+
+@row("a chat that is reset", [FIRST], [FIRST], same=False)
+def _(kit: ModuleType) -> None:
+    memory = ChatMemoryBuffer.from_defaults(token_limit=4000)
+    chat = VectorStoreIndex(kit.pages()).as_chat_engine(
+        chat_mode="context", llm=kit.Model(), similarity_top_k=2, memory=memory
+    )
+    for _ in range(2):
+        chat.chat(Q)
+        chat.reset()
+
+
+@row("one engine for all, each with a history of its own", [FIRST], [FIRST], same=False)
+def _(kit: ModuleType) -> None:
+    chat = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="context", llm=kit.Model(), similarity_top_k=2)
+    for greeting in ("Hello.", "Good morning."):
+        chat.chat(Q, chat_history=[ChatMessage(role="assistant", content=greeting)])
+
+
+@row("a trimmed memory; one page was found again", [HIT], [replace(HIT, shown=(0,)), LATER])
+def _(kit: ModuleType) -> None:
+    agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL], A, [("store", "coast")], "On it."))
+    memory = ChatMemoryBuffer.from_defaults(token_limit=45)
+
+    async def run() -> None:
+        for question in (Q, SECOND):
+            await ask(agent, question, memory=memory)
+
+    asyncio.run(run())
+
+
+@row("a hand-off is remembered", [replace(HIT, step=2, agent="finder")], [replace(HIT, step=2, agent="finder"), LATER])
+def _(kit: ModuleType) -> None:
+    hands = [("handoff", {"to_agent": "finder", "reason": "It finds."})]
+    boss = FunctionAgent(**BOSS, llm=scripted(kit, hands, [("store", "coast")], "On it."), tools=[searching(kit)])
+    finder = FunctionAgent(name="finder", description="Finds.", llm=scripted(kit, [CAPITAL]), tools=[searching(kit)])
+    flow = AgentWorkflow(agents=[boss, finder], root_agent="boss")
+    memory = ChatMemoryBuffer.from_defaults(token_limit=4000)
+
+    async def run() -> None:
+        for question in (Q, SECOND):
+            await ask(flow, question, memory=memory)
+
+    asyncio.run(run())
+
+
+@row("turns of two users are two conversations", [HIT], [HIT], same=False)
+def _(kit: ModuleType) -> None:
+    async def run() -> None:
+        for _ in range(2):
+            agent = FunctionAgent(tools=[searching(kit)], llm=scripted(kit, [CAPITAL]))
+            await ask(agent, memory=Memory.from_defaults(token_limit=4000))
+
+    asyncio.run(run())
+
+
+@row("a chat over contexts", [FIRST], [replace(FIRST, shown=(0,)), call("retrieval", *COAST, query=SECOND, turn=2)])
+def _(kit: ModuleType) -> None:
+    chat = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="context", llm=kit.Model(), similarity_top_k=2)
+    chat.chat(Q)
+    chat.chat(SECOND)
+
+
+@row(
+    "a chat that rewrites the question",
+    [FIRST],
+    [replace(FIRST, shown=(0,)), call("retrieval", *COAST, step=1, query="the coast, alone", turn=2)],
+)
+def _(kit: ModuleType) -> None:
+    llm = kit.Model(script=[("standalone question", "the coast, alone")])
+    chat = VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="condense_plus_context", llm=llm, similarity_top_k=2)
+    chat.chat(Q)
+    chat.chat(SECOND)
+
+
+@row("a chat that is started over", [FIRST], [FIRST], same=False)
+def _(kit: ModuleType) -> None:
+    for _ in range(2):
+        VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="context", llm=kit.Model(), similarity_top_k=2).chat(Q)
+
+
+@row("a chat without a search", [])
+def _(kit: ModuleType) -> None:
+    VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="simple", llm=kit.Model()).chat(Q)
+
+
+SUMMARY = "They spoke of the capital at length, and of its river."
+
+
+@row(
+    "a memory that is summed up",
+    [FIRST],
+    [
+        replace(FIRST, shown=(0,)),
+        call("retrieval", *COAST, query=SECOND, turn=2),
+        call("written", SUMMARY, turn=2),
+    ],
+)
+def _(kit: ModuleType) -> None:
+    memory = ChatSummaryMemoryBuffer.from_defaults(llm=kit.Model(answer=SUMMARY), token_limit=8)
+    chat = VectorStoreIndex(kit.pages()).as_chat_engine(
+        chat_mode="context", llm=kit.Model(), similarity_top_k=2, memory=memory
+    )
+    chat.chat(Q)
+    chat.chat(SECOND)
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+def test_ledger(name: str, parts: ModuleType) -> None:
+    row = LEDGERS[name]
+    with capture(context_tools=row.tools) as captured:
+        row.run(parts)
+    assert not captured.problems
+    assert [told(sample) for sample in captured.samples] == list(row.ledgers)
+    ids = {sample.ledger.conversation for sample in captured.samples if sample.ledger}
+    assert len(ids) == (1 if row.same else len(row.ledgers))
+    assert not any("conversation" in sample.capture.provenance for sample in captured.samples if sample.capture)
