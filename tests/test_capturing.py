@@ -36,6 +36,7 @@ from ragmetrics_core.capturing import (
 )
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.questions import Answer
+from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, Choice
 from ragmetrics_core.endpoints.limits import Limits
@@ -93,8 +94,13 @@ def samples_from(run, *, question_from=None, contexts_from=None, answer_from=Non
             contexts=run["documents"],
             answer=run["output"],
             error=run["error"],
+            ledger=Ledger(calls=tuple(call_of(found) for found in run.get("searches", (run["documents"],)))),
         )
     ]
+
+
+def call_of(found):
+    return EvidenceCall(kind="retrieval", items=found, shown=tuple(range(len(found))))
 
 
 def shown_by(prompt, run):
@@ -129,6 +135,11 @@ class TestToyContract(AdapterContract):
         with capture() as captured:
             output = ToyApp(turn).run()
         return list(captured.samples), output
+
+    def play_two(self, one, two):
+        searches = (one.contexts, two.contexts)
+        run = {"inputs": {"query": two.question}, "documents": sum(searches, ()), "output": two.answer, "error": None}
+        return samples_from({**run, "searches": searches})
 
     def play_uncaptured(self, turn):
         return ToyApp(turn).run()

@@ -64,6 +64,10 @@ class AdapterContract:
         """A real application that retrieves the contexts of a turn and hands its model exactly this prompt."""
         raise AssertionError("implement play_prompt()")
 
+    def play_two(self, one: GoldenTurn, two: GoldenTurn) -> list[Sample]:
+        """A real application that retrieves the contexts of both turns, one after the other, and answers the second."""
+        raise AssertionError("implement play_two()")
+
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         """Turn a result into the framework's own result type and read score and reason back from it."""
         raise AssertionError("implement to_native_and_back()")
@@ -102,6 +106,19 @@ class AdapterContract:
             ids = {context.text: context.id for context in SHOWN_TURN.contexts}
             if self.keeps_ids:
                 assert all(one.id == ids.get(one.text, one.id) for one in sample.contexts), case.name
+
+    def test_ledger(self) -> None:
+        """Each retrieval is one call, an empty one too; plain RAG has no steps, tools, agents or earlier turns."""
+        one, two = GOLDEN_TURNS[0], GOLDEN_TURNS[1]
+        runs = [(self.play(turn)[0], (turn,)) for turn in GOLDEN_TURNS]
+        for samples, turns in (*runs, (self.play_two(one, two), (one, two))):
+            (sample,) = samples
+            assert sample.ledger is not None
+            for call, turn in zip(sample.ledger.calls, turns, strict=True):
+                items = [context.text for context in turn.contexts]
+                assert [item.text for item in call.items] == items, turn.name
+                told = (call.kind, call.turn, call.step, call.name, call.agent, call.error, call.shown)
+                assert told == ("retrieval", 1, 0, None, None, None, tuple(range(len(items)))), turn.name
 
     def test_streamed(self) -> None:
         """A streamed answer is captured whole."""

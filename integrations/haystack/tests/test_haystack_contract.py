@@ -99,6 +99,15 @@ class TestContract(AdapterContract):
             pipeline(turn, BrokenGenerator()).run(inputs(turn))
         return list(captured.samples)
 
+    def play_two(self, one: GoldenTurn, two: GoldenTurn) -> list[Sample]:
+        made = pipeline(two, template=TEMPLATE.replace("in documents", "in first + documents"))
+        documents = [Document(id=c.id or "", content=c.text, score=c.score) for c in one.contexts]
+        made.add_component("first", FixedRetriever(documents))
+        made.connect("first.documents", "prompt.first")
+        with capture() as captured:
+            made.run({**inputs(two), "first": {"query": two.question}})
+        return list(captured.samples)
+
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         evaluator = RagMetricsEvaluator(metrics=[result.metric], judge="lexical", raise_on_failure=False)
         outputs = evaluator._outputs([SampleResult(index=0, sample=Sample(), results={result.metric: result})], [])

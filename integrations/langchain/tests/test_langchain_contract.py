@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnableLambda
 from langchain_fakes import PROMPT, Shelf, Speaker, document, drained, rag
 from langchain_ragmetrics import RagMetricsCallback, capture
 from langchain_ragmetrics.evaluator import native
@@ -57,6 +58,14 @@ class TestContract(AdapterContract):
         chain = shelf(turn) | (lambda found: prompt) | Speaker(lines=turn.answer) | StrOutputParser()
         with capture() as captured:
             chain.invoke(turn.question)
+        return list(captured.samples)
+
+    def play_two(self, one: GoldenTurn, two: GoldenTurn) -> list[Sample]:
+        def fetch(question: str) -> str:
+            return "\n".join(found.page_content for turn in (one, two) for found in shelf(turn).invoke(question))
+
+        with capture() as captured:
+            (RunnableLambda(fetch) | Speaker(lines=two.answer) | StrOutputParser()).invoke(two.question)
         return list(captured.samples)
 
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:

@@ -87,9 +87,12 @@ class TestContract(AdapterContract):
             self.engine(turn, fails=True).query(turn.question)
         return list(captured.samples)
 
-    def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
+    def retriever(self, turn: GoldenTurn) -> Any:
         nodes = [NodeWithScore(node=TextNode(id_=one.id, text=one.text), score=one.score) for one in turn.contexts]
-        retriever, llm = self.kit.FixedRetriever(nodes), self.kit.ScriptedLLM(script={"": turn.answer})
+        return self.kit.FixedRetriever(nodes)
+
+    def play_prompt(self, turn: GoldenTurn, prompt: str) -> list[Sample]:
+        retriever, llm = self.retriever(turn), self.kit.ScriptedLLM(script={"": turn.answer})
 
         class Handing(CustomQueryEngine):
             """Hands its model a prompt that was written before."""
@@ -100,6 +103,21 @@ class TestContract(AdapterContract):
 
         with capture() as captured:
             Handing().query(turn.question)
+        assert not captured.problems
+        return list(captured.samples)
+
+    def play_two(self, one: GoldenTurn, two: GoldenTurn) -> list[Sample]:
+        llm, retrievers = self.kit.ScriptedLLM(script={"": two.answer}), [self.retriever(turn) for turn in (one, two)]
+
+        class Twice(CustomQueryEngine):
+            """Retrieves twice before it asks its model."""
+
+            def custom_query(self, query_str: str) -> str:
+                found = [node.text for retriever in retrievers for node in retriever.retrieve(query_str)]
+                return str(llm.complete("\n".join([*found, query_str])))
+
+        with capture() as captured:
+            Twice().query(two.question)
         assert not captured.problems
         return list(captured.samples)
 
