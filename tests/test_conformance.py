@@ -20,7 +20,7 @@ from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
-from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.metrics.polls import Adherent, RestsOn
 from ragmetrics_core.metrics.registry import METRICS
 
 FOLDER = Path(__file__).parents[1] / "conformance"
@@ -48,9 +48,14 @@ def adherent(question, reply):
     return polls([question.read(one) for one in said], failures, p=p, together=reply.get("batched", False))
 
 
+def rests_on(question, reply):
+    return [question.read({"claims": [{"claim": it, "needs": it} for it in poll]}) for poll in reply["says"]]
+
+
 READERS = {
     Useful: useful,
     Adherent: adherent,
+    RestsOn: rests_on,
     Sufficient: lambda question, reply: Sufficiency(**reply["says"]),
     RateRecall: lambda question, reply: rating(**reply["says"]),
     ExtractFacts: lambda question, reply: facts(*reply["says"]),
@@ -168,8 +173,16 @@ def utilization(case):
     return sum(average_precision(over_ranks(case, "useful", order)) for order in orders) / len(orders)
 
 
+def labelled(needs):
+    """What a poll says whose claims have these labels."""
+    if {"own", "none"} & set(needs):
+        return "no"
+    return "yes" if {"evidence", "earlier"} & set(needs) else "abstains"
+
+
 def adherence(case):
-    replies = said(case, "adherent")
+    by_label = [{**reply, "says": [*map(labelled, reply["says"])]} for reply in said(case, "rests_on")]
+    replies = said(case, "adherent") + by_label
     polls = [poll for reply in replies for poll in reply["says"] if poll is not None]
     if isinstance(polls[0], dict) and "probability" in polls[0]:
         return decimal(polls[0]["probability"])
