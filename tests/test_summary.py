@@ -211,12 +211,14 @@ def test_clusters_of_a_conversation() -> None:
     assert apart.clusters is None
 
 
-def test_the_conversation_of_a_ledger_comes_before_all_metadata() -> None:
-    def sample(**ledger: Any) -> Sample:
-        return Sample(metadata={"document_id": 1}, ledger=Ledger(**ledger))
+def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_callers_own_name() -> None:
+    def sample(metadata: dict[str, Any], **ledger: Any) -> Sample:
+        return Sample(metadata={"document_id": 1, **metadata}, ledger=Ledger(**ledger))
 
-    one, two, none = sample(conversation="a"), sample(conversation="b"), sample()
-    assert [group_of(it, "auto") for it in (one, two, none)] == ["conversation=a", "conversation=b", "document_id=1"]
+    one, two, none = sample({}, conversation="a"), sample({}, conversation="b"), sample({})
+    named = sample({"session_id": "s"}, conversation="new")
+    keys = ["ledger.conversation=a", "ledger.conversation=b", "document_id=1", "session_id=s"]
+    assert [group_of(it, "auto") for it in (one, two, none, named)] == keys
     assert [group_of(it, "conversation") for it in (one, two, none)] == ["a", "b", None]
     assert group_of(one, "document_id") == 1
     number_of = numbering("auto")

@@ -8,6 +8,8 @@ const lines = data("details").split("\n");
 const metrics = columns.metrics;
 const titles = columns.diagnoses;
 const PAGE = 100;
+const turnsOf = new Map();
+for (const entry of index) if (entry[7]) turnsOf.set(entry[7], (turnsOf.get(entry[7]) || 0) + 1);
 
 const body = document.querySelector("#table tbody");
 const search = document.getElementById("search");
@@ -118,7 +120,7 @@ function rowOf(place) {
   toggle.setAttribute("aria-label", "Open row " + (entry[0] + 1));
   const title = element("td", { class: "title wide" }, entry[2] || "(no question)");
   if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
-  if (entry[7]) title.append(element("div", { class: "muted title" }, entry[7] + ", turn " + entry[8]));
+  if (turnsOf.get(entry[7]) > 1) title.append(element("div", { class: "muted title" }, entry[7] + ", turn " + entry[8]));
   row.append(element("td", { class: "wide" }, toggle), title, ...entry[3].map(score));
   const guess = element("td", { class: "guess", "data-label": "hypothesis" }, entry[4] ? titles[entry[4]] : "–");
   if (entry[5]) guess.append(element("div", { class: "muted" }, "because of " + entry[5]));

@@ -14,25 +14,24 @@ GroupBy = str | Callable[[Sample], object] | None
 gets the sample, ``"auto"``, or None for samples that are independent."""
 
 _CONVERSATIONS = ("conversation_id", "conversation", "session_id", "thread_id", "chat_id")
-_CAPTURED = (*_CONVERSATIONS, "document_id", "source_document")
+_LEDGER = "ledger.conversation"
+_CAPTURED = (*_CONVERSATIONS, _LEDGER, "document_id", "source_document")  # a name that the caller gave comes first
 
 
 def group_of(sample: Sample | None, by: GroupBy) -> Hashable | None:
     """The key that a sample is grouped by; None for a sample without one, which then stands alone.
 
     ``by`` is a name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a callable, ``"auto"`` for the
-    conversation of the ledger, else the first key of one or of a source document that the metadata hold, or None.
+    conversation that the metadata or else the ledger name, else the source document of the metadata, or None.
     """
     if by is None or sample is None:
         return None
     conversation = sample.ledger.conversation if sample.ledger else None
     if callable(by):
         return _hashable(by(sample))
-    if by == "auto" and conversation is not None:
-        return f"conversation={conversation}"
     if by == "auto":
-        names = (name for name in _CAPTURED if sample.metadata.get(name) is not None)
-        return next((f"{name}={_hashable(sample.metadata[name])}" for name in names), None)
+        own = {**sample.metadata, _LEDGER: conversation}
+        return next((f"{name}={_hashable(own[name])}" for name in _CAPTURED if own.get(name) is not None), None)
     if not by:
         raise SettingError('cluster= takes a name, a path, a callable, "auto" or None; got ""')
     found = follow(sample.metadata, by.removeprefix("metadata.").split("."))[1]

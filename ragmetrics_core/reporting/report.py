@@ -73,7 +73,7 @@ class Report:
         Args:
             thresholds: When a number counts as a sign; None for the defaults.
             cluster: Which samples belong together: a name or dotted path in a sample's metadata, a callable that
-                gets the sample, or None; ``"auto"``: the conversation (of the ledger first) or document, if known.
+                gets the sample, or None; ``"auto"``: the conversation, else the source document, where known.
             bootstrap: Intervals from the BCa bootstrap, from 300 scores on that stand alone (extra ``stats``).
         """
         tally = Tally(self.metrics, cluster=cluster)
