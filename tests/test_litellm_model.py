@@ -379,7 +379,7 @@ from ragmetrics_core.metrics.context_utilization import Usefulness
 from ragmetrics_core.testing.chat_model_contract import ChatModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 assert "litellm" not in sys.modules
-assert "http.server" in sys.modules
+assert "aiohttp.web" in sys.modules
 
 question = Question(
     parts={"chunk": Part("Chunk", "c")}, instructions=Instructions('{"useful": 0|1}\\n{chunk}'), Reply=Usefulness
