@@ -1,7 +1,5 @@
 """What an answer may rest on, by the ledger of its sample: groups of texts, and which call brought which context."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

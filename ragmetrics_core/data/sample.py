@@ -1,7 +1,5 @@
 """One turn of a RAG application: the question, what was retrieved, the answer, what was expected."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -168,7 +166,7 @@ class Sample(Frozen):
         return not value
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any], **columns: Any) -> Sample:
+    def from_row(cls, row: Mapping[str, Any], **columns: Any) -> "Sample":
         """Make a sample of a table's row, finding the field's usual column names.
 
         Args:

@@ -6,8 +6,6 @@ remembered, and the request is served without: several replies by several calls,
 have two forms, of which an endpoint may know only one: the schema, and the limit of a reply's length.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -74,6 +72,39 @@ async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]], *
             await asyncio.wait(left)
         failed = [task for task in running if not task.cancelled() and task.exception() is not None]
     return [task.result() for task in (*failed, *running)]
+
+
+class _Asking:
+    """One request on its way."""
+
+    __slots__ = ("_arrived", "_send", "choices", "failures", "left", "request", "usage")
+
+    def __init__(self, request: ChatRequest, send: Send, arrived: Arrived) -> None:
+        self.request = request
+        self.left = list(range(request.n))  # positions of the replies that are still missing
+        self.choices: list[Choice] = []
+        self.failures: tuple[JudgeError, ...] = ()  # why they were not given, when they were asked for last
+        self.usage = Usage()
+        self._send, self._arrived = send, arrived
+
+    async def call(self, request: ChatRequest, position: int) -> None:
+        """Send a call for the reply at a position, or for several from there on."""
+        reply = await self._send(request)
+        self.usage = self.usage + reply.usage if self.usage.calls else reply.usage
+        self.failures += () if reply.choices else reply.failures
+        given = reply.choices[: request.n]
+        if given:
+            self.choices += given
+            self.left = [place for place in self.left if not position <= place < position + len(given)]
+            self._arrived(position, reply)
+
+    @property
+    def rejected(self) -> bool:
+        """True if the endpoint rejected what is left for its form."""
+        return bool(self.failures) and all(
+            isinstance(error, RequestRejected) and not isinstance(error, ContextWindowExceeded)
+            for error in self.failures
+        )
 
 
 class Fitting:
@@ -170,39 +201,6 @@ class Fitting:
         if request.max_tokens is not None and ("temperature" in missing or self._model.capabilities().reasoning):
             changes["max_tokens"] = request.max_tokens * _REASONING_FACTOR
         return replace(request, **changes) if changes else request
-
-
-class _Asking:
-    """One request on its way."""
-
-    __slots__ = ("_arrived", "_send", "choices", "failures", "left", "request", "usage")
-
-    def __init__(self, request: ChatRequest, send: Send, arrived: Arrived) -> None:
-        self.request = request
-        self.left = list(range(request.n))  # positions of the replies that are still missing
-        self.choices: list[Choice] = []
-        self.failures: tuple[JudgeError, ...] = ()  # why they were not given, when they were asked for last
-        self.usage = Usage()
-        self._send, self._arrived = send, arrived
-
-    async def call(self, request: ChatRequest, position: int) -> None:
-        """Send a call for the reply at a position, or for several from there on."""
-        reply = await self._send(request)
-        self.usage = self.usage + reply.usage if self.usage.calls else reply.usage
-        self.failures += () if reply.choices else reply.failures
-        given = reply.choices[: request.n]
-        if given:
-            self.choices += given
-            self.left = [place for place in self.left if not position <= place < position + len(given)]
-            self._arrived(position, reply)
-
-    @property
-    def rejected(self) -> bool:
-        """True if the endpoint rejected what is left for its form."""
-        return bool(self.failures) and all(
-            isinstance(error, RequestRejected) and not isinstance(error, ContextWindowExceeded)
-            for error in self.failures
-        )
 
 
 def corrected(stated: Capabilities, learned: set[str]) -> Capabilities:

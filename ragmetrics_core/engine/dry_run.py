@@ -1,7 +1,5 @@
 """What a run would cost: the metrics' own plans are carried out with a judge that counts instead of calling."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -80,35 +78,6 @@ def needed(found: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[
     return lines
 
 
-def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None) -> Estimate:
-    """Count calls and tokens of a run without making a call; arguments are those of ``evaluate``."""
-    counters = {metric.name: counting_judges(resolve_judge(judge, metric_model=metric.model)) for metric in metrics}
-    iterator = iter(samples)
-    pool = list(islice(iterator, POOL))
-    metrics = [metric.prepare([sample for sample in pool if isinstance(sample, Sample)]) for metric in metrics]
-    count = bad = 0
-    for sample in chain(pool, iterator):
-        if isinstance(sample, RowError):
-            bad += 1
-            continue
-        count += 1
-        for metric in metrics:
-            # What runs in a thread is a function of the sample, which asks nothing and is not called here.
-            for counter in () if metric.in_thread else counters[metric.name]:
-                run(carry_out(metric, sample, RunJudge(counter)))
-    low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
-    return Estimate(count, low, high, bad)
-
-
-def counting_judges(resolved: Judge) -> tuple[CountingJudge, CountingJudge]:
-    """Judges that count what a judge would send: the least and the most that is usual."""
-    can = prices = None
-    if isinstance(resolved, LLMJudge):
-        run(resolved.model.prepare())
-        can, prices = resolved.model.capabilities(), resolved.model.prices()
-    return CountingJudge(can, prices, high=False), CountingJudge(can, prices, high=True)
-
-
 class CountingJudge(Judge):
     """Counts what an LLM judge would send and receive, and replies as the question's example says.
 
@@ -170,6 +139,35 @@ class CountingJudge(Judge):
             if can.logprobs is None:  # tried with one reply, which counts as the first poll
                 return polls, 2 if together else polls
         return polls, 1 if together else polls
+
+
+def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None) -> Estimate:
+    """Count calls and tokens of a run without making a call; arguments are those of ``evaluate``."""
+    counters = {metric.name: counting_judges(resolve_judge(judge, metric_model=metric.model)) for metric in metrics}
+    iterator = iter(samples)
+    pool = list(islice(iterator, POOL))
+    metrics = [metric.prepare([sample for sample in pool if isinstance(sample, Sample)]) for metric in metrics]
+    count = bad = 0
+    for sample in chain(pool, iterator):
+        if isinstance(sample, RowError):
+            bad += 1
+            continue
+        count += 1
+        for metric in metrics:
+            # What runs in a thread is a function of the sample, which asks nothing and is not called here.
+            for counter in () if metric.in_thread else counters[metric.name]:
+                run(carry_out(metric, sample, RunJudge(counter)))
+    low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
+    return Estimate(count, low, high, bad)
+
+
+def counting_judges(resolved: Judge) -> tuple[CountingJudge, CountingJudge]:
+    """Judges that count what a judge would send: the least and the most that is usual."""
+    can = prices = None
+    if isinstance(resolved, LLMJudge):
+        run(resolved.model.prepare())
+        can, prices = resolved.model.capabilities(), resolved.model.prices()
+    return CountingJudge(can, prices, high=False), CountingJudge(can, prices, high=True)
 
 
 def _range(low: object, high: object) -> str:

@@ -12,14 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ragmetrics_core.data.errors import (
-    ConnectionFailed,
-    JudgeError,
-    JudgeUnavailable,
-    MetricCrashed,
-    RagMetricsError,
-    SettingError,
-)
+from ragmetrics_core.data import errors
 from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Question, Replies
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
@@ -56,7 +49,7 @@ async def ascore_one(
 
 async def _score(metric: Metric, sample: Sample, judge: Judge | str | None) -> Outcome:
     if metric.needs_others:
-        raise SettingError(
+        raise errors.SettingError(
             f"{metric.name} as set here takes contexts of other questions (controls=1), and score() sees one: "
             "give control_contexts=, or use evaluate() with several samples"
         )
@@ -76,18 +69,18 @@ async def _score(metric: Metric, sample: Sample, judge: Judge | str | None) -> O
 def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
     if sample is not None:
         if fields:
-            raise SettingError(f"give a sample or its fields, not both: {', '.join(fields)}")
+            raise errors.SettingError(f"give a sample or its fields, not both: {', '.join(fields)}")
         return sample
     own = fields.get("metadata") or {}
     if not isinstance(own, Mapping):
-        raise SettingError(f"metadata must be a mapping of your own data, got {type(own).__name__}")
+        raise errors.SettingError(f"metadata must be a mapping of your own data, got {type(own).__name__}")
     made = Sample.from_row({name: value for name, value in fields.items() if name != "metadata"})
     if made.metadata:
-        raise SettingError(
+        raise errors.SettingError(
             f"no field of a sample is named {', '.join(made.metadata)}; use question, contexts, answer, reference"
         )
     if unread := [name for name in _READ if name in own and made.missing(name)]:
-        raise SettingError(
+        raise errors.SettingError(
             f"metadata holds {', '.join(unread)}, but metadata is yours and no metric reads it; "
             f"give {unread[0]}= as an argument of its own"
         )
@@ -143,8 +136,8 @@ class RunJudge:
     session: Judge
     slots: QuestionSlots = field(default_factory=lambda: QuestionSlots(64))  # where open questions are counted
     answered: int = 0  # questions
-    unavailable: JudgeUnavailable | None = None  # why it answers none
-    unreachable: ConnectionFailed | None = None  # the last failure to reach its endpoint at all
+    unavailable: errors.JudgeUnavailable | None = None  # why it answers none
+    unreachable: errors.ConnectionFailed | None = None  # the last failure to reach its endpoint at all
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
@@ -155,8 +148,8 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
     usage: list[Usage] = []
     try:
         outcome = await _conclude(metric, sample, judge, usage)
-    except JudgeError as error:
-        if isinstance(error, JudgeUnavailable) and not error.single:
+    except errors.JudgeError as error:
+        if isinstance(error, errors.JudgeUnavailable) and not error.single:
             judge.unavailable = error
         outcome = metric.failed(error)
     except Exception as error:  # noqa: BLE001  # the failure boundary: the rest of the run goes on
@@ -235,7 +228,7 @@ async def _answer(judge: RunJudge, question: Question[Any]) -> Answer[Any]:
         raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
     if not isinstance(answer.reply, NotAnswered):
         judge.answered += 1
-    elif isinstance(answer.reply.error, ConnectionFailed):
+    elif isinstance(answer.reply.error, errors.ConnectionFailed):
         judge.unreachable = answer.reply.error
     return answer
 
@@ -252,9 +245,9 @@ def _crashed(metric: Metric, error: Exception) -> Failed:
         frames[-1],
     )
     message = f"{metric.name}: {type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
-    if isinstance(error, RagMetricsError):  # it says what to do, and holds no text
+    if isinstance(error, errors.RagMetricsError):  # it says what to do, and holds no text
         message = f"{metric.name}: {error}"
     logger.warning("metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name)
-    failed = metric.failed(MetricCrashed(message))
+    failed = metric.failed(errors.MetricCrashed(message))
     raw = "".join(traceback.format_exception(error))
     return failed.model_copy(update={"error": ErrorInfo(type="MetricCrashed", message=message, raw=raw)})

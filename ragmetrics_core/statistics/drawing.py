@@ -1,7 +1,5 @@
 """Samples drawn one by one: in which order, and how many a gate will need."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ class TestMyModel(ChatModelContract):
         return MyModel(...)
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine
