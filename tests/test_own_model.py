@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import threading
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +19,14 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.store import SqliteStore
+from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.engine.resolve import resolve_judge
 
+PAGE = Path(__file__).parents[1] / "docs" / "own_model.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+SPACE: dict[str, Any] = {"__name__": __name__}
+for block in BLOCKS:
+    exec(block, SPACE)
 ROWS = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(5)]
 GOOD = Choice('{"useful": 1, "reason": "r"}')
 TEXT = "a secret text"
@@ -282,3 +292,39 @@ def test_a_judge_of_ones_own_has_its_own_address(module: str, capsys: pytest.Cap
 @pytest.mark.parametrize("name", ["ollama/llama3.1:8b", "openai/ft:gpt-4o-mini:acme::1", "bedrock/a.b-v1:0", "x1.5:8b"])
 def test_a_colon_in_a_models_name_is_no_place(name: str) -> None:
     assert resolve_judge(name).name == name
+
+
+class TestThePagesModel(SPACE["TestGateway"]):  # type: ignore[misc]
+    """The contract, as the page has it."""
+
+
+def test_the_page_is_short_and_its_model_has_at_most_30_lines() -> None:
+    code = [line for line in BLOCKS[0].splitlines() if line and not line.startswith(("import", "from"))]
+    assert len(code) <= 30
+    assert len(PAGE.read_text("utf-8").splitlines()) <= 80
+
+
+def test_the_pages_model_judges_and_costs(loopback_server: Any) -> None:
+    contract = SPACE["TestGateway"]()
+    server = loopback_server(lambda _: GOOD.text, heard=contract.heard, said=contract.said)
+    report = run(SPACE["Gateway"](server.base_url, "k"), limits=Limits(max_cost=1))
+    assert report.scores("context_utilization") == [1.0] * 5
+    assert report.usage.cost == 2e-6 * report.usage.prompt_tokens + 8e-6 * report.usage.completion_tokens > 0
+
+
+class Patient(Own):
+    """Its client blocks until 40 calls are in flight, but for the first, which is sent alone."""
+
+    others = threading.Barrier(40)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        if self.calls > 1:
+            await asyncio.wrap_future(in_thread(self.others.wait, context=copy_context(), name="gateway"))
+        return ChatReply((GOOD,))
+
+
+def test_clients_that_block_in_threads_do_not_wait_for_each_other() -> None:
+    rows = [{"question": f"q {number}", "contexts": ["c"], "answer": "a"} for number in range(41)]
+    report = evaluate(rows, ContextUtilization(), judge=Patient(), concurrency=40, progress=False)
+    assert report.scores("context_utilization") == [1.0] * 41

@@ -251,4 +251,5 @@ def _is_written(tool: Node) -> bool:
 
 def _says(above: Path, text: str) -> bool:
     """Whether a call around another one gives the same text."""
-    return any(one_line(node.text) == one_line(text) for node in above if node.text)
+    said = [one for node in above for one in (node.text, _repeats(node) if node.kind == "tool" else None) if one]
+    return any(one_line(one) == one_line(text) for one in said)

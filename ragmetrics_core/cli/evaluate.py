@@ -123,7 +123,7 @@ def _evaluate(
     writer = JsonlWriter(options.out, source.described(this.facts)) if options.out else None
     try:
         with writer or nullcontext():
-            rows = source.counted() if this.decider is None else source
+            rows = source.counted(always=this.decider is not None)
             for result in stream(this, rows, progress=False if options.quiet else None, columns={}):
                 if writer is not None:
                     writer.write(result)

@@ -57,12 +57,12 @@ class Source:
         self._count = 0
         self.undefined: dict[str, str] = {}
 
-    def counted(self) -> Self | Iterator[Sample | RowError]:
+    def counted(self, *, always: bool = False) -> Self | Iterator[Sample | RowError]:
         """The samples, after a first reading of files that are not large, from which on their number is known.
 
         What makes a file unreadable, and with ``--strict`` a row that is no sample, is found before a call is paid.
         """
-        if sum(file.path.stat().st_size for file in self._files) > _LARGE:
+        if not always and sum(file.path.stat().st_size for file in self._files) > _LARGE:
             return iter(self)
         for item in (item for file in self._files for item in read_samples(file.path, self._columns, self._limit)):
             if self._strict and isinstance(item, RowError):

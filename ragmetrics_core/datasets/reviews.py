@@ -197,7 +197,8 @@ def review(
             item = items[at]
             if key == "b" or item.id not in decided.keys() | passed:
                 show(_shown(item, len(decided.keys() & {it.id for it in items}), len(items)))
-                key = _key(ask, show)
+                while (key := ask("p/n/a/s/b/q> ").strip().casefold()[:1]) not in {*_KEYS, "s", "b", "q"}:
+                    show(_HELP)
                 if label := _KEYS.get(key):
                     why = ask("why (Enter for no reason)> ").strip()
                     date = datetime.now(UTC).isoformat(timespec="seconds")
@@ -207,12 +208,6 @@ def review(
                     passed.add(item.id)
             at = max(at - 1, 0) if key == "b" else at + 1
     return all(item.id in decided for item in items)
-
-
-def _key(ask: Callable[[str], str], show: Callable[[str], None]) -> str:
-    while (key := ask("p/n/a/s/b/q> ").strip().casefold()[:1]) not in {*_KEYS, "s", "b", "q"}:
-        show(_HELP)
-    return key
 
 
 def _shown(item: Item, done: int, total: int) -> str:

@@ -179,7 +179,7 @@ def check_model(model: object) -> None:
     elif type(model).complete is ChatModel.complete:
         lack = "has no method complete"
     elif not iscoroutinefunction(model.complete):
-        lack = "has a complete that is no 'async def': await what blocks with asyncio.to_thread"
+        lack = "has a complete that is no 'async def': await what blocks as endpoints.threads.in_thread"
     else:
         return
     kind = model if isinstance(model, type) else type(model)

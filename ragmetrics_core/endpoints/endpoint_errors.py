@@ -8,7 +8,7 @@ import json
 import math
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -104,7 +104,9 @@ class Fault:
     @classmethod
     def of(cls, error: BaseException) -> Self:
         """Probe an exception of an OpenAI-like client; the one place that looks for attributes by name."""
-        chain = tuple(_chain(error))
+        chain = [error]
+        while len(chain) < 8 and (cause := chain[-1].__cause__ or chain[-1].__context__):
+            chain.append(cause)
         body = next((body for link in chain if isinstance(body := getattr(link, "body", None), dict)), {})
         text = "\n".join(map(str, (*chain, body)))  # newer clients of OpenAI keep the body out of their message
         holders = [holder for link in chain for holder in (link, getattr(link, "response", None))]
@@ -153,13 +155,6 @@ class Fault:
         """True if there was a reply that the client could not read, whatever it calls that itself."""
         stumbled = not self.classes.isdisjoint(_STUMBLES) and "OSError" not in self.classes
         return self.unanswered is not errors.JudgeTimeout and (stumbled or _NOT_JSON.search(self.text) is not None)
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(8):
-        if error is not None:
-            yield error
-            error = error.__cause__ or error.__context__
 
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:

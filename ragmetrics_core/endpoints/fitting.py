@@ -141,7 +141,11 @@ class Fitting:
             if len(self._rejected) > _REMEMBERED:
                 self._rejected.pop(next(iter(self._rejected)))
             missing &= lacked  # nothing was gained by what was removed
-        elif request.top_logprobs and "logprobs" not in missing and _without_tokens(asking.choices):
+        elif (
+            request.top_logprobs
+            and "logprobs" not in missing
+            and any(choice.finish == "stop" and choice.text.strip() and not choice.tokens for choice in asking.choices)
+        ):  # there is a complete reply without log-probabilities
             self.learned.add("logprobs")
             missing.add("logprobs")
         lost = sorted(name for name in missing - _FORMS if _FEATURES[name].used(request))
@@ -216,8 +220,3 @@ def _lacking(stated: Capabilities, learned: frozenset[str]) -> frozenset[str]:
     if "json_schema" in lacking:
         lacking.add("schema_form")  # there is none to put into another form
     return frozenset(lacking)
-
-
-def _without_tokens(choices: Sequence[Choice]) -> bool:
-    """True if there is a complete reply without log-probabilities."""
-    return any(choice.finish == "stop" and choice.text.strip() and not choice.tokens for choice in choices)

@@ -68,7 +68,7 @@ def needed(found: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[
     for gate, gap in product(gates, (0.02, 0.05, 0.1)):
         means = [mean for mean in (gate.at_least - gap, gate.at_least + gap) if 0 <= mean <= 1]
         made = partial(until.gate, gate.at_least, rows=found.samples)
-        share = max(samples_needed(made, mean, found.samples).samples for mean in means) / max(1, found.samples)
+        share = max(samples_needed(made, mean, found.samples) for mean in means) / max(1, found.samples)
         low, high = (round(share * usage.calls) for usage in (found.low, found.high))
         costs = [f"${share * usage.cost:.4f}" for usage in (found.low, found.high) if usage.cost is not None]
         lines.append(

@@ -64,6 +64,7 @@ class Decider:
         self._sizes: list[int] = []  # of units, in order
         self._seen: set[Hashable] = set()  # clusters of an iterator
         self._units = self._judged = self._calls = 0
+        self._arriving = False  # rows of an iterator
         self._cut = ""  # why no more rows count
         self._gates = self._made(1, 1)
         self._found: tuple[int, tuple[SequentialDecision, ...]] = (-1, ())
@@ -80,7 +81,7 @@ class Decider:
     @property
     def note(self) -> str:
         """In which order rows were taken."""
-        if self.samples is None:
+        if self._arriving:
             return "Rows were taken in order of arrival: what was decided holds only if that is random."
         return f"Rows were taken in an order drawn with seed {self.until.seed}; another seed is another look."
 
@@ -94,6 +95,7 @@ class Decider:
         if not listed:
             if self.until.on == "point" or self._before is not None:
                 raise SettingError('on="point" and against= need a list of rows, not an iterator')
+            self._arriving = True
             yield from islice(enumerate(items), self.until.max_samples)
             return
         rows = list(items)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field
+
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.reporting.run_facts import Decision
@@ -19,15 +21,10 @@ VERBS: dict[Outcome, str] = {"passed": "reaches", "failed": "misses", "undecided
 
 
 class Gate(Frozen):
-    """A mean score to reach.
+    """A mean score to reach."""
 
-    Args:
-        metric: Name of the metric.
-        at_least: The lowest mean that is good enough, in [0, 1].
-    """
-
-    metric: str
-    at_least: Share
+    metric: str = Field(description="name of the metric")
+    at_least: Share = Field(description="the lowest mean that is good enough")
 
     def __str__(self) -> str:
         return f"{self.metric}={self.at_least:g}"

@@ -1,7 +1,5 @@
 """Which samples belong together, such as the turns of one conversation."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Hashable
 

@@ -5,8 +5,6 @@ docs/results_format.md. Fields may be added under the same number; what changes 
 earlier number is read.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass

@@ -1,7 +1,5 @@
 """Which samples of two runs are the same, and whether both runs measured them in the same way."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

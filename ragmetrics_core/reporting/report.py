@@ -98,7 +98,9 @@ class Report:
             1
         """
         notes = ((row, row.sample.capture if row.sample is not None else None) for row in self.results)
-        return Report([row for row, one in notes if one is not None and one.grade in grades], self.run)
+        unbounded = tuple(own.model_copy(update={"at_least": None}) for own in self.decisions)  # bounds are of all rows
+        run = self.run.model_copy(update={"decisions": unbounded})
+        return Report([row for row, one in notes if one is not None and one.grade in grades], run)
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write the report as JSON lines, in place of an existing file; texts of the samples are in it.

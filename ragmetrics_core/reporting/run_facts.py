@@ -1,11 +1,9 @@
 """What is known of a run as a whole, beside its results."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -44,20 +42,14 @@ class Audit(Frozen):
 
 
 class Input(Frozen):
-    """Where samples came from.
+    """Where samples came from."""
 
-    Args:
-        name: Name of the file; "" for samples that a program gave.
-        sha256: Of the file's bytes; for samples that a program gave, of their texts, in order.
-        rows: Rows that were read, those that are no sample included; None as long as the run goes on.
-    """
-
-    name: str = ""
-    sha256: str
-    rows: int | None = None
+    name: str = Field("", description='name of the file; "" for samples that a program gave')
+    sha256: str = Field(description="of the file's bytes; for samples that a program gave, of their texts, in order")
+    rows: int | None = Field(None, description="rows, also those that are no sample; None as long as the run goes on")
 
     @classmethod
-    def of_samples(cls, samples: Iterable[Sample | None]) -> Input:
+    def of_samples(cls, samples: Iterable[Sample | None]) -> Self:
         """Digest the texts of samples: question, contexts, answer and references; None stands for a bad row."""
         found, count = hashlib.sha256(), 0
         for sample in samples:

@@ -1,7 +1,5 @@
 """What a run measured, metric by metric, with the signs of high risk in words."""
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -177,17 +175,13 @@ class Tally:
         run = run or RunFacts()
         limits = thresholds or RiskThresholds()
         metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self._metrics.items())
-        caption = CAPTION
         if run.decisions:
-            caption, bounds = (
-                _UNTIL_DECIDED,
-                {own.metric: own.interval for own in run.decisions if own.at_least is not None},
-            )
+            bounds = {own.metric: own.interval for own in run.decisions if own.at_least is not None}
             kinds = ("interval", "worst", "best")
             metrics = tuple(own.model_copy(update=dict.fromkeys(kinds, bounds.get(own.metric))) for own in metrics)
         return Summary(
             **self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=run.ended_early,
-            decisions=run.decisions, caption=caption,
+            decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
         )  # fmt: skip
 
 

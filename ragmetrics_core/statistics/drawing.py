@@ -4,7 +4,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import NamedTuple
 
 from ragmetrics_core.statistics.sequential import SequentialGate
 
@@ -35,20 +34,8 @@ def drawn_order(contents: Sequence[str], *, seed: int = 0, clusters: Sequence[st
     return [units[digest] for digest in sorted(units)]
 
 
-class Needed(NamedTuple):
-    """What a gate needs.
-
-    Args:
-        samples: Samples looked at on average; a run that stays undecided looks at all of its rows.
-        decided: Share of the runs that are decided.
-    """
-
-    samples: float
-    decided: float
-
-
-def samples_needed(gate: Callable[[], SequentialGate], mean: float, rows: int, *, runs: int = 30) -> Needed:
-    """How many samples a gate will need if the mean is this, simulated with scores of 0 and 1.
+def samples_needed(gate: Callable[[], SequentialGate], mean: float, rows: int, *, runs: int = 30) -> float:
+    """How many samples a gate will look at on average if the mean is this, simulated with scores of 0 and 1.
 
     Of all scores with one mean these let evidence grow most slowly (Jensen's inequality), so that graded scores need
     fewer. The average errs by about a seventh.
@@ -60,13 +47,12 @@ def samples_needed(gate: Callable[[], SequentialGate], mean: float, rows: int, *
         runs: Runs simulated.
     """
     draw = random.Random(0)  # noqa: S311  # a simulation is no cryptography
-    taken = decided = 0
+    taken = 0
     for _ in range(runs):
         own, ones = gate(), round(mean * rows)
         for left in range(rows, 0, -1):
             score = draw.random() < (ones / left if own.population else mean)
             ones, taken = ones - score, taken + 1
             if own.update(float(score)) != "undecided":
-                decided += 1
                 break
-    return Needed(taken / runs, decided / runs)
+    return taken / runs

@@ -224,14 +224,7 @@ class UntilDecided:
     def gate(
         self, at_least: float | None, *, rows: int = 1, gates: int = 1, largest_cluster: int = 1
     ) -> SequentialGate:  # fmt: skip
-        """One gate of a run.
-
-        Args:
-            at_least: The mean to reach; None: that of the earlier run less the margin, for ``difference``.
-            rows: Rows of the run.
-            gates: Gates of the run.
-            largest_cluster: Rows of its largest cluster; 1 for ``on="point"``.
-        """
+        """One gate of a run of so many rows; without ``at_least`` that of an earlier run less the margin is meant."""
         paired = at_least is None
         return SequentialGate(
             (1 - self.margin) / 2 if at_least is None else at_least, margin=0.0 if paired else self.margin,

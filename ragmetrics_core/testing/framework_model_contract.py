@@ -23,8 +23,8 @@ from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.context_utilization import ContextUtilization, Usefulness
+from ragmetrics_core.testing.chat_model_contract import BY_STATUS, TEXT
 
-TEXT = "a secret text"
 REPLY = '{"useful": 1, "reason": "r"}'
 ATTEMPTS = 3
 QUESTION = Question(
@@ -48,19 +48,10 @@ def responded(status: int) -> httpx.HTTPStatusError:
     return httpx.HTTPStatusError(TEXT, request=request, response=httpx.Response(status, request=request))
 
 
-STATUSES: dict[type[errors.JudgeError], tuple[int, ...]] = {
-    errors.RequestRejected: (400, 422),
-    errors.AuthenticationFailed: (401, 403),
-    errors.QuotaExhausted: (402,),
-    errors.ModelNotFound: (404,),
-    errors.JudgeTimeout: (408,),
-    errors.RateLimited: (429,),
-    errors.JudgeServerError: (500, 503),
-}
 # What a client raised and ours: a status, or no reply in time, or no connection.
 TOLD: dict[str, tuple[Callable[[], Exception], type[errors.JudgeError]]] = {
     **{f"{make.__name__} {status}": (partial(make, status), kind)
-       for make in (StatusError, responded) for kind, own in STATUSES.items() for status in own},
+       for make in (StatusError, responded) for status, kind in BY_STATUS.items() if status != 200},
     "timeout": (partial(TimeoutError, TEXT), errors.JudgeTimeout),
     "connect timeout": (partial(httpx.ConnectTimeout, TEXT), errors.JudgeTimeout),
     "read timeout": (partial(httpx.ReadTimeout, TEXT), errors.JudgeTimeout),

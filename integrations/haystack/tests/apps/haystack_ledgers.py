@@ -4,22 +4,25 @@ What a framework is made of is real; only the models are fakes that say one thin
 this order: step, the model's own order of its calls, start.
 """
 
+import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import pytest
 from haystack import Document, SuperComponent, component
 from haystack.components.agents import Agent
+from haystack.components.agents.state import State
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
 from haystack.components.converters import OutputAdapter
+from haystack.components.generators.chat import LLM
 from haystack.components.joiners import DocumentJoiner
 from haystack.components.retrievers import MultiQueryTextRetriever, TextEmbeddingRetriever
 from haystack.core.errors import BreakpointException, PipelineRuntimeError
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.dataclasses.breakpoints import Breakpoint, PipelineSnapshot
-from haystack.hooks import compaction
+from haystack.hooks import compaction, hook
 from haystack.hooks.compaction import CompactionHook, SlidingWindowCompactor, ToolResultPruningCompactor
 from haystack.hooks.human_in_the_loop import (
     AlwaysAskPolicy,
@@ -28,6 +31,7 @@ from haystack.hooks.human_in_the_loop import (
     ConfirmationUIResult,
 )
 from haystack.tools import ComponentTool, PipelineTool, Tool, create_tool_from_function
+from haystack.tools.errors import ToolInvocationError
 from haystack_apps import SEARCH, TEXTS, A, FakeEmbedder, Q, calls, connected, found, says, search, user
 from haystack_apps_agents import agent, every, get_weather, printing_tool, rag_tool, searching, web_tool
 from haystack_apps_pipelines import (
@@ -39,6 +43,7 @@ from haystack_apps_pipelines import (
     MessageWriter,
     WebSearch,
     asked,
+    fallback,
     rag,
 )
 
@@ -81,19 +86,20 @@ class Row:
     contexts: tuple[str, ...]
     answer: str | None = A
     capture: dict[str, Any] = field(default_factory=dict)
+    turns: int = 1
 
 
 ROWS: dict[str, Row] = {}
 
 
 def row(
-    *expected: Call, contexts: tuple[str, ...] = FIRST, answer: str | None = A, **capture: Any
+    *expected: Call, contexts: tuple[str, ...] = FIRST, answer: str | None = A, turns: int = 1, **capture: Any
 ) -> Callable[[Callable[[], object]], Callable[[], object]]:
-    """Put an application into the table, by its name."""
+    """Put an application into the table, by its name; of several turns the last one counts."""
 
     def added(play: Callable[[], object]) -> Callable[[], object]:
         assert play.__name__ not in ROWS
-        ROWS[play.__name__] = Row(play, expected, contexts, answer, capture)
+        ROWS[play.__name__] = Row(play, expected, contexts, answer, capture, turns)
         return play
 
     return added
@@ -530,6 +536,98 @@ def two_agents_in_one_pipeline() -> None:
     ).run({"researcher": {"messages": user()}, "note": {"question": Q}})
 
 
+@row(*BESIDE_ROWS, contexts=("gate", "mill", "bell"))
+def calls_beside_each_other_in_an_event_loop() -> None:
+    steps = says(ChatMessage.from_assistant(tool_calls=BESIDE), A)
+    asyncio.run(Agent(chat_generator=steps, tools=slow_and_fast()).run_async(messages=user()))
+
+
+LEAD = "The register names two older sisters of Sanna Stern."
+
+
+@row(
+    written(1, LEAD, name="lead", query=ASKED),
+    written(1, SISTERS, name="researcher", query=ASKED, agent="lead"),
+    retrieval(1, *SEEN, name="web_search", query="sisters", agent="researcher"),
+    contexts=SEEN,
+    answer="Sanna has sisters.",
+)
+def an_agent_of_an_agent() -> None:
+    lead = ComponentTool(
+        component=agent(researcher(), ChatMessage.from_assistant(tool_calls=[ask()]), LEAD),
+        name="lead",
+        description="Leads.",
+        outputs_to_string={"source": "last_message"},
+    )
+    agent(lead, ChatMessage.from_assistant(tool_calls=[ask("lead")]), "Sanna has sisters.").run(messages=user())
+
+
+@row(
+    written(1, "It is sunny in Marburg, at seven degrees.", name="helper", query="weather?"),
+    tool(1, SUNNY, name="get_weather", query="Marburg", agent="forecaster"),
+    contexts=(),
+    answer="Sunny.",
+)
+def a_pipeline_with_an_agent_as_tool() -> None:
+    said = "It is sunny in Marburg, at seven degrees."
+    inner = agent(create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), said)
+    helper = PipelineTool(
+        pipeline=connected(
+            ("prompt.prompt", "forecaster.messages"), prompt=ChatPromptBuilder(user("{{ text }}")), forecaster=inner
+        ),
+        input_mapping={"text": ["prompt.text"]},
+        output_mapping={"forecaster.last_message": "answer"},
+        name="helper",
+        description="Helps.",
+    )
+    agent(helper, calls("helper", text="weather?"), "Sunny.").run(messages=user())
+
+
+@row(
+    retrieval(0, *FIRST, query=Q, shown=()),
+    retrieval(1, *SEEN, query=Q),
+    contexts=SEEN,
+    answer="On the web: two people.",
+)
+def a_branch_that_goes_to_the_web() -> None:
+    fallback("no_answer", "On the web: two people.")
+
+
+@row(retrieval(0, *FIRST, query=Q))
+def a_model_component_with_a_prompt() -> None:
+    template = "{% message role='user' %}" + EACH + "{% endmessage %}"
+    made = connected(
+        *SEARCH,
+        ("retriever.documents", "llm.documents"),
+        **search(llm=LLM(chat_generator=says(A), user_prompt=template)),
+    )
+    made.run({"embedder": {"text": Q}, "llm": {"question": Q}})
+
+
+@row(retrieval(1, "gate", "mill", name="listing", query='{"year": 1632}'), contexts=("gate", "mill"))
+def a_function_that_returns_documents() -> None:
+    def listing(year: Annotated[int, "the year"]) -> list[Document]:
+        """Lists what a year left."""
+        return kept("gate", "mill")
+
+    agent(create_tool_from_function(listing), calls("listing", year=1632), A).run(messages=user())
+
+
+@row(retrieval(1, *SEEN, name="web_search", query="gate"), contexts=SEEN)
+def a_tool_that_does_not_exist() -> None:
+    both = ChatMessage.from_assistant(tool_calls=[ToolCall("no_such", {}), ToolCall("web_search", {"query": "gate"})])
+    agent(web_tool(every), both, A).run(messages=user())
+
+
+@row(tool(1, name="open", query="gate", error="closed"), contexts=(), answer=None)
+def a_tool_that_fails_and_ends_the_run() -> None:
+    made = agent(
+        create_tool_from_function(Archive().open), calls("open", query="gate"), A, raise_on_tool_invocation_failure=True
+    )
+    with pytest.raises(ToolInvocationError):
+        made.run(messages=user())
+
+
 # A person in the loop
 
 
@@ -601,6 +699,55 @@ def an_agent_with_earlier_messages() -> None:
     )
     session = {"chat_history_id": "session"}
     made.run({"memory": {"current_messages": user(AND_WHY), **session}, "writer": session})
+
+
+WHY = "The tower had burned down in the siege, says the chronicle."
+EARLIER = retrieval(1, "gate", "mill", name="search", query="gate")
+NEXT = retrieval(1, *SEEN, name="web_search", query="why", turn=2)
+
+
+def first_turn() -> list[ChatMessage]:
+    return list(agent(searching(top_k=2), calls("search", query="gate"), A).run(messages=user())["messages"])
+
+
+@row(EARLIER, NEXT, contexts=SEEN, answer=WHY, turns=2)
+def a_second_turn_with_the_first_ones_messages() -> None:
+    messages = [*first_turn(), ChatMessage.from_user(AND_WHY)]
+    agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=messages)
+
+
+@row(replace(EARLIER, shown=()), NEXT, contexts=SEEN, answer=WHY, turns=2)
+def a_second_turn_with_the_words_of_the_first() -> None:
+    first_turn()
+    agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=[*TURN, ChatMessage.from_user(AND_WHY)])
+
+
+@row(replace(EARLIER, shown=()), contexts=(), answer=WHY, turns=2)
+def a_second_turn_that_searches_nothing() -> None:
+    first_turn()
+    agent(web_tool(every), WHY).run(messages=[*TURN, ChatMessage.from_user(AND_WHY)])
+
+
+SUMMED = "<conversation_summary>\nThe gate was walled up in 1632.\n</conversation_summary>"
+
+
+@row(replace(EARLIER, shown=()), written(0, SUMMED, turn=2), contexts=(), answer=WHY, turns=2)
+def a_second_turn_that_is_shown_a_summary() -> None:
+    """As compaction marks it; a summary is nobody's turn."""
+
+    def sum_up(state: State) -> None:
+        said = ChatMessage.from_user(SUMMED, meta={"context_compaction": {"strategy": "summarization"}})
+        messages = [said, state.data["messages"][-1]]
+        state.set("messages", messages, handler_override=lambda _, new: new)
+
+    messages = [*first_turn(), ChatMessage.from_user(AND_WHY)]
+    Agent(chat_generator=says(WHY), hooks={"before_llm": [hook(sum_up)]}).run(messages=messages)
+
+
+@row(retrieval(0, *FIRST, query=Q), retrieval(0, *FIRST, query=AND_WHY, turn=2), answer=WHY, turns=2, conversation="c")
+def two_runs_of_a_conversation_that_the_user_names() -> None:
+    rag().run(asked())
+    rag(llm=says(WHY)).run(asked(AND_WHY))
 
 
 TWICE = (calls("search", query="gate"), calls("web_search", query="siblings"), A)

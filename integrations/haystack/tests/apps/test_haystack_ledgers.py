@@ -18,14 +18,16 @@ def test_ledger(name: str) -> None:
     one = ROWS[name]
     with capture(**one.capture) as captured:
         one.play()
-    (sample,) = captured.samples
+    *earlier, sample = captured.samples
+    assert len(earlier) == one.turns - 1
+    assert len({turn.ledger.conversation for turn in captured.samples if turn.ledger}) == 1
     assert sample.ledger is not None
     assert [seen(call) for call in sample.ledger.calls] == [wanted(call) for call in one.calls]
     for call, expected in zip(sample.ledger.calls, one.calls, strict=True):
         assert expected.error in (call.error or "")
     assert [context.id if context.id in KNOWN else context.text for context in sample.contexts] == list(one.contexts)
     assert sample.answer == one.answer
-    assert sample.ledger.turn == max([call.turn for call in one.calls], default=1)
+    assert sample.ledger.turn == max([one.turns, *(call.turn for call in one.calls)])
 
 
 def wanted(call: Call) -> dict[str, object]:
