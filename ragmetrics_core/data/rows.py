@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,35 +17,8 @@ from ragmetrics_core.data.sample import Sample
 # spaces, hyphens and underscores. A name with a dot is a column's name, or a path into a column. Where a column
 # holds an object, the same names are looked for in it. In DeepEval, `context` is the ideal one and
 # `retrieval_context` what was retrieved.
-_OUTER = ("outputs", "output", "response", "result", "prediction", "inputs", "input")
-_INNER = ("contexts", "retrieved_contexts", "context", "documents", "source_documents", "source_nodes")
-_NAMES = {
-    "question": """question query user_input user_query user_question questions input inputs attributes.input.value
-        input.question input.query input.input prompt instruction inputs.question inputs.query inputs.input""",
-    "contexts": f"""contexts retrieved_contexts retrieval_context retrieved_context context context_texts
-        source_documents source_nodes documents docs chunks passages
-        {" ".join(f"{outer}.{inner}" for outer in _OUTER for inner in _INNER)}
-        attributes.retrieval.documents retrieved_documents retrieved_docs retrieved_nodes retrieved_chunks
-        retrieved_passages document passage chunk""",
-    "answer": """answer response output actual_output prediction predicted_answer generated_answer model_answer
-        completion generation generated_text result outputs attributes.output.value outputs.answer outputs.output
-        answers responses predicted_answers replies""",
-    "reference": """reference references ground_truth ground_truths ground_truth_answer ground_truth_answers
-        expected_output expected_answer expected_response expected reference_answer reference_answers
-        reference_output reference_outputs golden_answer gold_answer gt_answer golden_response correct_answer ideal
-        target reference.answer reference.output reference_outputs.answer reference_outputs.output
-        expectations.expected_response answers.text""",
-    "retrieved": "retrieved retrieved_documents retrieved_nodes",
-    "facts": "facts reference_facts expectations.expected_facts",
-    "standalone_question": "standalone_question rewritten_question rewritten_query",
-    "history": "history chat_history conversation",
-    "generator": "generator answer_model generator_model",
-    "error": "error",
-    "id": "id sample_id question_id query_id example_id record_id",
-    "ledger": "ledger",
-    "metadata": "metadata",
-}
-USUAL_NAMES = {field: tuple(names.split()) for field, names in _NAMES.items()}
+_COLUMNS: dict[str, list[str]] = json.loads(Path(__file__).with_name("columns.json").read_text("utf-8"))
+USUAL_NAMES = {field: tuple(names) for field, names in _COLUMNS.items()}
 
 # Fields that are texts: an object in such a column is searched for the names above and for these.
 _INSIDE = {"question": (), "answer": ("content", "text"), "reference": ("answer", "output", "response", "text")}
