@@ -238,6 +238,7 @@ def test_an_iterator_is_taken_in_its_order() -> None:
         ([1.0] * 20 + ["fails"] * 40, {}, "undecided", "because fewer than 95 % of those looked at were scored"),
         ([1.0] * 57 + ["none"] * 3, {"min_scored": 0.5}, "passed", "good reaches 0.5"),
         ([1.0] * 60, {"max_samples": 8}, "undecided", "after 8 of 60 samples (8 scored, 52 not judged)"),
+        ([], {"on": "point"}, "undecided", "undecided after 0 of 0 samples"),
         ([1.0] * 60, {"min_samples": 30}, "passed", "decided after 30 of 60"),
         ([1.0] * 5, {"on": "point"}, "passed", "5 of 5 samples (5 scored with those in flight), e-value over 1,000"),
     ],
@@ -384,6 +385,7 @@ def test_a_stopped_run_shows_the_bounds_and_nothing_else(tmp_path: Path) -> None
     summary = report.summary(bootstrap=True)
     assert (summary["good"].interval, summary["good"].worst) == (report.decisions[0].interval,) * 2
     own = summary["context_adherence"]
+    assert "too few" not in str(summary.all_signs)
     assert (own.count > 0, own.interval, own.worst, own.best) == (True, None, None, None)
     told = report.table() + report._repr_html_() + report.methods()
     assert "stopping early pushes it away from the threshold" in told
@@ -440,6 +442,11 @@ def test_compare_judges_rows_until_it_is_decided(tmp_path: Path) -> None:
         text = found.table() + (tmp_path / "c.html").read_text(encoding="utf-8")
         assert "mean difference" in text
         assert not re.search(r"95 % interval|permutation|Holm|McNemar", text)
+
+
+def test_two_finished_runs_are_compared_without_a_judge() -> None:
+    with pytest.raises(SettingError, match="judge: two finished runs"):
+        earlier(1.0).compare(earlier(1.0), judge="lexical")
 
 
 def test_a_stopped_run_is_not_tested_against_another() -> None:

@@ -34,6 +34,13 @@ _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input, or a judge that cannot be used; "
     "3 a gate is undecided; 130 interrupted, what was done is written."
 )
+_UNTIL: tuple[tuple[str, str, Any, str], ...] = (
+    ("alpha", "SHARE", float, "risk of a wrong decision (0.05)"),
+    ("seed", "N", int, "another order of the rows, which is another look (0)"),
+    ("max_samples", "N", positive, "end undecided after so many rows"),
+    ("against", "A.jsonl", Path, "lose no more than the margin against this finished run"),
+    ("margin", "D", float, "a mean so far below its threshold may pass (0)"),
+)
 _UNHELD = "{}: a dry run judges nothing."
 
 
@@ -60,12 +67,8 @@ def add_to(commands: Any) -> None:
     add(gates, "--gate", told, default="interval", choices=("interval", "point"))
     shared.add_undecided(gates)
     flag(gates, "--until-decided", "judge rows in a drawn order, and stop when the gates are decided")
-    told = "with --until-decided: "
-    add(gates, "--alpha", f"{told}risk of a wrong decision (0.05)", "SHARE", float)
-    add(gates, "--seed", f"{told}another order of the rows, which is another look (0)", "N", int)
-    add(gates, "--max-samples", f"{told}end undecided after so many rows", "N", positive)
-    add(gates, "--against", f"{told}lose no more than the margin against this finished run", "A.jsonl", Path)
-    add(gates, "--margin", f"{told}a mean so far below its threshold may pass (0)", "D", float)
+    for name, unit, kind, text in _UNTIL:
+        add(gates, f"--{name.replace('_', '-')}", f"with --until-decided: {text}", unit, kind)
     columns = parser.add_argument_group("columns", "found by themselves; a name or a dotted path where not")
     for name in COLUMNS:
         names = ("--reference-column", "--ground-truth-column") if name == "reference" else (f"--{name}-column",)
@@ -193,8 +196,7 @@ def _say_idle(source: Source) -> int:
 
 def _until(options: argparse.Namespace) -> UntilDecided | None:
     """How the run stops, if it is to; None if every row is to be judged."""
-    names = ("alpha", "seed", "max_samples", "against", "margin")
-    given = {name: own for name in names if (own := getattr(options, name)) is not None}
+    given = {name: own for name, *_ in _UNTIL if (own := getattr(options, name)) is not None}
     if not options.until_decided:
         if given:
             raise SettingError(f"--{next(iter(given)).replace('_', '-')} belongs to --until-decided")

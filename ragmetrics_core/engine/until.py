@@ -105,7 +105,7 @@ class Decider:
         keys = [None if (key := self._key(sample)) is None else str(key) for sample in self.samples]
         units = drawn_order(contents, seed=self.until.seed, clusters=keys)
         self._sizes = [len(unit) for unit in units]
-        self._gates = self._made(len(rows), max(self._sizes, default=1))
+        self._gates = self._made(max(1, len(rows)), max(self._sizes, default=1))
         left = self.until.max_samples or len(rows)
         for unit in units:
             if (left := left - len(unit)) < 0:

@@ -1,7 +1,5 @@
 """Could the judge be fooling you? What a run itself shows of biases of its judge."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The page of a comparison: the numbers, and the most changed samples side by side."""
 
-from __future__ import annotations
-
 import re
 from difflib import SequenceMatcher
 from pathlib import Path

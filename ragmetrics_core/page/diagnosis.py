@@ -10,8 +10,6 @@ it more is wrong than right. A score whose uncertainty holds one half decides no
 - everything else, which tells no uncertainty: a tenth to either side, a convention.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The methods paragraph of a report: what was measured, how, by which judge, with references."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ragmetrics_core.reporting.run_facts import RunFacts

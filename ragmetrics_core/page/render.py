@@ -1,7 +1,5 @@
 """Puts the page together: Jinja2 with autoescape, figures and script within the file, nothing from elsewhere."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Rows of a report as data for the page: an index for the table, and everything else one line per row."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any

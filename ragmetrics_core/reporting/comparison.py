@@ -205,6 +205,8 @@ def compare(
     if not 0 <= margin <= 1:
         raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
     decisions: tuple[SequentialDecision, ...] = ()
+    if how and until is None:
+        raise SettingError(f'{", ".join(how)}: two finished runs are compared without, and rows with until="decided"')
     if until is not None:
         from ragmetrics_core.engine.evaluation import evaluate  # only where rows are judged
 

@@ -177,8 +177,11 @@ class Tally:
         metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self._metrics.items())
         if run.decisions:
             bounds = {own.metric: own.interval for own in run.decisions if own.at_least is not None}
-            kinds = ("interval", "worst", "best")
-            metrics = tuple(own.model_copy(update=dict.fromkeys(kinds, bounds.get(own.metric))) for own in metrics)
+            enough = limits.model_copy(update={"count": 0})  # for its gates, which have said so
+            metrics = tuple(
+                own.model_copy(update={"interval": it, "worst": it, "best": it, "limits": enough})
+                for own, it in ((own, bounds.get(own.metric)) for own in metrics)
+            )
         return Summary(
             **self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=run.ended_early,
             decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
