@@ -116,12 +116,9 @@ class Polled(Evidence):
     """Evidence of a score that is a share of polls."""
 
     asked: int = Field(description="Polls asked; 1 for a deterministic judge.")
-    bounds: tuple[Share, Share] | None = Field(
-        None, description="Lowest and highest share of yes and no that the missing polls could have led to."
-    )
+    bounds: tuple[Share, Share] | None = Field(None, description="Shares that missing polls could have led to.")
     repeatability: tuple[Share, Share] | None = Field(
-        None,
-        description="Wilson interval over the polls, not the probability of being right; None: deterministic judge.",
+        None, description="Wilson interval over polls: no probability of being right; None: deterministic judge."
     )
     ledger: Grounds | None = Field(None, exclude_if=absent, description="Where an answer may rest on earlier turns.")
 
@@ -155,9 +152,7 @@ class FactMatrix(Evidence):
 
     facts: tuple[Fact, ...] = Field(description="The facts, in order.")
     cells: tuple[tuple[Cell, ...], ...] = Field(description="One row per fact, one column per context.")
-    contexts_value: Share | None = Field(
-        None, description="Value over the contexts that reached the generator, where more was judged."
-    )
+    contexts_value: Share | None = Field(None, description="Value over the contexts shown, where more was judged.")
     ledger: tuple[CallGain, ...] | None = Field(None, exclude_if=absent, description="The curve by call of a ledger.")
 
 

@@ -125,8 +125,7 @@ class Instructions(_Private):
 def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
     """Refuse a template that a judge would be shown otherwise than it is meant, before a call is paid for.
 
-    Raises:
-        SettingError: If it names something else than these parts, one of them within a line, or one of them never.
+    ``SettingError`` if it names something else than these parts, one of them within a line, or one of them never.
     """
     found = [match.groupdict() for match in PLACEHOLDER.finditer(instructions.template)]
     alone, inside = ({one[kind] for one in found if one[kind]} for kind in ("alone", "inside"))

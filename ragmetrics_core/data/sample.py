@@ -14,10 +14,7 @@ class Context(Frozen):
 
     text: Text = Field(repr=False, description="The text as the generator saw it.")
     id: str | None = Field(None, description="The store's own id; None if it gave none. Never invented.")
-    score: float | None = Field(
-        None,
-        description="The retriever's or reranker's score, in its own unit; None if it gave none. No prompt shows it.",
-    )
+    score: float | None = Field(None, description="Its retriever's or reranker's; None if it gave none; in no prompt.")
     metadata: dict[str, Any] = Field(default_factory=dict, repr=False, description="The chunk's metadata, untouched.")
 
     @property

@@ -59,9 +59,7 @@ class LabelledDocument(Frozen):
     id: str = Field(description="the document")
     question: Text = Field(repr=False, description="the question that a model wrote")
     sentences: tuple[Text, ...] = Field(repr=False, description="the golden response, sentence by sentence")
-    tags: tuple[int, ...] = Field(
-        description="for each of them, the index of the golden context that it was taken from"
-    )
+    tags: tuple[int, ...] = Field(description="for each sentence, the index of the golden context it was taken from")
     contexts: tuple[Context, ...] = Field(description="golden contexts in the order of the document, then the noise")
     golden: int = Field(description="how many of them are golden")
     facts: tuple[Fact, ...] = Field((), description="facts of the golden response")
@@ -82,9 +80,7 @@ class CombinationPoint(Frozen):
     contexts: tuple[int, ...] = Field(description="indices of its contexts")
     golden: int = Field(description="how many of them are golden")
     label: Share = Field(description="mean over the facts of the logical OR over the contexts")
-    by_tags: Share = Field(
-        description="share of the response's sentences whose chunk is among the contexts: a label without the matrix"
-    )
+    by_tags: Share = Field(description="share of the sentences whose chunk is there: a label without the matrix")
 
 
 class DiscreteSet(Frozen):

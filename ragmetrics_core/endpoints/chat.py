@@ -167,11 +167,7 @@ class ChatModel(Protocol):
 
 
 def check_model(model: object) -> None:
-    """Refuse what is no chat model, or one of the user's own that is not complete.
-
-    Raises:
-        SettingError: If so.
-    """
+    """Refuse, by ``SettingError``, what is no chat model, or one of the user's own that is not complete."""
     if not isinstance(model, ChatModel) or isinstance(model, type):
         lack = "is a class: give one of its objects" if isinstance(model, type) else "must inherit from ChatModel"
     elif not isinstance(model.name, str) or not model.name.strip():
