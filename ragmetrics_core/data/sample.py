@@ -151,8 +151,7 @@ class Sample(Frozen):
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.
 
-        Args:
-            field: One of ``question``, ``contexts``, ``answer``, ``reference``, ``facts``, ``retrieved``, ``ledger``.
+        Fields are ``question``, ``contexts``, ``answer``, ``reference``, ``facts``, ``retrieved`` and ``ledger``.
         """
         value = getattr(self, field)
         if field == "ledger":  # what a model wrote is no evidence

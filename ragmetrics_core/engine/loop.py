@@ -25,8 +25,7 @@ _waited: set[Future[Any]] = set()  # a loop holds its tasks weakly: one that onl
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     """Start work on the judges' loop from any thread.
 
-    Raises:
-        SettingError: If called on the judges' loop itself, where waiting for the result would never end.
+    ``SettingError`` on the judges' loop itself, where waiting for the result would never end.
     """
     if threading.current_thread().name == _THREAD:
         work.close()

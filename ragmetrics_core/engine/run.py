@@ -150,8 +150,7 @@ class Run:
     def take(self, result: SampleResult) -> SampleResult:
         """Take a due result; a run whose judge has never answered and says that it never will ends here.
 
-        Raises:
-            JudgeUnavailable: With the judge's own sentence.
+        That is by ``JudgeUnavailable``, with the judge's own sentence.
         """
         self._waiting.popleft()
         for judge in self._judges.values():
