@@ -197,17 +197,21 @@ def test_all_forms_take_the_same_rows() -> None:
     assert sorted(row.index for row in streamed) == [row.index for row in one.results]
 
 
-def test_stragglers_are_waited_for(loopback_server: Callable[..., LoopbackServer]) -> None:
-    def slow_if_bad(body: Row) -> str:
-        reply = says_yes(body)
-        time.sleep(0.05 if '"no"' in reply else 0.0)
-        return reply
+def test_stragglers_are_waited_for() -> None:
+    data, order = rows(*verdicts(300, 0.9)), list[str]()
 
-    def decisions(reply: Callable[[Row], str]) -> Any:
-        judge = LLMJudge(OpenAICompatibleModel(loopback_server(reply).base_url, "m"))
-        return evaluate(THINGS[:300], ONE_CALL, judge=judge, until="decided", gates=["adherence=0.8"]).decisions
+    @metric(name="good", requires=("answer",))
+    def slow_if_bad(sample: Any) -> float:
+        time.sleep(0.02 * (sample.answer == "0.0"))
+        order.append(sample.question)
+        return float(sample.answer)
 
-    assert decisions(slow_if_bad) == decisions(says_yes)
+    slow = evaluate(data, slow_if_bad, judge="lexical", until="decided", gates=["good=0.7"], concurrency=4)
+    assert slow.decisions == until(data, "good=0.7").decisions
+    drawn = [row.sample.question for row in iter_results(data, good, judge="lexical", until="decided",
+             gates=["good=0.7"], concurrency=4) if row.sample]  # fmt: skip
+    assert sorted(order) == sorted(drawn)
+    assert order != drawn  # the quick came first
 
 
 def test_an_iterator_is_taken_in_its_order() -> None:
