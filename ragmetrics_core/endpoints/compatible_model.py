@@ -1,7 +1,5 @@
 """A chat model behind any endpoint that speaks OpenAI's protocol, on aiohttp: a twentieth of the CPU of LiteLLM."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import importlib
@@ -194,10 +192,10 @@ def _named(error: Exception) -> Fault:
     return Fault(symbols=(type(error).__name__,))
 
 
-_sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+_sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
 
 
-def _session() -> aiohttp.ClientSession:
+def _session() -> "aiohttp.ClientSession":
     """The connections of the running loop, which are kept open between calls; slots limit how many there are."""
     import aiohttp
 
