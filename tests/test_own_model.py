@@ -7,11 +7,16 @@ import json
 import re
 import threading
 from contextvars import copy_context
+from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import httpx
 import pytest
+from aiohttp import ClientResponseError, RequestInfo
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, Report, evaluate
 from ragmetrics_core.cli.main import main
@@ -151,7 +156,8 @@ def test_what_a_model_lacks_is_said_when_the_judge_is_made(model: Any, said: str
 
 
 class Enough(ChatModel):
-    name = "enough"
+    def __init__(self) -> None:
+        self.name = "enough"  # type: ignore[misc]  # as without annotations
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         return ChatReply((GOOD,))
@@ -164,6 +170,10 @@ def test_a_name_and_complete_are_enough() -> None:
 def responded(status: int) -> httpx.HTTPStatusError:
     request = httpx.Request("POST", "http://127.0.0.1:9")
     return httpx.HTTPStatusError(TEXT, request=request, response=httpx.Response(status, request=request))
+
+
+ADDRESS = URL("http://127.0.0.1:9")
+ASKED = RequestInfo(ADDRESS, "POST", CIMultiDictProxy(CIMultiDict()), ADDRESS)
 
 
 @pytest.mark.parametrize(
@@ -191,6 +201,8 @@ def responded(status: int) -> httpx.HTTPStatusError:
         (responded(400), "RequestRejected"),
         (responded(429), "RateLimited"),
         (responded(500), "JudgeServerError"),
+        (HTTPError("http://127.0.0.1:9", 429, TEXT, Message(), None), "RateLimited"),
+        (ClientResponseError(ASKED, (), status=503, message=TEXT), "JudgeServerError"),
     ],
 )
 def test_what_goes_wrong_in_a_model_is_typed_and_names_it(given: Any, kind: str) -> None:

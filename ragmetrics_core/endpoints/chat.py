@@ -4,10 +4,15 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from ragmetrics_core.data.errors import JudgeError, SettingError
 from ragmetrics_core.data.usage import Usage
+
+if TYPE_CHECKING:
+    _stated = property
+else:
+    from functools import cached_property as _stated  # which an object may set, where its class does not
 
 Finish = Literal["stop", "length", "refused", "other"]
 
@@ -125,11 +130,11 @@ class ChatModel(Protocol):
     Implementations inherit from it, for its defaults; ``name`` and ``complete`` have none.
     """
 
-    @property
+    @_stated
     def name(self) -> str:
         """Name of the model, for results."""
 
-    @property
+    @_stated
     def cache_key(self) -> str | None:
         """What beside the name changes replies, for the key of stored ones: the address, settings, never a secret.
 

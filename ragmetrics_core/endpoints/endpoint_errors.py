@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import urljoin, urlsplit
@@ -110,11 +111,11 @@ class Fault:
         body = next((body for link in chain if isinstance(body := getattr(link, "body", None), dict)), {})
         text = "\n".join(map(str, (*chain, body)))  # newer clients of OpenAI keep the body out of their message
         holders = [holder for link in chain for holder in (link, getattr(link, "response", None))]
-        statuses = (getattr(holder, "status_code", None) for holder in holders)
+        statuses = (getattr(holder, name, None) for holder in holders for name in ("status_code", "status"))
         headers = (
             getattr(holder, name, None) for holder in holders for name in ("headers", "litellm_response_headers")
         )
-        waits = (seconds(some.get("retry-after")) for some in headers if isinstance(some, Mapping))
+        waits = (seconds(some.get("retry-after")) for some in headers if isinstance(some, (Mapping, Message)))
         return cls(
             status=next((status for status in statuses if isinstance(status, int)), None),
             symbols=_symbols(body, text),
