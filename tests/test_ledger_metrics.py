@@ -406,6 +406,25 @@ def test_the_curve_ends_at_the_score(items: list[list[str]], combination: Any) -
 
 # The law -----------------------------------------------------------------------------------------------------
 
+
+@given(st.lists(st.sampled_from(["a✓", "b", "c✓", "d", " "]), min_size=1, max_size=6), st.booleans())
+def test_any_contexts_that_one_call_brought_change_nothing(texts: list[str], known: bool) -> None:
+    plain = Sample(question="q?", answer="a", contexts=texts, facts=["a", "b"])
+    one = EvidenceCall(kind="retrieval", items=plain.contexts, shown=range(len(texts)) if known else None)
+    held = plain.model_copy(update={"ledger": Ledger(calls=(one,))})
+    for metric in (ContextAdherence(), ContextUtilization(), RetrievalAccuracy()):
+        judges = [said_by_text(), said_by_text()]
+        first, second = (metric.score(it, judge=own) for it, own in zip((plain, held), judges, strict=True))
+        assert [render(asked) for asked in judges[0].asked] == [render(asked) for asked in judges[1].asked]
+        assert (first.status, first.value, first.reason) == (second.status, second.value, second.reason)
+
+
+def said_by_text() -> ScriptedJudge:
+    cells = {FactInContext: lambda it: covered(0.8 if it["fact"] in it["context"] else 0.1)}
+    says = {Useful: lambda it: useful(it["chunk"].endswith(GOOD)), Adherent: {"verdict": "yes"}}
+    return ScriptedJudge({**cells, **says})
+
+
 ONE_TURN = [
     {"contexts": ["a✓", "b", " "], "answer": "a"},
     {"contexts": [{"text": "a✓", "id": "1", "score": 0.1}], "retrieved": ["b", {"text": "a✓", "id": "1"}]},

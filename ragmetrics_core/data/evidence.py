@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, StrictBool
 
-from ragmetrics_core.data.frozen import Share, Silent, absent
+from ragmetrics_core.data.frozen import Share, Silent
 from ragmetrics_core.data.questions import Comment, Mode
 from ragmetrics_core.data.sample import Fact
 
@@ -52,12 +52,10 @@ class JudgedChunk(Silent, extra="ignore"):
 
 
 class CallVerdict(Silent, extra="ignore"):
-    """What one call of the ledger was good for."""
+    """What a call was good for: it brought the first useful, useful again, none, no context, nothing; or failed."""
 
     call: int = Field(description="Place of the call in the ledger, from 0.")
-    verdict: Literal["useful", "repeated", "noise", "unread", "empty", "failed"] = Field(
-        description="Brings a useful text first; useful ones again; none; no context; no item; nothing but an error."
-    )
+    verdict: Literal["useful", "repeated", "noise", "unread", "empty", "failed"] = Field(description="In that order.")
     ranks: tuple[int, ...] = Field((), description="Ranks of the judged contexts that it brought, in its own order.")
 
 
@@ -69,12 +67,8 @@ class CallTable(Silent, extra="ignore"):
     repeats: Share | None = Field(description="Share of items that an earlier call had brought; None of none.")
     first_useful: int | None = Field(description="Number of the first useful call, from 1: late evidence.")
     last_useful: int | None = Field(description="Number of the last; calls behind it searched on after it.")
-    call_ap: Share | None = Field(
-        description="Mean average precision inside the calls with a useful context: ranking without hops."
-    )
-    order_range: tuple[Share, Share] | None = Field(
-        description="Lowest and highest score over (at most 120) orders of parallel calls; None without any."
-    )
+    call_ap: Share | None = Field(description="Mean average precision inside the calls with a useful context.")
+    order_range: tuple[Share, Share] | None = Field(description="Range over (at most 120) orders of parallel calls.")
 
 
 class JudgedChunks(Evidence):
@@ -82,7 +76,7 @@ class JudgedChunks(Evidence):
 
     chunks: tuple[JudgedChunk, ...] = Field(description="One entry per chunk, in rank order.")
     useful: int | None = Field(None, description="Number of useful chunks.")
-    ledger: CallTable | None = Field(None, exclude_if=absent, description="The calls, where a ledger names them.")
+    ledger: CallTable | None = Field(None, description="The calls, where a ledger names them.")
 
 
 class Claim(Silent, extra="ignore"):
@@ -97,11 +91,9 @@ class Grounds(Silent, extra="ignore"):
 
     claims: tuple[tuple[Claim, ...], ...] = Field((), description="Per answered poll, each claim with what it needs.")
     shares: dict[Needs, Share] | None = Field(
-        None, description="Share of claims per label, averaged over polls with claims; None if none are labelled."
+        None, description="Share of claims per label, averaged over polls with claims."
     )
-    kept: tuple[int, int] | None = Field(
-        None, description="Of the items of earlier turns how many were shown, and of how many that is known."
-    )
+    kept: tuple[int, int] | None = Field(None, description="Items of earlier turns: shown, and known whether shown.")
     note: str = Field("", description="Why claims are not labelled.")
 
     @classmethod
@@ -120,7 +112,7 @@ class Polled(Evidence):
     repeatability: tuple[Share, Share] | None = Field(
         None, description="Wilson interval over polls: no probability of being right; None: deterministic judge."
     )
-    ledger: Grounds | None = Field(None, exclude_if=absent, description="Where an answer may rest on earlier turns.")
+    ledger: Grounds | None = Field(None, description="Where an answer may rest on earlier turns.")
 
 
 class Cell(Silent, extra="ignore"):
@@ -153,7 +145,7 @@ class FactMatrix(Evidence):
     facts: tuple[Fact, ...] = Field(description="The facts, in order.")
     cells: tuple[tuple[Cell, ...], ...] = Field(description="One row per fact, one column per context.")
     contexts_value: Share | None = Field(None, description="Value over the contexts shown, where more was judged.")
-    ledger: tuple[CallGain, ...] | None = Field(None, exclude_if=absent, description="The curve by call of a ledger.")
+    ledger: tuple[CallGain, ...] | None = Field(None, description="The curve by call of a ledger.")
 
 
 _SHAPES: dict[type[Evidence], tuple[str, ...]] = {

@@ -42,11 +42,6 @@ class Silent(Frozen):
         return [(name, redacted(name, value)) for name, value in super().__repr_args__()]
 
 
-def absent(value: object) -> bool:
-    """True for None: a field with ``exclude_if=absent`` is written down only where there is something."""
-    return value is None
-
-
 def clean(value: object) -> object:
     """Join surrogate pairs and replace lone surrogates, which no encoding of the wire can carry."""
     if isinstance(value, str) and not value.isascii():

@@ -78,11 +78,7 @@ def place_of(item: Context, contexts: Sequence[Context]) -> int | None:
 
 
 def arrivals(sample: Sample, contexts: Sequence[Context]) -> list[tuple[int, EvidenceCall, tuple[int, ...]]]:
-    """Calls that retrieved in this turn or brought one of these contexts.
-
-    Returns:
-        For each its place in the ledger, the call, and the places of the contexts that it brought, in its own order.
-    """
+    """Calls that retrieved in this turn or brought a context: place in the ledger, the call, places of its contexts."""
     found = []
     for number, call in enumerate(sample.ledger.calls if sample.ledger else ()):
         places = (place_of(item, contexts) for item in call.items)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from ragmetrics_core.data.errors import RowError
-from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, absent, blank, blank_is_none
+from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
 
 
 class Context(Frozen):
@@ -144,9 +144,7 @@ class Sample(Frozen):
     id: str | None = Field(None, description="The caller's id of the sample.")
     metadata: dict[str, Any] = Field(default_factory=dict, repr=False, description="The caller's own data, untouched.")
     capture: CaptureNotes | None = Field(None, description="What capturing noted; None if it was not captured.")
-    ledger: Ledger | None = Field(
-        None, exclude_if=absent, description="Calls that brought evidence, also earlier; None if unrecorded."
-    )
+    ledger: Ledger | None = Field(None, description="Calls that brought evidence, also earlier; None if unrecorded.")
 
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.

@@ -19,14 +19,7 @@ Block = tuple[int, ...]
 def call_table(
     sample: Sample, contexts: Sequence[Context], useful: Sequence[bool], score: Callable[[Sequence[int]], float]
 ) -> CallTable | None:
-    """The table of calls; None where no call counts.
-
-    Args:
-        sample: A sample with a ledger.
-        contexts: The judged contexts, in rank order.
-        useful: The verdict on each.
-        score: The score that they would have in another order of their places.
-    """
+    """The table of calls, from the verdict on each context and the score of their places in another order."""
     lines, inside, again = list[CallVerdict](), list[float](), list[bool]()
     seen, arrived, steps = set[int](), set[str](), dict[tuple[int, int], set[Block]]()
     for number, call, block in arrivals(sample, contexts):

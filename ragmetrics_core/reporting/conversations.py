@@ -10,8 +10,6 @@ from ragmetrics_core.data.results import Scored
 from ragmetrics_core.data.sample import Ledger
 from ragmetrics_core.statistics.means import mean
 
-_LISTED = 10
-
 
 class Conversations(Frozen):
     """One metric over the samples that have a ledger; a number that does not exist is None."""
@@ -27,15 +25,12 @@ class Conversations(Frozen):
     def sentences(self) -> tuple[str, ...]:
         """The numbers in words; none where every conversation has one turn and no claim is labelled."""
         turns = [f"{turn}: {value:.3f}" for turn, value in self.by_turn.items()]
-        shown = turns if len(turns) <= _LISTED else [*turns[: _LISTED - 1], "…", turns[-1]]
+        shown = turns if len(turns) <= 10 else [*turns[:9], "…", turns[-1]]
         sound = f"{self.sound or 0:.0%} of {self.count} conversations have no turn under {self.threshold:g}"
-        lines = (
-            (len(turns) > 1, f"mean by turn {', '.join(shown)}"),
-            (len(turns) > 1 and self.count, sound),
-            (self.own is not None, f"{self.own or 0:.0%} of the claims rest on the assistant's own words"),
-            (self.kept is not None, f"{self.kept or 0:.0%} of the earlier evidence was still shown"),
-        )
-        return tuple(sentence for holds, sentence in lines if holds)
+        lines = [f"mean by turn {', '.join(shown)}"] if len(turns) > 1 else []
+        lines += [sound] if len(turns) > 1 and self.count else []
+        lines += [] if self.own is None else [f"{self.own:.0%} of the claims rest on the assistant's own words"]
+        return (*lines, *([] if self.kept is None else [f"{self.kept:.0%} of the earlier evidence was still shown"]))
 
 
 class TurnTally:

@@ -8,7 +8,6 @@ earlier number is read.
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -18,12 +17,13 @@ from pydantic import BaseModel, ValidationError
 from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 from ragmetrics_core.data.files import Aside, own_lines
-from ragmetrics_core.data.frozen import absent, clean
+from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 FORMAT = 2
 _MAGIC = "ragmetrics_report"
+_LATER = "ledger"  # came under the same number, so it is written only where there is one
 _DEEPEST = 100
 _UNFINISHED = {"interrupted": True, "stopped": "the report has no closing line: the run was killed or still goes on"}
 
@@ -139,12 +139,6 @@ def json_line(value: object) -> str:
     return json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-@cache
-def _left_out(model: type[BaseModel]) -> frozenset[str]:
-    """Fields that are not written where they hold nothing."""
-    return frozenset(name for name, field in model.model_fields.items() if field.exclude_if is absent)
-
-
 def plain(value: object, above: frozenset[int] = frozenset()) -> object:
     """Anything as JSON data: NaN and infinity become null, what JSON cannot hold its text; circles end (``above``)."""
     value = plain_data(value)
@@ -158,8 +152,8 @@ def plain(value: object, above: frozenset[int] = frozenset()) -> object:
         return f"<{type(value).__name__}>"
     above = above | {id(value)}
     if isinstance(value, BaseModel):
-        kept = {n: own for n, own in value.__dict__.items() if own is not None or n not in _left_out(type(value))}
-        value = {**kept, **(value.__pydantic_extra__ or {})}
+        given = {**value.__dict__, **(value.__pydantic_extra__ or {})}
+        value = {name: own for name, own in given.items() if own is not None or name != _LATER}
     elif is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
