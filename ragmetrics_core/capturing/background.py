@@ -32,21 +32,12 @@ _EXIT_SECONDS = 2.0
 
 @dataclass
 class Aggregate:
-    """Running figures of one metric, in constant memory.
-
-    Attributes:
-        scored: Number of scores.
-        undefined: Samples for which the metric is undefined.
-        failed: Samples that failed.
-        mean: Mean score; None without scores.
-        low: Lowest score.
-        high: Highest score.
-    """
+    """Running figures of one metric, in constant memory: how many samples had which outcome, and their scores."""
 
     scored: int = 0
     undefined: int = 0
     failed: int = 0
-    mean: float | None = None
+    mean: float | None = None  # None without scores
     low: float = math.inf
     high: float = -math.inf
     _squares: float = 0.0

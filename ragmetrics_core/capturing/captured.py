@@ -21,15 +21,7 @@ _TEXTS = ("question", "contexts", "answer", "retrieved", "standalone_question", 
 
 @dataclass(frozen=True)
 class Given:
-    """Values that the user gives for what is captured.
-
-    Args:
-        question: The question, instead of the one found.
-        reference: The expected answer, one or several.
-        id: Id of the sample; further samples of the same capture get ``id#1``, ``id#2``, ….
-        metadata: The user's own data.
-        conversation: The conversation that the runs are turns of, where the framework has no id of its own.
-    """
+    """Values that the user gives for what is captured; see ``FrontDoor.capture``."""
 
     question: str | None = None
     reference: str | tuple[str, ...] | list[str] | None = None

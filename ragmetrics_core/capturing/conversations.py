@@ -26,10 +26,7 @@ class _Said:
     answer: str
     ledger: Ledger
     history: tuple[Turn, ...]
-
-    def ends(self, history: Sequence[Turn]) -> bool:
-        """Whether messages end with this turn."""
-        return [one_line(one.content) for one in history[-2:]] == [one_line(self.question), one_line(self.answer)]
+    words: tuple[str, ...]  # question and answer as they are compared
 
     @property
     def so_far(self) -> tuple[Turn, ...]:
@@ -52,7 +49,8 @@ class Conversations:
     def placed(self, tree: Tree) -> Tree:
         """A run as a turn of its conversation: that of its id, else of the only turn whose words end its history."""
         name, turns = tree.conversation or self._named, list(self._turns)
-        ended = [one for one in turns if one.ends(tree.history)]
+        words = tuple(one_line(one.content) for one in tree.history[-2:])
+        ended = [one for one in turns if one.words == words]
         if name is not None:
             own = [one for one in turns if one.ledger.conversation == name]
             last = next((one for one in reversed(own) if one in ended), own[-1] if own else None)
@@ -77,7 +75,8 @@ class Conversations:
             if one.ledger is not None:
                 own = (call for call in one.ledger.calls if call.turn == one.ledger.turn)
                 ledger = one.ledger.model_copy(update={"calls": (*tree.earlier, *own)[-_MOST_CALLS:]})
-                self._turns.append(_Said(one.question or "", one.answer or "", ledger, one.history))
+                said = one.question or "", one.answer or ""
+                self._turns.append(_Said(*said, ledger, one.history, tuple(map(one_line, said))))
 
     def stand_in(self, prompt: str, question: str | None) -> bool:
         """Whether a prompt holds an earlier question and its answer."""

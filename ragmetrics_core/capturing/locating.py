@@ -45,23 +45,14 @@ _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 
 @dataclass(frozen=True)
 class Place:
-    """What became of a candidate.
+    """What became of a candidate."""
 
-    Args:
-        candidate: Its index.
-        outcome: ``shown``, ``not shown``, or ``unknown`` where the prompt does not tell.
-        coverage: The share of its letters and digits that is shown, 0 to 1.
-        extent: Which part of it is shown; None if none is.
-        part: Index of the message that shows it first; None if none does.
-        reason: Why, in words.
-    """
-
-    candidate: int
-    outcome: Outcome
-    coverage: float = 0.0
-    extent: Extent | None = None
-    part: int | None = None
-    reason: str = ""
+    candidate: int  # its index
+    outcome: Outcome  # unknown: the prompt does not tell
+    coverage: float = 0.0  # the share of its letters and digits that is shown, 0 to 1
+    extent: Extent | None = None  # which part of it is shown; None if none is
+    part: int | None = None  # index of the message that shows it first; None if none does
+    reason: str = ""  # why, in words
     _text: Text | None = field(default=None, repr=False, compare=False)
     _prompt: Prompt = field(default_factory=lambda: Prompt(()), repr=False, compare=False)
     _showing: Showing | None = field(default=None, repr=False, compare=False)
@@ -123,15 +114,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Located:
-    """What became of all candidates.
+    """What became of all candidates."""
 
-    Args:
-        places: One per candidate, in the same order.
-        order: The candidates shown, in the order of the prompt.
-    """
-
-    places: tuple[Place, ...]
-    order: tuple[int, ...]
+    places: tuple[Place, ...]  # one per candidate, in the same order
+    order: tuple[int, ...]  # the candidates shown, in the order of the prompt
 
 
 def locate(candidates: Sequence[str], shown: str | Sequence[str], *, known: Sequence[str] = ()) -> Located:

@@ -15,15 +15,7 @@ Source = str | Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Overrides:
-    """Where to find a field, instead of the adapter's rules.
-
-    Args:
-        question_from: A key or dotted path into the run's inputs or outputs, or a callable that gets the run.
-        contexts_from: The same for the contexts.
-        answer_from: The same for the answer.
-        context_tools: Names of the tools whose text is a context, where they return no documents. None leaves it to
-            the adapter's rules.
-        build: A callable from the run to its samples, instead of all rules.
+    """Where to find a field, instead of the adapter's rules; see ``FrontDoor.capture``.
 
     Raises:
         SettingError: If a source is neither a text nor callable, or names are given as one text.

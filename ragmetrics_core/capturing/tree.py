@@ -17,28 +17,26 @@ DISTANCE_KEYS = ("distance", "_distance")
 
 FLOW, THREAD = JOINED = ("runs of plain functions", "runs of one thread")  # names of roots that join several
 
+# ``model``: a call of a model; ``retriever``, ``reranker`` (anything that takes and gives documents by profession),
+# ``tool``; ``agent``: a sub-run with a question and an answer of its own (sub-agent, nested engine or pipeline);
+# ``step``: anything else; ``ignored``: it and all below it is no part of the application's answering (selectors,
+# evaluators, building of an index, shortening of memory).
 Kind = Literal["model", "retriever", "reranker", "tool", "agent", "step", "ignored"]
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as it was at one moment.
-
-    Args:
-        text: Its text.
-        id: The store's own id; None if it gave none.
-        score: The score that it had then.
-        metadata: Its metadata.
-        forms: Other texts that it may be shown as: with its metadata, its window, its original.
-        author: The call of the run that wrote it, where the framework tells: a nested engine whose answer it holds. It
-            is no evidence; what that call was shown is.
-    """
+    """A document as it was at one moment."""
 
     text: str = field(repr=False)
-    id: str | None = None
-    score: float | None = None
+    id: str | None = None  # the store's own id; None if it gave none
+    score: float | None = None  # the score that it had then
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    forms: tuple[str, ...] = field(default=(), repr=False)
+    forms: tuple[str, ...] = field(
+        default=(), repr=False
+    )  # other texts that it may be shown as: its window, its original
+    # The call of the run that wrote it, where the framework tells: a nested engine whose answer it holds. It is no
+    # evidence; what that call was shown is.
     author: Node | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -57,81 +55,49 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that a model called.
-
-    Args:
-        name: The tool.
-        arguments: What it was called with.
-        id: Id of the call, which the tool's message repeats.
-    """
+    """A tool that a model called."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    id: str | None = None
+    id: str | None = None  # which the tool's message repeats
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a prompt or a conversation, or a model's reply.
+    """One message of a prompt or a conversation, or a model's reply."""
 
-    Args:
-        role: ``user``, ``assistant``, ``system``, ``tool``, ``summary`` (of earlier messages, which memory inserted
-            whatever its role there: nobody's turn) or ``other``.
-        text: Its text blocks, joined; of a tool's message the result as the model sees it.
-        calls: The tools that it calls.
-    """
-
+    # ``user``, ``assistant``, ``system``, ``tool``, ``other`` or ``summary``: of earlier messages, which memory
+    # inserted, whatever its role there; nobody's turn.
     role: str
-    text: str = field(default="", repr=False)
-    calls: tuple[ToolCall, ...] = ()
+    text: str = field(default="", repr=False)  # its text blocks, joined; of a tool the result as the model sees it
+    calls: tuple[ToolCall, ...] = ()  # the tools that it calls
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One call of a run.
-
-    Args:
-        kind: ``model``: a call of a model; ``retriever``, ``reranker`` (anything that takes and gives documents by
-            profession), ``tool``; ``agent``: a sub-run with a question and an answer of its own (sub-agent, nested
-            engine or pipeline); ``step``: anything else; ``ignored``: it and all below it is no part of the
-            application's answering (selectors, evaluators, building of an index, shortening of memory).
-        name: Its name; of a tool the tool's.
-        began: When it began: any number that rises over all calls of a process.
-        ended: When it ended; None if it never did.
-        children: The calls inside it.
-        query: What it was asked: a retriever's query, a tool's or agent's text argument.
-        taken: Documents that it was given.
-        documents: Documents that it returned, in their order; None if it returned none, ``()`` for an empty list of
-            documents. Of a step only what it did not merely pass on.
-        text: The text that a tool or agent returned, as the model sees it.
-        prompt: The messages that a model was shown, results of tools included.
-        reply: What the model said; None if it failed or has not replied.
-        model: The name of the model.
-        error: What it ended with instead of returning.
-        call: Id of the tool call that it answers; the order of the model's calls is told by it.
-        control: A tool that steers the run and brings no evidence: a hand-off, a structured answer, a call that a
-            person rejected or that only waits for one.
-        agent: The agent that it, and what is inside it, belongs to; None for the one around it.
-        branch: What orders it among calls that run beside each other, where no tool call does.
-    """
+    """One call of a run."""
 
     kind: Kind
-    name: str = ""
-    began: float = 0.0
-    ended: float | None = None
+    name: str = ""  # of a tool the tool's
+    began: float = 0.0  # any number that rises over all calls of a process
+    ended: float | None = None  # None if it never did
     children: list[Node] = field(default_factory=list, repr=False)
-    query: str | None = field(default=None, repr=False)
-    taken: tuple[Document, ...] = field(default=(), repr=False)
+    query: str | None = field(default=None, repr=False)  # what it was asked; of a tool the one text argument, else JSON
+    taken: tuple[Document, ...] = field(default=(), repr=False)  # documents that it was given
+    # Documents that it returned, in their order: None if it returned none, () for an empty list. Of a step only what it
+    # did not merely pass on.
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
-    text: str | None = field(default=None, repr=False)
-    prompt: tuple[Message, ...] = field(default=(), repr=False)
-    reply: Message | None = field(default=None, repr=False)
-    model: str | None = None
-    error: str | None = field(default=None, repr=False)
-    call: str | None = None
+    text: str | None = field(default=None, repr=False)  # what a tool or agent returned, as the model sees it
+    prompt: tuple[Message, ...] = field(default=(), repr=False)  # what a model was shown, results of tools included
+    reply: Message | None = field(default=None, repr=False)  # None if it failed or has not replied
+    model: str | None = None  # the name of the model
+    error: str | None = field(default=None, repr=False)  # what it ended with instead of returning
+    call: str | None = None  # id of the tool call that it answers; the order of the model's calls is told by it
+    # A tool that steers the run and brings no evidence: a hand-off, a structured answer, a call that a person rejected
+    # or that only waits for one.
     control: bool = False
-    agent: str | None = None
-    branch: str = ""
+    agent: str | None = None  # the agent that it and what is inside it belongs to; None for the one around it
+    branch: str = ""  # what orders it among calls beside each other, where no tool call does
 
     def walk(self) -> Iterator[Node]:
         """This call and all below it that count, in the order in which they began."""
@@ -143,27 +109,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as the framework gives it.
-
-    Args:
-        text: The answer.
-        place: Where it was found, in words.
-        replies: Texts of the replies that it was built from, where the framework names them.
-        call: The call that wrote it, where that is known by identity.
-        extracted: True if it was cut out of a document and no model wrote it.
-        documents: Documents that it carries; its data flow.
-        question: The question that it carries.
-        model: The model that wrote it, as the framework names it.
-    """
+    """An answer as the framework gives it."""
 
     text: str | None = field(repr=False)
-    place: str = ""
-    replies: tuple[str, ...] = field(default=(), repr=False)
-    call: Node | None = field(default=None, repr=False)
-    extracted: bool = False
-    documents: tuple[Document, ...] | None = field(default=None, repr=False)
-    question: str | None = field(default=None, repr=False)
-    model: str | None = None
+    place: str = ""  # where it was found, in words
+    replies: tuple[str, ...] = field(default=(), repr=False)  # that it was built from, where the framework names them
+    call: Node | None = field(default=None, repr=False)  # the call that wrote it, where that is known by identity
+    extracted: bool = False  # cut out of a document: no model wrote it
+    documents: tuple[Document, ...] | None = field(default=None, repr=False)  # that it carries; its data flow
+    question: str | None = field(default=None, repr=False)  # that it carries
+    model: str | None = None  # that wrote it, as the framework names it
 
 
 def _same(value: Any) -> Any:
@@ -172,67 +127,36 @@ def _same(value: Any) -> Any:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Tree:
-    """One run of an application, from its outermost call inwards.
-
-    Args:
-        root: The outermost call.
-        question: The user's question; None if the framework does not tell.
-        asked_at: Where it was found, in words.
-        standalone: A rewrite of it, where the framework names one; else the rules look at the queries.
-        history: Earlier turns of the conversation, oldest first, without the question.
-        instructions: Texts that stand in prompts for another reason: templates, examples.
-        answers: The answers that the framework gives, a sample for each; () leaves it to the rules.
-        output: What the run returned, as plain values (see ``reading``); texts in it tell which call answered.
-        flow: The documents that reached the generator by the framework's own data flow, for where the prompt does not
-            tell; None leaves it to the rules.
-        flow_at: Where these were found, in words.
-        is_query: It is a sample even if it retrieved nothing.
-        gives_documents: It returned documents and nothing else: another run may answer from them.
-        error: What the run ended with; by default the root's error.
-        complete: False if it was abandoned, interrupted or still goes on.
-        partial: What was read of an answer that broke off.
-        strand: The task or thread it ran in: runs of one strand may belong together.
-        thread: What a run that waits for a person and the one that goes on with it share.
-        conversation: The framework's id of the conversation; None if it has none.
-        conversation_at: How it was found where the framework has none, in words.
-        turn: Which turn of it this is, from 1; by default one more than the user's messages in the history.
-        earlier: The ledger's calls of earlier turns.
-        paused: It waits for a person: the next run of its thread that ``continues`` goes on with it.
-        continues: It goes on with an earlier run instead of asking something new.
-        given: Fields of the sample that the call itself says, such as ``reference``, ``id`` and ``metadata``.
-        other: Documents without text and the like, only noted.
-        warnings: What the adapter has to say.
-        run: The framework's own run, for callables of the user.
-        places: Where the user's keys and paths lead: mappings, the first hit wins.
-        plain: Makes plain values of what such a key or callable gives.
-    """
+    """One run of an application, from its outermost call inwards."""
 
     root: Node
-    question: str | None = None
-    asked_at: str = ""
-    standalone: str | None = None
-    history: tuple[Turn, ...] = ()
-    instructions: tuple[str, ...] = ()
-    answers: tuple[Answer, ...] = ()
-    output: Any = None
+    question: str | None = None  # the user's; None if the framework does not tell
+    asked_at: str = ""  # where it was found, in words
+    standalone: str | None = None  # a rewrite of it, where the framework names one; else the rules look at the queries
+    history: tuple[Turn, ...] = ()  # earlier turns of the conversation, oldest first, without the question
+    instructions: tuple[str, ...] = ()  # texts that stand in prompts for another reason: templates, examples
+    answers: tuple[Answer, ...] = ()  # that the framework gives, a sample for each; () leaves it to the rules
+    output: Any = None  # what the run returned, as plain values (``reading``); its texts tell which call answered
+    # Documents that reached the generator by the framework's own data flow, for where the prompt does not tell; None
+    # leaves it to the rules.
     flow: tuple[Document, ...] | None = None
-    flow_at: str = ""
-    is_query: bool = False
-    gives_documents: bool = False
-    error: str | None = None
-    complete: bool = True
-    partial: str | None = None
-    strand: str = ""
-    thread: str | None = None
-    conversation: str | None = None
-    conversation_at: str = ""
-    turn: int | None = None
-    earlier: tuple[EvidenceCall, ...] = ()
-    paused: bool = False
-    continues: bool = False
-    given: Mapping[str, Any] = field(default_factory=dict)
-    other: tuple[Document, ...] = ()
-    warnings: tuple[str, ...] = ()
-    run: Any = None
-    places: tuple[Any, ...] = ()
-    plain: Callable[[Any], Any] = _same
+    flow_at: str = ""  # where these were found, in words
+    is_query: bool = False  # it is a sample even if it retrieved nothing
+    gives_documents: bool = False  # and nothing else: another run may answer from them
+    error: str | None = None  # what the run ended with; by default the root's error
+    complete: bool = True  # False if it was abandoned, interrupted or still goes on
+    partial: str | None = None  # what was read of an answer that broke off
+    strand: str = ""  # the task or thread it ran in: runs of one strand may belong together
+    thread: str | None = None  # what a run that waits for a person and the one that goes on with it share
+    conversation: str | None = None  # the framework's id of the conversation; None if it has none
+    conversation_at: str = ""  # how it was found where the framework has none, in words
+    turn: int | None = None  # of the conversation, from 1; by default one more than the user's messages in the history
+    earlier: tuple[EvidenceCall, ...] = ()  # the ledger's calls of earlier turns
+    paused: bool = False  # it waits for a person: the next run of its thread that ``continues`` goes on with it
+    continues: bool = False  # it goes on with an earlier run instead of asking something new
+    given: Mapping[str, Any] = field(default_factory=dict)  # fields of the sample that the call itself says
+    other: tuple[Document, ...] = ()  # documents without text and the like, only noted
+    warnings: tuple[str, ...] = ()  # what the adapter has to say
+    run: Any = None  # the framework's own, for callables of the user
+    places: tuple[Any, ...] = ()  # mappings that the user's keys and paths lead into, the first hit wins
+    plain: Callable[[Any], Any] = _same  # makes plain values of what such a key or callable gives
