@@ -30,9 +30,10 @@ from haystack.hooks.human_in_the_loop import (
     ConfirmationHook,
     ConfirmationUIResult,
 )
-from haystack.tools import ComponentTool, PipelineTool, Tool, create_tool_from_function
+from haystack.hooks.tool_result_offloading import AlwaysOffload, ToolResultOffloadHook
+from haystack.tools import AgentTool, ComponentTool, PipelineTool, SearchableToolset, Tool, create_tool_from_function
 from haystack.tools.errors import ToolInvocationError
-from haystack_apps import SEARCH, TEXTS, A, FakeEmbedder, Q, calls, connected, found, says, search, user
+from haystack_apps import SEARCH, SHORT, TEXTS, A, FakeEmbedder, Q, calls, connected, found, says, search, user
 from haystack_apps_agents import agent, every, get_weather, printing_tool, rag_tool, searching, web_tool
 from haystack_apps_pipelines import (
     AND_WHY,
@@ -496,6 +497,19 @@ def an_agent_as_tool_that_keeps_documents_in_its_state() -> None:
     agent(told, ChatMessage.from_assistant(tool_calls=[ask()]), "Sanna has sisters.").run(messages=user())
 
 
+@row(
+    written(1, SISTERS, name="researcher", query='{"messages": [{"role": "user", "content": "sisters?"}]}'),
+    retrieval(1, *SEEN, name="web_search", query="sisters", agent="researcher"),
+    contexts=SEEN,
+    answer="Sanna has sisters.",
+)
+def an_agent_tool() -> None:
+    inner = agent(web_tool(every), calls("web_search", query="sisters"), SISTERS)
+    tool = AgentTool(agent=inner, name="researcher", description="Researches.")
+    asked = calls("researcher", messages=[{"role": "user", "content": "sisters?"}])
+    agent(tool, asked, "Sanna has sisters.").run(messages=user())
+
+
 BROTHERS = "Jon Brant has three brothers, says the register."
 
 
@@ -611,6 +625,14 @@ def a_function_that_returns_documents() -> None:
         return kept("gate", "mill")
 
     agent(create_tool_from_function(listing), calls("listing", year=1632), A).run(messages=user())
+
+
+@row(retrieval(2, *FIRST, name="search", query="gate"))
+def a_tool_that_is_found_first() -> None:
+    """What Haystack's own tool says of other tools is no evidence."""
+    tools = SearchableToolset(catalog=[searching(top_k=3), web_tool(every)], search_threshold=1)
+    steps = says(calls("search_tools", tool_keywords="chronicle"), calls("search", query="gate"), A)
+    Agent(chat_generator=steps, tools=tools).run(messages=user())
 
 
 @row(retrieval(1, *SEEN, name="web_search", query="gate"), contexts=SEEN)
@@ -758,7 +780,7 @@ FORGOTTEN = (
 
 
 def forgetful(compactor: Any, replies: Any = TWICE, tools: Any = ()) -> Agent:
-    shorten = CompactionHook(compactor=compactor, context_window=100, compact_at=0.4, compact_to=0.3)
+    shorten = CompactionHook(compactor=compactor, context_window=40, compact_at=0.4, compact_to=0.3)
     tools = tools or [searching(top_k=3), web_tool(every)]
     return Agent(chat_generator=says(*replies), tools=tools, hooks={"before_llm": [shorten]})
 
@@ -782,6 +804,36 @@ def messages_that_are_summed_up() -> None:
     if not hasattr(compaction, "SummarizationCompactor"):
         pytest.skip("Haystack 3.1 has no such compactor")
     forgetful(compaction.SummarizationCompactor(says(SUMMARY), approximate_summary_tokens=20)).run(messages=user())
+
+
+@row(
+    retrieval(1, *FIRST, name="search", query="gate", shown=()),
+    tool(2, SUNNY, name="get_weather", query="Marburg"),
+    contexts=(),
+)
+def nothing_is_left_of_what_was_found() -> None:
+    forgetful(
+        ToolResultPruningCompactor(min_tokens=1),
+        [calls("search", query="gate"), calls("get_weather", city="Marburg"), A],
+        [searching(top_k=3), create_tool_from_function(get_weather)],
+    ).run(messages=user())
+
+
+@row(retrieval(1, "brother", "sister", name="web_search", query="gate", shown=(0,)), contexts=("brother",))
+def a_result_that_is_stored_elsewhere() -> None:
+    """The model sees where it lies, and how it begins."""
+
+    class Store:
+        def write(self, key: str, content: str) -> str:
+            return key
+
+    store: Any = Store()
+    offload = ToolResultOffloadHook(store, {"*": AlwaysOffload()}, preview_chars=len(every(short("brother"))))
+    agent(web_tool(every), calls("web_search", query="gate"), A, hooks={"after_tool": [offload]}).run(messages=user())
+
+
+def short(*names: str) -> list[Document]:
+    return [Document(id=name, content=SHORT[name]) for name in names]
 
 
 # Runs that do not end

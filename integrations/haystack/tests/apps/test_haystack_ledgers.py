@@ -51,5 +51,22 @@ def seen(call: EvidenceCall) -> dict[str, object]:
     }
 
 
-def test_there_are_enough() -> None:
+# What the framework shows of each part of a ledger; it knows neither hand-offs nor ids of conversations.
+SHOWN = {
+    "call: name, raw output": ("a_function_that_returns_documents", "a_tool_that_returns_data"),
+    "call that fails": ("a_tool_that_fails_and_is_tried_again", "a_retriever_that_fails_inside_a_tool"),
+    "call that finds nothing": ("nothing_is_found", "a_tool_that_finds_nothing"),
+    "calls in parallel": ("calls_beside_each_other", "calls_beside_each_other_in_an_event_loop"),
+    "text shown": ("a_tool_that_shows_one_of_three", "a_tool_that_prints_its_documents"),
+    "step": ("a_query_that_a_model_wrote", "one_tool_after_the_other"),
+    "sub-agent": ("an_agent_as_tool", "an_agent_tool", "an_agent_of_an_agent", "two_agents_in_one_pipeline"),
+    "person": ("a_call_that_a_person_edits", "a_call_that_a_person_rejects", "a_run_that_pauses_and_goes_on"),
+    "conversation": ("a_message_store", "two_runs_of_a_conversation_that_the_user_names"),
+    "compaction": ("a_result_that_is_pruned", "messages_that_are_left_out", "messages_that_are_summed_up"),
+    "given": ("documents_that_come_with_the_question", "an_agent_that_is_handed_documents"),
+}
+
+
+def test_what_the_framework_shows_has_its_rows() -> None:
+    assert {name for names in SHOWN.values() for name in names} <= set(ROWS)
     assert len(ROWS) >= 20

@@ -53,12 +53,9 @@ class Calls:
 
     def _of_agent(self, around: Call, node: Node) -> Call:
         """The call of an agent: that of its component, named as that is, or one inside the tool that it is."""
-        several = sum(one.operation == AGENT for one in self.run.nodes) > 1
-        name = around.name if several else None
-        if around.kind != "tool":
-            around.agent = name
-            return around
-        around.children.append(made := Call("agent", around.name, node.opened, node.closed or None, agent=name))
+        made = around if around.kind != "tool" else Call("agent", around.name, node.opened, node.closed or None)
+        around.children += [made] if made is not around else []
+        made.agent = around.name if sum(one.operation == AGENT for one in self.run.nodes) > 1 else None
         return made
 
     def _kind(self, node: Node) -> Any:
@@ -81,9 +78,9 @@ class Calls:
         """What a tool was asked in fact, which call of the model it answers, and its result as the model saw it."""
         one = next(iter(node.input.values()), None) if len(node.input) == 1 else None
         made.name, made.query = node.name, one if isinstance(one, str) else compact(node.input)
-        agent = next((one for one in node.ancestors if one.operation == AGENT), None)
-        models = [one for one in self.run.nodes if one.operation == AGENT_LLM and agent in one.ancestors[:2]]
-        asked = [call for one in models if one.parent is node.parent for call in _called(self.of[one])]
+        models = [model for agent in _agents(node) for model in self._models_of.get(agent, ())]
+        asking = [self.of[one].reply for one in models if one.parent is node.parent]
+        asked = [call for reply in asking if reply is not None for call in reply.calls]
         later = next((one for one in models if one.opened > node.opened), None)
         shown = prompt(later) if later is not None else ()
         last = max((place for place, one in enumerate(shown) if one.role == "assistant"), default=-1)
@@ -96,8 +93,18 @@ class Calls:
         if node.failed or unread or (isinstance(message, Said) and message.failed):
             said = made.text or next(texts_in(node.sockets.get("error")), None)
             made.error, made.text, made.documents = said or "the tool failed", None, None
-        ended = agent is not None and agent.sockets.get("exit_reason") == node.name and later is None
-        made.control = ended and not made.documents  # it hands the answer in
+        ended = later is None and any(agent.sockets.get("exit_reason") == node.name for agent in _agents(node))
+        # It hands the answer in, or looks for tools: the one argument of Haystack's own tool for that.
+        made.control = (ended and not made.documents) or "tool_keywords" in node.input
+
+    @cached_property
+    def _models_of(self) -> dict[Node, list[Node]]:
+        """Calls of the model of each agent, in their order."""
+        found: dict[Node, list[Node]] = {}
+        for node in self.run.nodes:
+            for agent in _agents(node) if node.operation == AGENT_LLM else ():
+                found.setdefault(agent, []).append(node)
+        return found
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
         """Documents that a span returned and did not make of its own texts; None where it returns none."""
@@ -173,11 +180,7 @@ class Calls:
     # The framework's own data flow
 
     def flow(self, node: Node, steps: int = 12) -> tuple[tuple[Document, ...] | None, str]:
-        """Documents in the sockets of a call, else of what fed it, and so on; and the sockets.
-
-        Returns:
-            None if there is no such socket, () if it held no documents.
-        """
+        """Documents in the sockets of a call, else of what fed it, and so on; None without such a socket; and these."""
         own: list[tuple[str, tuple[Document, ...]]] = []
         frontier = [node]
         for _ in range(steps + 1):
@@ -223,8 +226,9 @@ def _with_ids(reply: Said, node: Node) -> Said:
     return replace(reply, calls=tuple(named))
 
 
-def _called(call: Call) -> tuple[ToolCall, ...]:
-    return call.reply.calls if call.reply is not None else ()
+def _agents(node: Node) -> list[Node]:
+    """The agent around a span; none where there is none."""
+    return [one for one in node.ancestors if one.operation == AGENT][:1]
 
 
 def _ran(node: Node, beside: Sequence[Node], calls: Sequence[tuple[ToolCall, T]]) -> list[T]:

@@ -20,14 +20,9 @@ _SOCKETS = (*(name for group in _GROUPS for name in group), "reference")
 
 
 def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
-    """Samples of the one group of sockets that holds values; none if none does.
+    """Samples of the one group of sockets that holds values, none if none does; and warnings about what they may lack.
 
-    Args:
-        *sockets: Values in the order of the parameters of ``RagMetricsEvaluator.run``.
-        **named: Values by their names.
-
-    Returns:
-        The samples, and warnings about what they may lack.
+    Values come in the order of the parameters of ``RagMetricsEvaluator.run``, or by their names.
 
     Raises:
         SettingError: If several groups hold values, or lists differ in length.
