@@ -22,7 +22,6 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
-    LLMJudge,
     Metric,
     RagMetricsError,
     RetrievalAccuracy,
@@ -145,17 +144,10 @@ class MetricEvaluator(BaseEvaluator):
     async def aevaluate_response(
         self, query: str | None = None, response: Any = None, reference: References = None, **_: Any
     ) -> RagMetricsResult:
-        """Score a response with the ids, scores and order of its source nodes, and their texts as the LLM saw them.
+        """Score what a query engine, chat engine or agent returned, otherwise as ``aevaluate``.
 
-        Args:
-            query: The user's question.
-            response: What a query engine, chat engine or agent returned; a stream that is not yet read is read to
-                its end and keeps its text.
-            reference: The expected answer, one or several.
-            **_: Keywords of other evaluators in the same batch.
-
-        Returns:
-            The framework's result, never an exception: what cannot be scored is ``invalid_result``.
+        Source nodes keep ids, scores and order, and their texts as the LLM saw them. A stream that is not yet read is
+        read to its end and keeps its text.
         """
         if isinstance(response, AsyncStreamingResponse):
             await response.get_response()
@@ -181,7 +173,7 @@ class MetricEvaluator(BaseEvaluator):
         """The judge of this call: an LLM set in ``Settings`` may change between calls."""
         llm = Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client where none is set
         if self._judge is None and self._metric.model is None and llm is not None:
-            judge = LLMJudge(LlamaIndexModel(llm))
+            judge = resolve_judge(LlamaIndexModel(llm))
             if judge.name not in _announced:
                 _announced.add(judge.name)
                 _logger.info("no judge was chosen: the LLM set in Settings answers (%s)", judge.name)

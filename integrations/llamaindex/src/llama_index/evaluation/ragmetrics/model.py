@@ -20,7 +20,6 @@ from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, C
 from ragmetrics_core.endpoints.framework_model import FrameworkModel
 from ragmetrics_core.endpoints.keys import installed
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
 
 T = TypeVar("T")
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
@@ -54,15 +53,11 @@ class LlamaIndexModel(FrameworkModel):
         cache_key: str | None = None,
     ) -> None:
         able = capabilities_of(llm) if capabilities is None else capabilities
-        super().__init__(llm, name="", capabilities=able, judge_async=judge_async, cache_key=cache_key)
+        name = llm.metadata.model_name
+        name = llm.class_name() if name == "unknown" else name  # the framework's word for no name
+        super().__init__(llm, name=name, capabilities=able, judge_async=judge_async, cache_key=cache_key)
         self.llm = llm
         self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, _Copies] = WeakKeyDictionary()
-
-    @property
-    def name(self) -> str:
-        """The model's name, or the class where the LLM does not know it."""
-        name = self.llm.metadata.model_name
-        return self.llm.class_name() if name == "unknown" else name
 
     def _form(self) -> object:
         """As LlamaIndex writes it to a file, and what this leaves out: functions by name, clients by their address.
@@ -135,7 +130,7 @@ def capabilities_of(llm: LLM) -> Capabilities:
 
 def as_judge(judge: JudgeOrLLM) -> Judge | ChatModel | str | None:
     """A LlamaIndex LLM as a judge; anything else as it is."""
-    return LLMJudge(LlamaIndexModel(judge)) if isinstance(judge, LLM) else judge
+    return LlamaIndexModel(judge) if isinstance(judge, LLM) else judge
 
 
 def _messages(request: ChatRequest) -> list[ChatMessage]:
@@ -194,22 +189,12 @@ def aligned(text: str, positions: Sequence[Sequence[LogProb]]) -> tuple[TokenAlt
     Returns:
         One per position, such that together they spell the text; () if they cannot.
     """
-    paths: list[dict[int, tuple[int, LogProb]]] = []
-    reached = {0}
+    reached: dict[int, tuple[TokenAlternatives, ...]] = {0: ()}
     for alternatives in positions:
-        step: dict[int, tuple[int, LogProb]] = {}
-        for start in reached:
-            for one in sorted(alternatives, key=lambda a: -a.logprob):
-                if one.token and text.startswith(one.token, start):
-                    step.setdefault(start + len(one.token), (start, one))
-        paths.append(step)
-        reached = set(step)
-    if len(text) not in reached:
-        return ()
-    found: list[TokenAlternatives] = []
-    end = len(text)
-    for step, alternatives in zip(reversed(paths), reversed(positions), strict=True):
-        end, one = step[end]
-        listed = tuple((other.token, other.logprob) for other in alternatives)
-        found.append(TokenAlternatives(one.token, one.logprob, listed))
-    return tuple(reversed(found))
+        listed = tuple((one.token, one.logprob) for one in alternatives)
+        before, reached = reached, {}
+        for start, spelt in before.items():
+            for token, logprob in sorted(listed, key=lambda one: -one[1]):
+                if token and text.startswith(token, start):
+                    reached.setdefault(start + len(token), (*spelt, TokenAlternatives(token, logprob, listed)))
+    return reached.get(len(text), ())

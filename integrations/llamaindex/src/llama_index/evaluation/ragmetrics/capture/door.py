@@ -19,14 +19,11 @@ from llama_index.evaluation.ragmetrics.model import as_judge
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capturing import (
-    Answer,
     FrontDoor,
     Node,
     Overrides,
     SettingError,
-    Tree,
     Turns,
-    samples_of,
 )
 from ragmetrics_core.capturing import Source as From
 
@@ -83,31 +80,22 @@ def samples_from(
         'Paris.'
     """
     where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
-    if isinstance(run, Run):
-        turns = Turns(partial(trees_of, where=where), where)
-        return [*turns.add(run), *turns.finish()]
-    if not isinstance(snapshot.result_of(run), Source):
+    turns = Turns(partial(trees_of, where=where), where)
+    return [*turns.add(run if isinstance(run, Run) else _as_run(run)), *turns.finish()]
+
+
+def _as_run(response: object) -> Run:
+    """A run that holds only what the application returned."""
+    result = snapshot.result_of(response)
+    if not isinstance(result, Source):
         needed = "samples_from needs a run or a response of a query engine, chat engine, agent or workflow"
-        raise SettingError(f"{needed}, got {type(snapshot.result_of(run)).__name__}")
-    return samples_of(_of_response(run), where)
-
-
-def _of_response(response: object) -> Tree:
-    """What a response tells without its run."""
+        raise SettingError(f"{needed}, got {type(result).__name__}")
     named = {one.key: one for one in snapshot.sources_of(response)}.values()
     # An answer to a sub-question is known by how the framework writes such nodes.
     written = [one for one in named if one.text.startswith(("Sub question:", "\nQuestion:")) and not one.metadata]
     found = tuple(one for one in named if one.text.strip() and (one not in written or one.score is not None))
-    text, data = snapshot.answer_of(response), snapshot.plain(snapshot.result_of(response))
-    unread = text is None and isinstance(snapshot.result_of(response), Streamed)
-    return Tree(
-        Node("step", "response"),
-        answers=(Answer(text, "response", documents=found),),
-        is_query=True,
-        complete=not unread,
-        warnings=("the streamed answer was not read to its end",) if unread else (),
-        other=tuple(one for one in named if one not in found),
-        run=response,
-        places=(data if isinstance(data, dict) else {},),
-        plain=snapshot.plain,
-    )
+    run = Run("query", Node("step", "response", text=snapshot.answer_of(response)), sources=found, result=response)
+    run.complete = run.root.text is not None or not isinstance(result, Streamed)
+    run.other, data = tuple(one for one in named if one not in found), snapshot.plain(result)
+    run.outputs = data if isinstance(data, dict) else {}
+    return run

@@ -36,4 +36,5 @@ class Run:
     cut: bool = False  # calls are missing because there were too many
     inputs: dict[str, Any] = field(default_factory=dict)  # arguments as plain data, where the user names keys or paths
     outputs: dict[str, Any] = field(default_factory=dict)  # the result as plain data, likewise
+    result: object = None  # what the application returned, where nothing else is known
     other: tuple[Document, ...] | None = None  # nodes without a text, once they are taken out of the tree

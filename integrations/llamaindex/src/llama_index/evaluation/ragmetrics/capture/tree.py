@@ -43,7 +43,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             conversation=run.conversation,
             other=run.other,
             warnings=_warnings(run, flow),
-            run=run,
+            run=run.result or run,
             places=(run.outputs, run.inputs),
             plain=plain,
         )
@@ -113,10 +113,6 @@ def _by(document: Document, answers: Sequence[Node]) -> Document:
 def _replied(run: Run) -> None:
     """Give models the replies that only what is around them tells."""
     models = [node for node in run.root.walk() if node.kind == "model" and node.prompt]
-    for program in (node for node in run.root.walk() if node.kind == "step" and node.text):
-        inner = [node for node in program.walk() if node in models]
-        if inner and inner[-1].reply is not None and not inner[-1].reply.text.strip():
-            inner[-1].reply = Message("assistant", program.text or "")  # an object made of a tool's arguments
     if run.streamed and run.root.text and models and models[-1].reply is None and models[-1].error is None:
         models[-1].reply = Message("assistant", run.root.text)
 
