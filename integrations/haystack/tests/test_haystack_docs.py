@@ -35,6 +35,14 @@ def test_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(tracing.tracer.actual_tracer, NullTracer)
 
 
+def test_the_page_on_agents_runs() -> None:
+    page = HERE.parents[1].joinpath("docs", "agents.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page.partition("\n## Haystack\n")[2].partition("\n## ")[0], re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, "agents.md", "exec"), names)
+    assert len(names["captured"].samples) == 2
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings(module: str) -> None:
     found = importlib.import_module(module)
