@@ -44,16 +44,17 @@ def groups(sample: Sample) -> Groups:
     alone = {item.text for item in written} - {item.text for _, _, item in brought}
     ranked = [(rank, context) for rank, context in ranked if context.text not in alone]
     evidence, earlier, known = [context for _, context in ranked], list[Context](), dict[str, bool]()
-    for call, at, item in brought:
-        hidden = call.turn < sample.ledger.turn or (call.shown is not None and at not in call.shown)
-        if not hidden and place_of(item, evidence) is None:
-            evidence.append(item)
-    for call, at, item in brought:
-        if call.turn < sample.ledger.turn:
-            if place_of(item, [*evidence, *earlier]) is None:
-                earlier.append(item)
-            if call.shown is not None:
-                known[item.text] = known.get(item.text, False) or at in call.shown
+    texts, ids = {one.text for one in evidence}, {one.id for one in evidence} - {None}
+    for late, group in ((True, evidence), (False, earlier)):  # a text of both belongs to this turn
+        for call, at, item in brought:
+            hidden = call.shown is not None and at not in call.shown
+            if (call.turn >= sample.ledger.turn) != late or (late and hidden):
+                continue
+            if item.text not in texts and item.id not in ids:
+                group.append(item)
+                texts.add(item.text)
+            if not late and call.shown is not None:
+                known[item.text] = known.get(item.text, False) or not hidden
     user = tuple(turn.content for turn in sample.history if turn.role == "user")
     behind = range(len(sample.contexts) + 1, len(sample.contexts) + len(evidence) + len(earlier) + 1)
     return Groups(

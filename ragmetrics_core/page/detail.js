@@ -148,7 +148,7 @@ function callsOf(row) {
     const labels = [
       verdict ? element("span", { class: verdict === "useful" ? "yes" : "no" }, (verdict === "useful" ? "✓ " : "✗ ") + verdict) : call.kind,
       call.turn !== ledger.turn && "turn " + call.turn, "step " + call.step, call.name, call.agent && "agent " + call.agent,
-      items.length + (items.length === 1 ? " text" : " texts") + (call.shown ? ", " + call.shown.length + " shown" : ""),
+      call.turn === ledger.turn && items.length + (items.length === 1 ? " text" : " texts") + (call.shown ? ", " + call.shown.length + " shown" : ""),
       gain && "facts: alone " + percent(gain.alone) + ", gain " + percent(gain.gain) + ", together " + percent(gain.total),
     ];
     const texts = items.map((item) => element("li", { class: "text", dir: "auto" }, item.text));

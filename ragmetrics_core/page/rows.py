@@ -39,7 +39,17 @@ def index_json(rows: Sequence[SampleResult], metrics: Sequence[str]) -> str:
 
 def detail_lines(rows: Iterable[SampleResult]) -> str:
     """Everything known of each row, one JSON object per line, in the order of the index."""
-    return "\n".join(json_text(_short(plain(row))) for row in rows)
+    return "\n".join(json_text(_short(plain(_own(row)))) for row in rows)
+
+
+def _own(row: SampleResult) -> SampleResult:
+    """The row without what calls of earlier turns brought: the rows of those turns show it."""
+    if row.sample is None or row.sample.ledger is None:
+        return row
+    ledger = row.sample.ledger
+    calls = (it if it.turn == ledger.turn else it.model_copy(update={"items": ()}) for it in ledger.calls)
+    sample = row.sample.model_copy(update={"ledger": ledger.model_copy(update={"calls": tuple(calls)})})
+    return row.model_copy(update={"sample": sample})
 
 
 def _entry(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
