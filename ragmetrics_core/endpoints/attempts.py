@@ -1,7 +1,5 @@
 """Attempts at a call: backoff between them, what limits them, and whether the endpoint answers at all."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
@@ -10,19 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypeVar, get_args
 
-from ragmetrics_core.data.errors import (
-    ConnectionFailed,
-    ContextWindowExceeded,
-    EmptyReply,
-    JudgeError,
-    JudgeTimeout,
-    JudgeUnavailable,
-    LimitReached,
-    RagMetricsError,
-    RateLimited,
-    TransientJudgeError,
-    Unreachable,
-)
+from ragmetrics_core.data import errors
 from ragmetrics_core.data.frozen import safe
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, TokenAlternatives
@@ -49,28 +35,28 @@ class Availability:
         self.alone = asyncio.Lock()  # held by a call that is sent alone
         self.answers = 0
         self._refusals = 0
-        self._outage: tuple[float, JudgeUnavailable] | None = None
+        self._outage: tuple[float, errors.JudgeUnavailable] | None = None
 
     def check(self) -> None:
         """Raise what the endpoint refuses everything with, as long as it is left alone."""
         if self._outage is not None and time.monotonic() < self._outage[0] + _OUTAGE:
             raise self._outage[1].with_traceback(None)
 
-    def observe(self, outcome: ChatReply | JudgeError) -> None:
+    def observe(self, outcome: ChatReply | errors.JudgeError) -> None:
         """Learn from a call; of an endpoint that has answered, one that it refuses tells little."""
         if isinstance(outcome, ChatReply):
             self.answers += 1
             self._refusals = 0
             self.open, self._outage = True, None
-        elif isinstance(outcome, JudgeUnavailable):
+        elif isinstance(outcome, errors.JudgeUnavailable):
             self._refusals += 1
             outcome.single = self.open = bool(self.answers) and self._refusals < _REFUSALS
             if not outcome.single:
                 self.refuse(outcome)
         elif self._outage is None or time.monotonic() >= self._outage[0] + _OUTAGE:
-            self.open, self._outage = bool(self.answers) or not isinstance(outcome, Unreachable), None
+            self.open, self._outage = bool(self.answers) or not isinstance(outcome, errors.Unreachable), None
 
-    def refuse(self, error: JudgeUnavailable) -> JudgeUnavailable:
+    def refuse(self, error: errors.JudgeUnavailable) -> errors.JudgeUnavailable:
         """Leave the endpoint alone for a while; then a call is sent alone again."""
         self.open, self._outage = False, (time.monotonic(), error)
         return error
@@ -91,8 +77,7 @@ class Attempts:
     async def send(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply, an error that will not pass, or no attempt left; failures are values.
 
-        Raises:
-            JudgeUnavailable: If no call will succeed.
+        Only ``JudgeUnavailable`` is raised: no call will succeed.
         """
         sent: list[float] = []  # when each call left
         if self.budget.remaining is None:
@@ -111,36 +96,36 @@ class Attempts:
             answers = self.endpoint.answers
             try:
                 reply = await self._in_turn(request, sent)
-            except LimitReached as reached:
+            except errors.LimitReached as reached:
                 return ChatReply((), Usage(calls=len(sent)), (reached,) * request.n)
-            except JudgeUnavailable:
+            except errors.JudgeUnavailable:
                 raise
-            except JudgeError as error:
+            except errors.JudgeError as error:
                 # told to slow down while others are answered: it takes its turn again, as often as it needs
-                counted += not (isinstance(error, RateLimited) and self.endpoint.answers > answers)
+                counted += not (isinstance(error, errors.RateLimited) and self.endpoint.answers > answers)
                 wait = self._wait(error, counted, sent)
                 if wait is not None:
                     await self.budget.pause(wait)
                     continue
-                if isinstance(error, Unreachable) and not self.endpoint.answers:
-                    raise self.endpoint.refuse(JudgeUnavailable(str(error))) from None
+                if isinstance(error, errors.Unreachable) and not self.endpoint.answers:
+                    raise self.endpoint.refuse(errors.JudgeUnavailable(str(error))) from None
                 reply = ChatReply((), failures=(error,) * request.n)
             if not reply.choices and not reply.failures:
-                reply = replace(reply, failures=(EmptyReply("the endpoint returned no reply"),) * request.n)
+                reply = replace(reply, failures=(errors.EmptyReply("the endpoint returned no reply"),) * request.n)
             if len(sent) == reply.usage.calls == 1:
                 return reply  # nothing to correct
             return replace(reply, usage=replace(reply.usage, calls=len(sent), faults=len(sent) - 1))
 
-    def _wait(self, error: JudgeError, counted: int, sent: Sequence[float]) -> float | None:
+    def _wait(self, error: errors.JudgeError, counted: int, sent: Sequence[float]) -> float | None:
         """Seconds until the next attempt, by exponential backoff with full jitter; None if there shall be none."""
-        if not isinstance(error, TransientJudgeError) or counted >= self.most:
+        if not isinstance(error, errors.TransientJudgeError) or counted >= self.most:
             return None
         longest = min(_SHORTEST_WAIT * 2 ** min(max(counted - 1, 0), 10), _LONGEST_WAIT)
         wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
         if error.retry_after is not None:
             wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
-        connecting = isinstance(error, Unreachable) or (
-            not self.endpoint.answers and isinstance(error, ConnectionFailed)
+        connecting = isinstance(error, errors.Unreachable) or (
+            not self.endpoint.answers and isinstance(error, errors.ConnectionFailed)
         )
         left = sent[0] + (_CONNECTING if connecting else _GIVEN_UP) - time.monotonic()
         return wait if wait <= left else None
@@ -158,7 +143,7 @@ class Attempts:
     async def _limited(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         tokens = sum(len(message.content) for message in request.messages) / 4
         held: list[tuple[Limiter, Any]] = []
-        outcome: ChatReply | JudgeError | None = None
+        outcome: ChatReply | errors.JudgeError | None = None
         try:
             for limiter in self.limiters:
                 held.append((limiter, await limiter.acquire(tokens)))
@@ -167,7 +152,7 @@ class Attempts:
             await self.budget.acquire(tokens)
             held.append((self.budget, None))
             outcome = await self._call(request, sent)
-        except JudgeError as error:
+        except errors.JudgeError as error:
             outcome = error
             raise
         finally:
@@ -181,13 +166,13 @@ class Attempts:
             async with asyncio.timeout(self.timeout):
                 reply = await typed(self.model.name, self._complete, request)
         except TimeoutError:
-            error: JudgeError = JudgeTimeout(f"{self.model.name} sent no reply within {self.timeout:g} s")
-        except JudgeError as raised:
+            error: errors.JudgeError = errors.JudgeTimeout(f"{self.model.name} sent no reply within {self.timeout:g} s")
+        except errors.JudgeError as raised:
             error = raised
         else:
             self.endpoint.observe(reply)
             return reply
-        if isinstance(error, ContextWindowExceeded) and error.where and error.tokens is None:
+        if isinstance(error, errors.ContextWindowExceeded) and error.where and error.tokens is None:
             tokens = sum(len(message.content) for message in request.messages) // 4
             error = error.counted(error.where, tokens, error.window, about="about ")
         self.endpoint.observe(error)
@@ -201,7 +186,7 @@ async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
     """Call what a model's author may have written; what it raises, unless an error of ours, becomes a judge error."""
     try:
         return await call(*given)
-    except RagMetricsError:
+    except errors.RagMetricsError:
         raise
     except (Exception, SystemExit) as raised:  # noqa: BLE001  # nobody knows what; SystemExit would end the loop
         error = foreign(raised, name)
@@ -211,7 +196,7 @@ async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
 def _cleaned(name: str, reply: ChatReply) -> ChatReply:
     """The reply without lone surrogates and NUL, which neither a file nor the next request can carry."""
     if wrong := _wrong(reply):
-        raise JudgeError(f"{name} could not answer: its complete returned {wrong}")
+        raise errors.JudgeError(f"{name} could not answer: its complete returned {wrong}")
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise too_large(name)
     models = tuple(map(safe, reply.usage.models))
