@@ -41,6 +41,8 @@ def listed(question, verdict):
 
 
 class TestContextUtilization(MetricContract):
+    reads = frozenset({"ledger"})
+
     def metric(self):
         return ContextUtilization()
 
@@ -117,7 +119,7 @@ class TestContextRecall(MetricContract):
 
 
 class TestRetrievalAccuracy(MetricContract):
-    reads = frozenset({"question"})
+    reads = frozenset({"question", "ledger"})
     sample = FULL
 
     def metric(self):

@@ -6,7 +6,7 @@ from typing import ClassVar
 from pydantic import TypeAdapter
 
 from ragmetrics_core.data.results import MetricResult
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.sample import Ledger, Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.scripted import ScriptedJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome
@@ -86,7 +86,8 @@ class MetricContract:
         """Fields that the metric neither requires nor declares to read do not change its result."""
         required = {field for group in self.metric().needs for field in group}
         texts = {"question": "other?", "answer": "other", "generator": "x"}
-        others: dict[str, object] = {**texts, "reference": ("other",), "metadata": {"a": 1}}
+        ledger = Ledger.model_validate({"calls": [{"kind": "tool", "items": ["other"]}]})
+        others: dict[str, object] = {**texts, "reference": ("other",), "metadata": {"a": 1}, "ledger": ledger}
         for field, value in others.items():
             if field in required | self.reads:
                 continue
