@@ -9,9 +9,6 @@ from ragmetrics_core.capturing.background import Aggregate as Aggregate
 from ragmetrics_core.capturing.background import BackgroundEvaluator as BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured as Captured
 from ragmetrics_core.capturing.captured import Given as Given
-from ragmetrics_core.capturing.captured import Redact as Redact
-from ragmetrics_core.capturing.captured import changed as changed
-from ragmetrics_core.capturing.front_door import Assembler as Assembler
 from ragmetrics_core.capturing.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capturing.front_door import Watcher as Watcher
 from ragmetrics_core.capturing.guarded import Problems as Problems
@@ -37,7 +34,6 @@ from ragmetrics_core.capturing.reading import question_in_state as question_in_s
 from ragmetrics_core.capturing.reading import spoken as spoken
 from ragmetrics_core.capturing.reading import texts_in as texts_in
 from ragmetrics_core.capturing.rules import samples_of as samples_of
-from ragmetrics_core.capturing.tree import DISTANCE_KEYS as DISTANCE_KEYS
 from ragmetrics_core.capturing.tree import SCORE_KEYS as SCORE_KEYS
 from ragmetrics_core.capturing.tree import Answer as Answer
 from ragmetrics_core.capturing.tree import Document as Document

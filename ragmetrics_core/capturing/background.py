@@ -70,20 +70,9 @@ class _Judging:
 class BackgroundEvaluator(Generic[Run]):
     """Assembles samples and scores them in a daemon thread of its own; the application never waits.
 
-    Args:
-        build: Pure function from a recorded run to its samples; runs in the background thread.
-        metrics: Metrics or their names; an empty list only counts.
-        judge: See ``evaluate``.
-        sample_rate: Share of the samples that are judged, in (0, 1]; one may be made of several runs.
-        max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
-        keep: Keep every result for ``report()``; otherwise only ``aggregates`` are kept, in constant memory.
-        on_result: Called in the background thread with each ``SampleResult``, in the order in which they are done.
-        concurrency: Most model calls in flight.
-        limits: What judging may spend; see ``evaluate``. What a limit cuts off is counted in ``problems``.
-        redact: The user's function through which each sample goes as it is made, before the judge, ``on_result``
-            or anything else gets it. Where it raises, the sample is dropped and counted in ``problems``.
-        rest: Gives the samples that wait for a further run, and forgets them; asked at each ``flush``.
-        seed: Seed of the choice that ``sample_rate`` makes; None for a random one.
+    ``FrontDoor.watch`` says what the settings mean. In the thread ``build`` makes samples of a recorded run, and at
+    each ``flush`` ``rest`` those that wait for a further run. What a limit cuts off is counted in ``problems``;
+    ``seed`` is that of the choice that ``sample_rate`` makes.
 
     Raises:
         SettingError: If a setting is invalid.

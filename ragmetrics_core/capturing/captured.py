@@ -93,14 +93,9 @@ class Captured(Generic[Run]):
 
     Recording a run only keeps it; samples are assembled when they are first asked for, in the thread that asks.
 
-    Args:
-        build: Pure function from a recorded run to its samples.
-        given: Values of the user.
-        max_samples: Most runs kept; later ones are counted in ``dropped`` with a warning. None keeps all.
-        redact: The user's function through which each sample goes as it is made.
-        rest: Gives the samples that still wait for a further run, and forgets none.
-        as_judge: Makes a judge of a framework's own model object.
-        hint: What to do where runs were seen and none gave a sample.
+    ``FrontDoor.capture`` makes it: ``build`` makes samples of a recorded run, ``rest`` those that still wait for a
+    further one and forgets none, ``as_judge`` a judge of a framework's own model object; ``hint`` says what to do
+    where runs were seen and none gave a sample.
 
     Attributes:
         problems: Internal errors, and why there is no sample; an application's own error is ``Sample.error``.

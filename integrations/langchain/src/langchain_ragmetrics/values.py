@@ -13,6 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from ragmetrics_core import capturing
 from ragmetrics_core.capturing import SCORE_KEYS, Message, ToolCall
@@ -166,15 +167,7 @@ def is_command(value: object) -> bool:
 
 def compact(value: object) -> str:
     """A structured value as compact JSON."""
-    if isinstance(value, BaseModel):
-        return value.model_dump_json()
-    fields = fields_of(value)
-    return json.dumps(value if fields is None else dict(fields), ensure_ascii=False, default=_plain)
-
-
-def _plain(value: object) -> object:
-    fields = fields_of(value)
-    return str(value) if fields is None else dict(fields)
+    return json.dumps(to_jsonable_python(value, fallback=str), ensure_ascii=False)
 
 
 def artifacts_of(output: object) -> Iterator[object]:

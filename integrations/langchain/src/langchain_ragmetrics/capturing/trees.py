@@ -287,10 +287,9 @@ def walk(run: RunBase) -> Iterator[RunBase]:
 
 def _node(run: RunBase) -> Node:
     """One run as a call, with those inside it."""
-    end = None if run.end_time is None else run.end_time.timestamp()
+    end, metadata = None if run.end_time is None else run.end_time.timestamp(), metadata_of(run)
     inside = [_node(child) for child in children(run)]
     branch = next((tag for tag in run.tags or () if tag.startswith("map:key:")), "")
-    metadata = metadata_of(run)
     node = Node("step", run.name, run.start_time.timestamp(), end, inside, error=run.error, branch=branch)
     node.agent = metadata.get("lc_agent_name")
     fill = {"retriever": _retriever, "tool": _tool, "llm": _model, "chat_model": _model, "chain": _step}
