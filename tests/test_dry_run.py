@@ -21,6 +21,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.engine.dry_run import Estimate, estimate
@@ -159,3 +160,12 @@ def test_a_run_costs_what_was_estimated(metric: Metric, loopback_server: Callabl
     calls = evaluate([SAMPLE], metrics=metric, judge=judge).summary().usage.calls
     assert found.low.calls <= calls <= found.high.calls
     assert calls == len(server.requests)
+
+
+def test_a_conversation_takes_as_many_calls_as_one_turn() -> None:
+    """One request for five polls where the model can, and one more for the cause where the answer is not grounded."""
+    found = EvidenceCall(kind="retrieval", items=SAMPLE.contexts, shown=())
+    later = SAMPLE.model_copy(update={"contexts": (), "ledger": Ledger(turn=2, calls=(found,))})
+    for metric, calls in ((ContextAdherence(), (1, 2)), (ContextAdherence(early_stop=True), (1, 3))):
+        one, two = (count(ALL, metric, samples=[it]) for it in (SAMPLE, later))
+        assert (two.low.calls, two.high.calls) == (one.low.calls, one.high.calls) == calls
