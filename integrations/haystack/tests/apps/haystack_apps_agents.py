@@ -1,4 +1,7 @@
-"""Applications after public ones: agents and their tools."""
+"""Applications after public ones: agents and their tools.
+
+Haystack 3.1 makes no schema of a function whose annotations are postponed.
+"""
 
 from typing import Annotated, Any
 
