@@ -44,6 +44,7 @@ from ragmetrics_core.capturing.tree import Tree as Tree
 from ragmetrics_core.capturing.turns import Turns as Turns
 from ragmetrics_core.data.errors import InputError as InputError
 from ragmetrics_core.data.errors import JudgeUnavailable as JudgeUnavailable
+from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
 from ragmetrics_core.data.errors import RowError as RowError
 from ragmetrics_core.data.errors import SettingError as SettingError
 from ragmetrics_core.data.results import ErrorInfo as ErrorInfo

@@ -23,7 +23,7 @@ from llama_index.evaluation.ragmetrics import (
     RagMetricsResult,
     RetrievalAccuracyEvaluator,
     capture,
-    evaluators,
+    model,
 )
 from pydantic import BaseModel
 from said import poll, polls, rating, useful
@@ -263,7 +263,7 @@ def test_judges_are_not_captured(engine: RetrieverQueryEngine, kit: ModuleType) 
 
 def test_which_judge(kit: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(evaluators, "_announced", set())
+    monkeypatch.setattr(model, "_announced", set())
     fields: dict[str, Any] = {"query": "q", "response": "a", "contexts": ["c"]}
     reply = kit.ScriptedLLM(script={"": '{"reason": "x", "verdict": "no", "unsupported": []}'})
     monkeypatch.setattr(Settings, "_llm", reply)

@@ -16,15 +16,7 @@ from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
 from pydantic import BaseModel
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capturing import (
-    Display,
-    InputError,
-    RowError,
-    SampleResult,
-    SettingError,
-    as_judge_work,
-    each_sample,
-)
+from ragmetrics_core.capturing import Display, InputError, SampleResult, SettingError, as_judge_work, each_sample
 
 
 def load_rag_dataset(dataset: str | PathLike[str] | Mapping[str, Any] | Any) -> list[Sample]:
@@ -46,8 +38,8 @@ def load_rag_dataset(dataset: str | PathLike[str] | Mapping[str, Any] | Any) -> 
             data = json.loads(Path(dataset).read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(f"{Path(dataset).name} is no JSON file: {error}") from None
-    if isinstance(data, QueryResponseDataset):
-        data = data.model_dump()
+    if isinstance(data, BaseModel):
+        data = data.model_dump(mode="json")
     if isinstance(data, Mapping) and isinstance(data.get("queries"), Mapping):
         references = data.get("responses") or {}
         return [Sample(id=id_, question=asked, reference=references.get(id_)) for id_, asked in data["queries"].items()]
@@ -63,8 +55,7 @@ def _sample(example: Any, number: int) -> Sample:
     if not isinstance(question, str):
         raise InputError(f"example {number} of the dataset has no query")
     rest = {name: value for name, value in found.items() if value not in (None, [])}
-    plain = {name: one.model_dump(mode="json") if isinstance(one, BaseModel) else one for name, one in rest.items()}
-    return Sample(question=question, reference=reference, metadata=plain)
+    return Sample(question=question, reference=reference, metadata=rest)
 
 
 def evaluate_query_engine(
@@ -110,8 +101,8 @@ def _questions(questions: Any) -> Iterable[Sample]:
     if isinstance(questions, (list, tuple)):
         questions = [Sample(question=item) if isinstance(item, str) else item for item in questions]
     for number, sample in enumerate(each_sample(questions, {})):
-        if isinstance(sample, RowError) or sample.question is None:
-            raise InputError(f"question {number}: {sample if isinstance(sample, RowError) else 'it is blank'}")
+        if not isinstance(sample, Sample) or sample.question is None:
+            raise InputError(f"question {number}: {'it is blank' if isinstance(sample, Sample) else sample}")
         yield sample
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
-from llama_index.core import Settings
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
@@ -15,22 +13,11 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.evaluation.ragmetrics.capture.door import samples_from
-from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, LlamaIndexModel, as_judge
+from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge, settings_judge
 from pydantic import ValidationError
 
-from ragmetrics_core import (
-    ContextAdherence,
-    ContextRecall,
-    ContextUtilization,
-    Metric,
-    RagMetricsError,
-    RetrievalAccuracy,
-    Sample,
-)
-from ragmetrics_core.capturing import Given, Judge, MetricResult, SettingError, as_judge_work, resolve_judge
-
-_logger = logging.getLogger("llama_index.evaluation.ragmetrics")
-_announced: set[str] = set()
+from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, Metric, RetrievalAccuracy, Sample
+from ragmetrics_core.capturing import Given, MetricResult, RagMetricsError, SettingError, as_judge_work, resolve_judge
 
 References = str | Sequence[str] | None
 
@@ -160,25 +147,16 @@ class MetricEvaluator(BaseEvaluator):
         sample, outcome = Sample(), cast("MetricResult | str", "")
         try:
             sample = made()
+            known = self._judge is not None or self._metric.model is not None
+            judge = resolve_judge(self._judge if known else settings_judge(), metric_model=self._metric.model)
             with as_judge_work():
-                outcome = await self._metric.ascore(sample, judge=self._resolved())
+                outcome = await self._metric.ascore(sample, judge=judge)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             outcome = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         except RagMetricsError as error:
             outcome = str(error)
         return native(outcome, sample, threshold=self._threshold)
-
-    def _resolved(self) -> Judge:
-        """The judge of this call: an LLM set in ``Settings`` may change between calls."""
-        llm = Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client where none is set
-        if self._judge is None and self._metric.model is None and llm is not None:
-            judge = resolve_judge(LlamaIndexModel(llm))
-            if judge.name not in _announced:
-                _announced.add(judge.name)
-                _logger.info("no judge was chosen: the LLM set in Settings answers (%s)", judge.name)
-            return judge
-        return resolve_judge(self._judge, metric_model=self._metric.model)
 
 
 class ContextUtilizationEvaluator(MetricEvaluator):

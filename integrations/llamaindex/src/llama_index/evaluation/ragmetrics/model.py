@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from llama_index.core import Settings
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb, MessageRole
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
@@ -22,6 +24,8 @@ from ragmetrics_core.endpoints.keys import installed
 from ragmetrics_core.judging.judge import Judge
 
 T = TypeVar("T")
+_logger = logging.getLogger("llama_index.evaluation.ragmetrics")
+_announced: set[str] = set()
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
@@ -131,6 +135,16 @@ def capabilities_of(llm: LLM) -> Capabilities:
 def as_judge(judge: JudgeOrLLM) -> Judge | ChatModel | str | None:
     """A LlamaIndex LLM as a judge; anything else as it is."""
     return LlamaIndexModel(judge) if isinstance(judge, LLM) else judge
+
+
+def settings_judge() -> LlamaIndexModel | None:
+    """The LLM that the user has set in ``Settings``, announced once; None if none is set."""
+    llm = Settings._llm  # noqa: SLF001  # reading Settings.llm would make OpenAI's client where none is set
+    found = None if llm is None else LlamaIndexModel(llm)
+    if found is not None and found.name not in _announced:
+        _announced.add(found.name)
+        _logger.info("no judge was chosen: the LLM set in Settings answers (%s)", found.name)
+    return found
 
 
 def _messages(request: ChatRequest) -> list[ChatMessage]:

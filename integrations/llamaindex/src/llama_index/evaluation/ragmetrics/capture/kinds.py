@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import lru_cache
 from types import FrameType
+from typing import get_args
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -25,13 +26,10 @@ from llama_index.core.schema import TransformComponent
 from llama_index.core.tools import BaseTool
 from llama_index.core.types import BasePydanticProgram
 from llama_index.core.workflow import Workflow
-from llama_index.evaluation.ragmetrics.capture.run import Kind
+from llama_index.evaluation.ragmetrics.capture.run import Kind, Root
 
-ROOTS = frozenset[Kind](
-    ["query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program", "predict"]
-)
-"""Kinds that are a run of their own where nothing is around them."""
-
+# Kinds that are a run of their own where nothing is around them.
+ROOTS: frozenset[Kind] = frozenset(get_args(Root))
 _Named = tuple[type, str]  # a class, and methods of it
 _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (BaseQueryEngine, "query", "query aquery"),
@@ -49,36 +47,32 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (BaseSelector, "ignored", "select aselect"),
     (TransformComponent, "ignored", "__call__ acall"),
 )
-_TEST_DATA = (DatasetGenerator, "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes")
+_GENERATING = "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes"
+TEST_DATA: tuple[_Named, ...] = ((DatasetGenerator, _GENERATING),)
 # What prepares or checks an application: judging, writing test data, finding tools, building an index.
 _ASIDE: tuple[_Named, ...] = (
     (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
     (BaseRetrievalEvaluator, "evaluate aevaluate"),
-    _TEST_DATA,
+    *TEST_DATA,
     (ObjectRetriever, "retrieve aretrieve"),
     (BaseIndex, "build_index_from_nodes insert insert_nodes update_ref_doc refresh_ref_docs"),
     (IngestionPipeline, "run arun"),
 )
+# What only keeps or shortens a conversation.
 MEMORY: tuple[_Named, ...] = ((BaseMemory, "get aget put aput"), (BaseMemoryBlock, "aget aput atruncate"))
-"""What only shortens or keeps a conversation."""
 _NAMES = frozenset(name for _, names in (*_ASIDE, *MEMORY) for name in names.split())
-_UUID = 37  # characters of "-" and a UUID at the end of a span's id
-
-
-def kind_of(owner: type, span_id: str) -> Kind | None:
-    """What a span does, by its instance's type and its id (class, method, UUID); None for what is looked through."""
-    return _kind(owner, span_id[:-_UUID].rpartition(".")[2])
 
 
 @lru_cache(maxsize=4096)
-def _kind(owner: type, method: str) -> Kind | None:
+def kind_of(owner: type, method: str) -> Kind | None:
+    """What a method does, by the type of its instance; None for what capturing looks through."""
     if issubclass(owner, BaseNodePostprocessor) and method.endswith("postprocess_nodes"):
         return "post"
     return next((kind for base, kind, names in _METHODS if method in names.split() and issubclass(owner, base)), None)
 
 
 def is_aside(owners: tuple[_Named, ...] = _ASIDE) -> bool:
-    """True if an evaluator, a generator of test data, an index being built or a retriever of tools called this."""
+    """True if such a method called this: an evaluator's, an index being built. Tasks that it starts do not show it."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:
         name = frame.f_code.co_name
@@ -88,8 +82,3 @@ def is_aside(owners: tuple[_Named, ...] = _ASIDE) -> bool:
                 return True
         frame = frame.f_back
     return False
-
-
-def is_test_data() -> bool:
-    """True if a generator of test data called this; the tasks that it starts do not show it."""
-    return is_aside((_TEST_DATA,))

@@ -18,9 +18,10 @@ from typing import Any
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.schema import BaseNode
 from llama_index.evaluation.ragmetrics.capture import snapshot
 from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install
-from llama_index.evaluation.ragmetrics.capture.kinds import MEMORY, ROOTS, is_aside, is_test_data, kind_of
+from llama_index.evaluation.ragmetrics.capture.kinds import MEMORY, ROOTS, TEST_DATA, is_aside, kind_of
 from llama_index.evaluation.ragmetrics.capture.run import Kind, Run
 from llama_index.evaluation.ragmetrics.capture.streams import observe
 from llama_index_instrumentation.span import active_span_id
@@ -45,6 +46,7 @@ _NODES |= {
     "respond": "step",
     "program": "step",
 }  # others are named alike
+_UUID = 37  # characters of "-" and a UUID at the end of a span's id, behind class and method
 _clock = itertools.count()
 
 
@@ -54,15 +56,11 @@ class _Live:
 
     run: Run
     listeners: tuple[Listener, ...]
+    data: bool  # inputs and outputs are needed whole
     spans: list[str] = field(default_factory=list)
     written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
     awaits: int | None = None
     ended: bool = False
-
-    @property
-    def data(self) -> bool:
-        """Whether inputs and outputs are needed whole."""
-        return any(one.data for one in self.listeners)
 
 
 _Track = tuple[_Live, Node]
@@ -80,8 +78,8 @@ class _Place:
 
 
 _OUTSIDE, _IGNORED = _Place(), _Place()
+# The run whose streamed answer is read here: its model may be called only now.
 _reading: ContextVar[_Place | None] = ContextVar("ragmetrics_reading", default=None)
-"""The run whose streamed answer is read here: its model may be called only now."""
 
 
 @contextmanager
@@ -131,7 +129,8 @@ class Recorder:
             return
         reading = _reading.get()
         around = _joined(None if parent_id is None else self._places.get(parent_id), reading)
-        kind = kind_of(type(instance), id_)
+        owner: type = type(instance)
+        kind = kind_of(owner, id_[:-_UUID].rpartition(".")[2])
         if kind == "write":
             self._writing[id_], kind = [], None
         tracks = () if around is None else around.tracks
@@ -163,7 +162,7 @@ class Recorder:
         self._copied(snapshot.copy_arguments, kind, node, given, instance)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
         if fresh and kind in ROOTS:
-            live = _Live(Run(kind, node, strand()), fresh)
+            live = _Live(Run(kind, node, strand()), fresh, any(one.data for one in fresh))
             for one in fresh:
                 one.begun = True
             self._copied(snapshot.copy_start, live.run, given, instance, live.data)
@@ -178,8 +177,9 @@ class Recorder:
         if node is None or not place.tracks:
             self._places.pop(id_, None)
         self._wrote(id_, place, instance, error)
-        if place.kind == "ignored" and is_test_data():
-            self._test_data.update(snapshot.ids_of(result))
+        if place.kind == "ignored" and is_aside(TEST_DATA):
+            made_up = result if isinstance(result, list) else ()
+            self._test_data |= {one.node_id for one in made_up if isinstance(one, BaseNode)}
         if isinstance(result, AgentOutput) and instance is None:
             self._agent_said(place, result)
         if node is None or place.kind is None:
@@ -234,9 +234,9 @@ class Recorder:
     def _agent_said(self, place: _Place, output: AgentOutput) -> None:
         """A step of an agent ended: its model's reply, with the tools that it called."""
         for _, node in place.tracks:
-            model = snapshot.last_model(node)
+            model = next((child for child in reversed(node.children) if child.kind == "model"), None)
             if model is not None and (output.tool_calls or model.reply is None):
-                model.reply, model.ended = snapshot.agent_reply(output), next(_clock)
+                model.reply, model.ended = snapshot.reply_of(output), next(_clock)
 
     @guarded
     def _finish(self, live: _Live, result: object) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from ragmetrics_core import Turn
 from ragmetrics_core.capturing import Document, Node
 
-_Root = Literal["query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program", "predict"]
-Kind = Literal[_Root, "tool", "write", "ignored"]
+Root = Literal["query", "chat", "workflow", "retrieve", "post", "synth", "respond", "model", "program", "predict"]
+Kind = Literal[Root, "tool", "write", "ignored"]
 """What a span of the framework does."""
 
 

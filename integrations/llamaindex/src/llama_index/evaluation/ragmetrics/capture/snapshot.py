@@ -6,6 +6,7 @@ import json
 import re
 import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -14,19 +15,14 @@ from llama_index.core.agent.workflow.workflow_events import AgentOutput, AgentSe
 from llama_index.core.agent.workflow.workflow_events import ToolCall as AgentToolCall
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
-from llama_index.core.base.response.schema import (
-    AsyncStreamingResponse,
-    PydanticResponse,
-    Response,
-    StreamingResponse,
-)
+from llama_index.core.base.response.schema import AsyncStreamingResponse, PydanticResponse, Response, StreamingResponse
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.memory import Memory, SimpleComposableMemory
 from llama_index.core.memory.types import BaseChatStoreMemory
-from llama_index.core.schema import BaseNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
 from llama_index.core.workflow import Context, Event, StopEvent
@@ -51,10 +47,8 @@ def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instanc
         node.prompt, name = prompt_of(arguments), instance.metadata.model_name
         node.model = None if name == "unknown" else name  # the framework's word for no name
     elif kind not in ("workflow", "program"):
-        asked = (
-            arguments.get(name) for name in ("message", "user_msg", "query", "query_str", "query_bundle", *arguments)
-        )
-        node.query = question_of(next((one for one in asked if one is not None), None))
+        names = ("message", "user_msg", "query", "query_str", "query_bundle", *arguments)
+        node.query = question_of(next((arguments[name] for name in names if arguments.get(name) is not None), None))
         texts = (text for text in arguments.get("text_chunks") or () if isinstance(text, str))
         node.taken = documents_of(arguments.get("nodes")) or tuple(map(Document, texts))
 
@@ -69,13 +63,10 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object, data: b
     """Copy what the outermost call says of the conversation; with ``data`` all that it was given."""
     if data:
         run.inputs = plain({**arguments, **start_fields(arguments)})
-    if run.kind == "chat":
-        memory, told = vars(instance).get("_memory"), arguments.get("chat_history")
-        run.conversation = None if told else _conversation(memory or instance)
-        run.history = turns_of(told or _kept(memory))
-    elif run.kind == "workflow":
+    if run.kind in ("chat", "workflow"):
         fields = start_fields(arguments)
-        memory, told = fields.get("memory"), fields.get("chat_history")
+        memory = fields.get("memory") if run.kind == "workflow" else vars(instance).get("_memory") or instance
+        told = {**arguments, **fields}.get("chat_history")
         run.conversation = None if told or memory is None else _conversation(memory)
         run.history = turns_of(told or _kept(memory))
         run.fields = {name: text for name, value in fields.items() if (text := question_of(value))}
@@ -132,28 +123,20 @@ def message_of(message: ChatMessage, calls: tuple[ToolCall, ...] | None = None) 
     return Message(_ROLES.get(role, role), message.content or "", calls)
 
 
-def reply_of(reply: object, llm: object = None) -> Message | None:
+def reply_of(said: object, llm: object = None) -> Message | None:
     """What a model said; None while it still streams. The LLM itself reads calls in the form of its provider."""
-    if not isinstance(reply, ChatResponse):
-        return Message("assistant", reply.text) if isinstance(reply, CompletionResponse) else None
-    said = message_of(reply.message)
-    if said.calls == (ToolCall(""),) and isinstance(llm, FunctionCallingLLM):
-        return message_of(reply.message, _calls(llm.get_tool_calls_from_response(reply, error_on_no_tool_call=False)))
-    return said
-
-
-def agent_reply(output: AgentOutput) -> Message:
-    """What an agent's model said, with the tools that it called."""
-    return message_of(output.response, _calls(output.tool_calls))
+    if isinstance(said, AgentOutput):
+        return message_of(said.response, _calls(said.tool_calls))
+    if not isinstance(said, ChatResponse):
+        return Message("assistant", said.text) if isinstance(said, CompletionResponse) else None
+    reply = message_of(said.message)
+    if reply.calls == (ToolCall(""),) and isinstance(llm, FunctionCallingLLM):
+        return replace(reply, calls=_calls(llm.get_tool_calls_from_response(said, error_on_no_tool_call=False)))
+    return reply
 
 
 def _calls(made: Iterable[ToolSelection]) -> tuple[ToolCall, ...]:
     return tuple(ToolCall(one.tool_name, one.tool_kwargs, one.tool_id) for one in made)
-
-
-def last_model(node: Node) -> Node | None:
-    """The last call of a model directly inside another call."""
-    return next((child for child in reversed(node.children) if child.kind == "model"), None)
 
 
 def document_of(item: NodeWithScore) -> Document:
@@ -196,8 +179,8 @@ def _conversation(keeper: object) -> str:
     """The conversation that a memory or a chat engine keeps; another one where it is started over."""
     if isinstance(keeper, Memory):
         return keeper.session_id
-    store = keeper.chat_store if isinstance(keeper, BaseChatStoreMemory) else keeper
-    key = (id(store), keeper.chat_store_key if isinstance(keeper, BaseChatStoreMemory) else "")
+    store = vars(keeper).get("chat_store", keeper)
+    key = id(store), vars(keeper).get("chat_store_key", "")
     if key not in _conversations:
         weakref.finalize(store, _conversations.pop, key, None).atexit = False
     if key not in _conversations or _kept(keeper) == []:
@@ -278,11 +261,6 @@ def sources_of(result: object) -> tuple[Document, ...]:
     calls: Iterable[object] = found.tool_calls if isinstance(found, AgentOutput) else ()  # results among the calls
     outputs = [call.tool_output.raw_output for call in calls if isinstance(call, ToolCallResult)]
     return tuple(one for output in outputs for one in (documents_of(output) or sources_of(output)))
-
-
-def ids_of(nodes: object) -> set[str]:
-    """The ids of nodes that are not scored."""
-    return {node.node_id for node in nodes if isinstance(node, BaseNode)} if isinstance(nodes, list) else set()
 
 
 def plain(value: object, depth: int = 6) -> Any:

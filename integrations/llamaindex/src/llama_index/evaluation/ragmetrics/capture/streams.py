@@ -10,11 +10,8 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.evaluation.ragmetrics.capture.snapshot import Streamed
 
-Ended = Callable[[str, BaseException | None], None]
-"""Called once with what was read, and what broke it off."""
-
-Within = Callable[[], AbstractContextManager[object]]
-"""Makes the surroundings of each piece: a model may be called only when its answer is read."""
+Ended = Callable[[str, BaseException | None], None]  # called once with what was read, and what broke it off
+Within = Callable[[], AbstractContextManager[object]]  # around each piece: a model may be called only then
 
 _END = object()
 

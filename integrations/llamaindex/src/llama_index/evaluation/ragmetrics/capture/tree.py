@@ -19,9 +19,10 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     if run.other is None:
         run.other = _settled(run.root)
         _authored(run.root)
-        _replied(run)
     asked, place = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
+    if run.streamed and run.root.text and models and models[-1].reply is None and models[-1].error is None:
+        models[-1].reply = Message("assistant", run.root.text)
     text, failed = run.root.text or "", run.root.error is not None
     flow = _flow(run)
     answer = Answer(text, f"result of {run.kind}", _gathered(run), documents=flow)
@@ -57,7 +58,8 @@ def _settled(root: Node) -> tuple[Document, ...]:
     taken = {one.id for node in nodes for one in node.taken}
     prompts = [message.text for node in nodes for message in node.prompt]
     results = {node.text for node in nodes if node.kind == "tool"}
-    summed = {child.reply.text for node in nodes for child in node.children if child.kind == "ignored" and child.reply}
+    aside = [child.reply for node in nodes for child in node.children if child.kind == "ignored" and child.reply]
+    summed = {reply.text for reply in aside if reply.text.strip()}
 
     def kept(one: Document) -> bool:
         if not one.text.strip():
@@ -108,13 +110,6 @@ def _authored(root: Node) -> None:
 def _by(document: Document, answers: Sequence[Node]) -> Document:
     author = next((one for one in answers if (one.text or "").strip() in document.text), None)
     return replace(document, author=author)
-
-
-def _replied(run: Run) -> None:
-    """Give models the replies that only what is around them tells."""
-    models = [node for node in run.root.walk() if node.kind == "model" and node.prompt]
-    if run.streamed and run.root.text and models and models[-1].reply is None and models[-1].error is None:
-        models[-1].reply = Message("assistant", run.root.text)
 
 
 def question(run: Run) -> tuple[str | None, str]:
