@@ -13,15 +13,13 @@ from ragmetrics_core.data.grounds import arrivals
 from ragmetrics_core.data.sample import Context, Sample
 from ragmetrics_core.metrics.average_precision import average_precision
 
-Block = tuple[int, ...]
-
 
 def call_table(
     sample: Sample, contexts: Sequence[Context], useful: Sequence[bool], score: Callable[[Sequence[int]], float]
 ) -> CallTable | None:
     """The table of calls, from the verdict on each context and the score of their places in another order."""
     lines, inside, again = list[CallVerdict](), list[float](), list[bool]()
-    seen, arrived, steps = set[int](), set[str](), dict[tuple[int, int], set[Block]]()
+    seen, arrived, steps = set[int](), set[str](), dict[tuple[int, int], set[tuple[int, ...]]]()
     for number, call, block in arrivals(sample, contexts):
         good = {place for place in block if useful[place]}
         nothing = "failed" if call.error is not None else "unread" if call.items else "empty"
@@ -48,7 +46,7 @@ def call_table(
     )
 
 
-def _orders(steps: Iterable[set[Block]], count: int) -> Iterator[list[int]]:
+def _orders(steps: Iterable[set[tuple[int, ...]]], count: int) -> Iterator[list[int]]:
     """Orders of the contexts, 120 at most, if calls of one step had come in another order.
 
     Contexts take the places that those of their step have, in the order of calls and each with the first that brings

@@ -94,8 +94,7 @@ def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
     """The question what claims rest on, asked as often as that about the whole answer."""
     said = ({"reason": "It stands there. " * n, "claims": [{"claim": "A claim.", "needs": needs}] * 3}
             for n, needs in ((9, "evidence"), (42, "none")))  # fmt: skip
-    short, long = map(LabelledPoll.model_validate, said)
-    part = whole.parts["contexts"]
+    (short, long), part = map(LabelledPoll.model_validate, said), whole.parts["contexts"]
     groups = {"contexts": ("Context", found.evidence), "earlier": ("Earlier context", found.earlier)}
     groups |= {"user": ("User", found.user), "own": ("Assistant", found.own)}
     parts = {name: replace(part, label=label, text=texts) for name, (label, texts) in groups.items()}
