@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -63,49 +64,33 @@ class LLMJudge(Judge):
         self.max_tokens = max_tokens
         self.top_logprobs = top_logprobs
         self._session = Session(model, attempts=attempts, timeout=timeout, replicate=replicate)
+        self._run: Session | None = None
 
-    async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question on its own; a run of many questions shares a ``session``."""
-        return await self.session(concurrency=32, store=None).answer(question)
-
-    def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> Judge:
+    def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> LLMJudge:
         """Return a judge for one run; calls in flight, and what is learned, are shared by all runs of this object."""
-        return _Session(self, self._session.during(store=store, concurrency=concurrency, budget=budget))
-
-
-class _Session(Judge):
-    """An LLM judge during one run.
-
-    Args:
-        judge: The judge with its settings.
-        session: Where its requests go.
-    """
-
-    def __init__(self, judge: LLMJudge, session: Session) -> None:
-        self.name = judge.name
-        self._judge = judge
-        self._session = session
-
-    @property
-    def details(self) -> dict[str, str]:
-        """Those of the judge."""
-        return self._judge.details
+        judge = copy(self)
+        judge._run = self._session.during(store=store, concurrency=concurrency, budget=budget)
+        return judge
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question; about a text that is too long for the model, window by window where that can be.
+
+        A run of many questions shares a ``session``.
 
         Raises:
             JudgeUnavailable: If no question will be answered.
             SettingError: If the template shows a part that the question does not have.
         """
-        answer = await self._answer_whole(question)
+        if self._run is None:
+            return await self.session(concurrency=32, store=None).answer(question)
+        answer = await self._answer_whole(self._run, question)
         if parts := windows.smaller(question, answer):
             return windows.joined(question, answer, await gathered(map(self.answer, parts)))
         return answer
 
-    async def _answer_whole(self, question: Question[R]) -> Answer[R]:
-        await self._session.prepare()
-        asking = _Asking(self._judge, self._session, cast("Question[BaseModel]", question))
+    async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
+        await session.prepare()
+        asking = _Asking(self, session, cast("Question[BaseModel]", question))
         reply: Asked[R] | NotAnswered
         try:
             reply = await (asking.polled() if question.weigh is None else asking.weighed(question.weigh))
