@@ -44,18 +44,19 @@ class Problems:
         frames = traceback.extract_tb(error.__traceback__)
         place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         key = f"{hook}: {type(error).__name__}"
-        if self._is_new(key):
-            logger.warning("ragmetrics could not record a run (%s%s); the application is not affected", key, place)
+        self.add(key, f"ragmetrics could not record a run ({key}{place}); the application is not affected")
 
     def note(self, message: str) -> None:
         """Count something that is no error but that the user should know; logged once."""
-        if self._is_new(message):
-            logger.warning("%s", message)
+        self.add(message, message)
 
-    def _is_new(self, key: str) -> bool:
+    def add(self, key: str, sentence: str) -> None:
+        """Count a problem; the first of its kind is logged, by a sentence."""
         with self._lock:
             self._counts[key] += 1
-            return self._counts[key] == 1
+            first = self._counts[key] == 1
+        if first:
+            logger.warning("%s", sentence)
 
     def after_fork(self) -> None:
         """In a forked child: the parent's threads may have held the lock."""

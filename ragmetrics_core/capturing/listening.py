@@ -117,21 +117,13 @@ class _Shared(Problems):
         super().__init__()
         self._listeners = listeners
 
-    def record(self, hook: str, error: BaseException) -> None:
-        """Count an error of a hook."""
+    def add(self, key: str, sentence: str) -> None:
+        """Count a problem for everybody who listens."""
         listening = self._listeners.open
         if not listening:
-            super().record(hook, error)
+            super().add(key, sentence)
         for one in listening:
-            one.problems.record(hook, error)
-
-    def note(self, message: str) -> None:
-        """Count something that everybody who listens should know."""
-        listening = self._listeners.open
-        if not listening:
-            super().note(message)
-        for one in listening:
-            one.problems.note(message)
+            one.problems.add(key, sentence)
 
 
 def strand() -> str:

@@ -69,7 +69,7 @@ class LLMJudge(Judge):
     def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> LLMJudge:
         """Return a judge for one run; calls in flight, and what is learned, are shared by all runs of this object."""
         judge = copy(self)
-        judge._run = self._session.during(store=store, concurrency=concurrency, budget=budget)
+        vars(judge).update(_run=self._session.during(store=store, concurrency=concurrency, budget=budget))
         return judge
 
     async def answer(self, question: Question[R]) -> Answer[R]:

@@ -10,10 +10,15 @@ it more is wrong than right. A score whose uncertainty holds one half decides no
 - everything else, which tells no uncertainty: a tenth to either side, a convention.
 """
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from pydantic import Field, TypeAdapter
+
 from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks, Polled
+from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.metrics.average_precision import average_precision
 
@@ -27,65 +32,20 @@ _UNSURE = (0.3, 0.7)
 _LOST = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One diagnosis as the report explains it.
+class Rule(Frozen):
+    """One diagnosis as the report explains it."""
 
-    Args:
-        title: What probably happened, in a few words.
-        reasoning: Why the rule's condition points there.
-        remedy: What to try.
-        holds: The rule holds if one of these does: all that it names is said so. Uncertain is not missing.
-    """
-
-    title: str
-    reasoning: str
-    remedy: str
-    holds: tuple[dict[str, Says], ...] = ()
+    title: str = Field(description="what probably happened, in a few words")
+    reasoning: str = Field(description="why the rule's condition points there")
+    remedy: str = Field(description="what to try")
+    holds: tuple[dict[str, Says], ...] = Field(
+        (), description="the rule holds if one of these does: all that it names is said so; uncertain is not missing"
+    )
 
 
-RULES: dict[Code, Rule] = {
-    "no_context": Rule(
-        "answered without context",
-        "There is an answer, and no text reached the generator: whatever it says comes from the model itself.",
-        "Let the application decline when nothing is retrieved; look for filters or thresholds that empty the list.",
-    ),
-    "outside_store": Rule(
-        "question outside the store",
-        "No chunk is useful and no fact of the reference (or, without one, nothing that the answer claims) is in any "
-        "of them: the retriever found nothing on the matter, as when the store does not hold it.",
-        "Search the store by hand for the fact. If it is not there, add the document or let the application decline.",
-        (
-            {"any_useful": False, "any_fact": False},
-            {"any_useful": False, "any_fact": "missing", "adherent": False},
-            {"any_useful": False, "any_fact": "missing", "abstained": True},
-        ),
-    ),
-    "retrieval": Rule(
-        "retrieval missed it",
-        "Less than half of the facts of the reference are in the chunks.",
-        "Retrieve more chunks, try hybrid search or query rewriting, and look at how documents are cut.",
-        ({"facts_found": False},),
-    ),
-    "ranking": Rule(
-        "useful chunks rank low",
-        "Useful chunks were found, but useless ones stand above them, or facts were lost between retrieving and "
-        "prompting.",
-        "Add or tune a reranker; check what cutting and filtering after retrieval drop.",
-        ({"facts_lost": True}, {"any_useful": True, "well_ranked": False}),
-    ),
-    "generation": Rule(
-        "generation went astray",
-        "What is needed stands in the contexts, but the answer is not based on them or does not match the reference.",
-        "Look at the prompt and the unsupported claims; try a stronger model, a lower temperature, fewer chunks.",
-        (
-            {"facts_prompted": True, "adherent": False},
-            {"facts_prompted": True, "matching": False},
-            {"facts_prompted": "missing", "any_useful": True, "adherent": False},
-            {"facts_prompted": "missing", "any_useful": True, "matching": False},
-        ),
-    ),
-}
+RULES = TypeAdapter(dict[Code, Rule]).validate_python(
+    tomllib.loads(Path(__file__).with_name("diagnosis.toml").read_text("utf-8"))
+)
 """The rules in the order in which they are tried."""
 
 

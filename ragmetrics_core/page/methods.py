@@ -1,43 +1,13 @@
 """The methods paragraph of a report: what was measured, how, by which judge, with references."""
 
-from collections.abc import Mapping
+import tomllib
+from pathlib import Path
 
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 
-_METRICS: Mapping[str, str] = {
-    "context_utilization": "Context Utilization is average precision over the ranks of the chunks judged useful to "
-    "arrive at the answer (Buckley & Voorhees 2000)",
-    "context_adherence": "Context Adherence is the share of polls of the judge, among those that said yes or no, that "
-    "found every claim of the answer supported by the contexts (ChainPoll, Friel & Sanyal 2023)",
-    "context_recall": "Context Recall is a rating from 0 to 1, by a rubric of closed bands, of how well the answer "
-    "matches the reference",
-    "retrieval_accuracy": "Retrieval Accuracy is the share of the facts of the reference that at least one context "
-    "fully discusses (probability above one half)",
-}
-
-_NOISY_OR = (
-    "Retrieval Accuracy is the mean over the facts of the reference of 1 − Π(1 − p) over the contexts, with p the "
-    "probability that a context fully discusses the fact and the judge's errors taken as independent"
-)
-
-_SOFT = (
-    "Retrieval Accuracy is the mean over the facts of the reference of the highest probability with which a context "
-    "fully discusses the fact"
-)
-
-_REFERENCES: Mapping[str, str] = {
-    "Buckley & Voorhees 2000": "Buckley, C. & Voorhees, E. M. (2000). Evaluating evaluation measure stability. SIGIR.",
-    "Friel & Sanyal 2023": "Friel, R. & Sanyal, A. (2023). Chainpoll: a high efficacy method for LLM hallucination "
-    "detection. arXiv:2310.18344.",
-    "Waudby-Smith & Ramdas 2024": "Waudby-Smith, I. & Ramdas, A. (2024). Estimating means of bounded random variables "
-    "by betting. JRSS-B 86(1).",
-    "Wilson": "Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. "
-    "JASA 22(158).",
-    "BCa": "Efron, B. (1987). Better bootstrap confidence intervals. JASA 82(397).",
-    "added": 'Agresti, A. & Coull, B. A. (1998). Approximate is better than "exact" for interval estimation of '
-    "binomial proportions. The American Statistician 52(2).",
-}
+_TEXTS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("methods.toml").read_text("utf-8"))
+_METRICS, _COMBINATIONS, _REFERENCES = (_TEXTS[name] for name in ("definitions", "combinations", "references"))
 
 
 def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
@@ -69,11 +39,8 @@ def _definition(kind: str, run: RunFacts) -> str:
     settings = run.metrics[kind].settings if kind in run.metrics else {}
     polls = settings.get("polls")
     known = f", {polls} polls at most" if polls else ""
-    combination = settings.get("combination")
-    definition = _NOISY_OR if combination == "noisy_or" else _METRICS[kind]
-    if combination == "soft":
-        definition = _SOFT
-    elif kind == "retrieval_accuracy" and definition != _NOISY_OR and "lexical" in run.judges:
+    definition = _COMBINATIONS.get(settings.get("combination", ""), _METRICS[kind])
+    if kind == "retrieval_accuracy" and definition == _METRICS[kind] and "lexical" in run.judges:
         definition += (
             "; where the embedded judge split the reference itself, the mean of each fact's highest probability"
         )
