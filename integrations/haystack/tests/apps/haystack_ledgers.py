@@ -738,6 +738,15 @@ def a_second_turn_with_the_first_ones_messages() -> None:
     agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=messages)
 
 
+@row(retrieval(1, *SEEN, name="web_search", query="sisters"), NEXT, contexts=SEEN, answer=WHY, turns=2)
+def a_second_turn_after_a_call_that_a_person_edited() -> None:
+    """What the framework says of the edit, in a message of the user's role, is nobody's turn."""
+    edits = asking(ConfirmationUIResult("modify", new_tool_params={"query": "sisters"}))
+    first = agent(web_tool(every), calls("web_search", query="gate"), A, hooks={"before_tool": [edits]})
+    messages = [*first.run(messages=user())["messages"], ChatMessage.from_user(AND_WHY)]
+    agent(web_tool(every), calls("web_search", query="why"), WHY).run(messages=messages)
+
+
 @row(replace(EARLIER, shown=()), NEXT, contexts=SEEN, answer=WHY, turns=2)
 def a_second_turn_with_the_words_of_the_first() -> None:
     first_turn()

@@ -7,6 +7,7 @@ application changes after the run does not change what was recorded.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ AGENT_LLM = "haystack.agent.step.llm"
 AGENT_TOOL = "haystack.agent.step.tool"
 KEPT = frozenset({PIPELINE, COMPONENT, AGENT, AGENT_LLM, AGENT_TOOL})
 
+_EDITED = re.compile(r"The parameters for tool '[^']*' were updated by the user to:\n")
 _DEPTH = 6
 _clock = itertools.count(1)
 
@@ -75,10 +77,10 @@ def _message(message: ChatMessage) -> Said:
 
 
 def _role(message: ChatMessage) -> str:
-    """Who says it; what compaction put in the place of other messages is said by nobody."""
+    """Who says it; what the framework puts in, instead of other messages or of an edited call, is said by nobody."""
     made = message.meta.get("context_compaction")
     if not isinstance(made, dict) or message.role.value == "tool":
-        return message.role.value
+        return "other" if _EDITED.match(message.text or "") and message.role.value == "user" else message.role.value
     return "summary" if "summar" in str(made.get("strategy")) else "other"
 
 
