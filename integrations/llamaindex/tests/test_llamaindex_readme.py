@@ -63,6 +63,18 @@ def test_readme(kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(names["report"].results) == 1
 
 
+def test_the_page_on_agents_runs() -> None:
+    pytest.importorskip("llama_index.core.llms.mock")
+    if not hasattr(sys.modules["llama_index.core.llms.mock"], "MockFunctionCallingLLM"):
+        pytest.skip("this release has no fake that calls functions")
+    page = (ROOT.parents[1] / "docs" / "agents.md").read_text(encoding="utf-8")
+    section = page.partition("\n## LlamaIndex\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, "agents.md", "exec"), names)
+    assert len(names["captured"].samples) == 2
+
+
 def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
     (found,) = [point for point in entry_points(group="ragmetrics.demos") if point.name == "llamaindex"]
     report = found.load()()
