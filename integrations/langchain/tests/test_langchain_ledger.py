@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import threading
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 
@@ -508,6 +510,17 @@ def a_person_rejects_a_call() -> None:
     go_on(made, {"decisions": [{"type": "approve"}]})
 
 
+@shape(
+    [Call("tool", ("It is Paris, no need to search.",), 1, "look_up", "capital"), looked(LYON, query="Rhône", step=2)]
+)
+def a_person_replies_instead_of_a_tool() -> None:
+    approve = HumanInTheLoopMiddleware(interrupt_on={"look_up": {"allowed_decisions": ["approve", "respond"]}})
+    made = agent(wants(look()), wants(look("Rhône")), middleware=[approve], checkpointer=InMemorySaver())
+    ask(made, thread="t")
+    go_on(made, {"decisions": [{"type": "respond", "message": "It is Paris, no need to search."}]})
+    go_on(made, {"decisions": [{"type": "approve"}]})
+
+
 @shape([looked(PARIS), Call("tool", ("Ask for the one in France.",), 2, "person", "Which one?")])
 def a_person_replies_inside_a_tool() -> None:
     @tool
@@ -591,6 +604,31 @@ def messages_that_the_application_keeps_itself() -> None:
     chain.invoke({"input": "Rhône", "chat_history": [HumanMessage("capital"), AIMessage(ANSWER)]})
 
 
+@shape([Call("tool", ("The user lives in Lyon.",), 1, "recall", "home"), looked(PARIS, step=2)])
+def a_memory_over_conversations() -> None:
+    @tool
+    def recall(topic: str, runtime: ToolRuntime) -> str:
+        """Recalls what is known of the user."""
+        item = runtime.store.get(("user",), topic) if runtime.store is not None else None
+        return str(item.value["text"]) if item is not None else ""
+
+    memory = InMemoryStore()
+    memory.put(("user",), "home", {"text": "The user lives in Lyon."})
+    ask(agent(wants(("recall", {"topic": "home"})), wants(look()), tools=[recall, look_up], store=memory))
+
+
+@shape([looked(PARIS), looked(LYON, query="Rhône")])
+def an_agent_that_runs_async() -> None:
+    made = agent(wants(look(), look("Rhône")))
+    asyncio.run(made.ainvoke({"messages": [("user", QUESTION)]}))
+
+
+@shape([looked(PARIS), looked(LYON, query="Rhône", step=2)])
+def an_agent_that_streams() -> None:
+    made = agent(wants(look()), wants(look("Rhône")))
+    assert list(made.stream({"messages": [("user", QUESTION)]}, stream_mode=["updates", "messages"]))
+
+
 @shape([found(PARIS, query="capital")], [found(LYON, query="Rhône")])
 def two_conversations() -> None:
     built = StateGraph(Fan)
@@ -616,6 +654,18 @@ def test_ledger(name: str) -> None:
     samples = played(name)
     assert [[told(call) for call in sample.ledger.calls] for sample in samples if sample.ledger] == SHAPES[name][1]
     assert all(sample.answer for sample in samples)
+
+
+def test_a_named_conversation_goes_on_over_several_blocks() -> None:
+    """As a server does that captures each request: the second block's ledger holds what the first one found."""
+    samples = []
+    for question in ("capital", "Rhône"):
+        with capture(conversation="a_name_of_its_own") as captured:
+            ({"context": SHELF | joined, "question": RunnablePassthrough()} | PROMPT | Speaker()).invoke(question)
+        samples += captured.samples
+    ledgers = [sample.ledger for sample in samples if sample.ledger is not None]
+    assert [(one.conversation, one.turn) for one in ledgers] == [("a_name_of_its_own", 1), ("a_name_of_its_own", 2)]
+    assert [(call.turn, call.shown) for call in ledgers[1].calls] == [(1, ()), (2, (0,))]
 
 
 def test_there_are_shapes_enough() -> None:

@@ -7,21 +7,15 @@ of a call says the same things for that call.
 from __future__ import annotations
 
 from langchain_core.tracers.schemas import Run
-from langsmith.schemas import RunBase
 
 from langchain_ragmetrics.capturing.trees import Finding, assembler
 from langchain_ragmetrics.judges import as_judge
 from langchain_ragmetrics.process import LISTENERS
-from ragmetrics_core.capturing import FrontDoor, Listener, Overrides, Turns
-
-
-def _assembler(where: Overrides, listener: Listener) -> Turns[RunBase]:
-    return assembler(where if isinstance(where, Finding) else Finding(**vars(where)), listener.problems)
-
+from ragmetrics_core.capturing import FrontDoor
 
 _DOOR = FrontDoor[Run](
     LISTENERS,
-    _assembler,
+    lambda where, listener: assembler(Finding(**vars(where)), listener.problems),
     as_judge,
     places=Finding,
     unseen="nothing of LangChain or LangGraph ran in it; make the calls inside the block",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langsmith.run_trees import RunTree
 from langsmith.schemas import Run, RunBase
 
@@ -66,13 +66,9 @@ class FindingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Finding(Overrides):
-    """Where question, contexts and answer of a run are; by default the rules find them.
+    """Where question, contexts and answer of a run are; by default the rules find them."""
 
-    Args:
-        every_turn: A root that called a model is a sample even where nothing was retrieved.
-    """
-
-    every_turn: bool = False
+    every_turn: bool = False  # a root that called a model is a sample even where nothing was retrieved
 
 
 def assembler(finding: Finding, problems: Problems | None = None) -> Turns[RunBase]:
@@ -91,17 +87,10 @@ def samples_from(
     build: Callable[[Any], Iterable[Sample]] | None = None,
     every_turn: bool = False,
 ) -> list[Sample]:
-    """Make the samples of one run tree.
+    """Make the samples of one run tree; what may be said of it is what ``capture`` takes.
 
-    Args:
-        run: The root, with its child runs: of a LangChain tracer, of ``client.evaluate``, or read back from
-            LangSmith with ``load_child_runs=True``.
-        question_from: See ``capture``.
-        contexts_from: See ``capture``.
-        answer_from: See ``capture``.
-        context_tools: See ``capture``.
-        build: See ``capture``.
-        every_turn: See ``capture``.
+    The run is a root with its child runs: of a LangChain tracer, of ``client.evaluate``, or read back from LangSmith
+    with ``load_child_runs=True``.
 
     Returns:
         One sample for a run with retrieval, one per item for ``map``, none for a run without retrieval.
@@ -314,12 +303,16 @@ def _retriever(node: Node, run: RunBase) -> None:
     node.documents = found
 
 
+def _query(arguments: Mapping[str, Any]) -> str:
+    texts = [value for value in arguments.values() if isinstance(value, str) and value.strip()]
+    return texts[0] if len(texts) == 1 else compact(plain(arguments))
+
+
 def _tool(node: Node, run: RunBase) -> None:
     output, extra = (run.outputs or {}).get("output"), run.extra or {}
     node.call = extra.get(CALL) or (output.tool_call_id if isinstance(output, ToolMessage) else None)
     node.control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(("GraphInterrupt(", "ParentCommand("))
-    texts = [value for value in run.inputs.values() if isinstance(value, str) and value.strip()]
-    node.kind, node.query = "tool", texts[0] if len(texts) == 1 else compact(plain(run.inputs))
+    node.kind, node.query = "tool", _query(run.inputs)
     if run.error:
         return
     message = message_of(output)
@@ -359,7 +352,17 @@ def _prompt(run: RunBase) -> tuple[Message, ...]:
 
 
 def _step(node: Node, run: RunBase) -> None:
-    """Documents in the outputs of a step that were not in its inputs: with another text, or another score."""
+    """Documents in the outputs of a step that were not in its inputs: with another text, or another score.
+
+    A person asked for approval may reply in a tool's place, which then does not run.
+    """
+    said = (run.outputs or {}).get("messages") if run.name.startswith("HumanInTheLoop") else None
+    asked = {call["id"]: call for one in said or () if isinstance(one, AIMessage) for call in one.tool_calls}
+    for one in said or ():
+        if isinstance(one, ToolMessage) and one.status == "success" and one.tool_call_id in asked:
+            reply = Node("tool", one.name or "", node.began, node.ended or node.began, text=str(one.text))
+            reply.call, reply.query = one.tool_call_id, _query(asked[one.tool_call_id]["args"])
+            node.children.append(reply)
     found = tuple(documents_in(plain(run.outputs or {})))
     if found:
         before = {(one.id, one.text, one.score) for one in documents_in(plain(run.inputs))}
