@@ -31,7 +31,7 @@ _OTHERS = """
     tokens_per_minute gate min_scored undecided fail_under cluster margin slice metric label threshold calibrate
     certify_precision draws n stratify_by seed where model language chunk_size overlap questions top take retriever
     documents golden noise smallest largest extraction reviewer share prompts action older_than name alpha max_samples
-    question_column contexts_column answer_column reference_column retrieved_column facts_column id_column
+    question_column contexts_column answer_column reference_column retrieved_column facts_column id_column dialect
 """
 NO_PATHS = set(_OTHERS.split())
 

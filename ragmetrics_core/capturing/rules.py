@@ -171,6 +171,7 @@ class _Turn:
             return tree.question, tree.asked_at, ()
         paths = [one.path for one in self.calls.retrievals]
         nodes = [*(path[-1] for path in paths), *(node for path in paths for node in path)]
+        nodes += [node for node in self.calls.nodes if node.kind == "retriever" and tree.unread]
         queries = [node.query for node in nodes if node.query and parsed(node.query) is None]  # no arguments of tools
         if not queries:
             return None, "", ("no question was found",)
@@ -236,8 +237,9 @@ class _Making:
         self._note_hidden(retrieved, contexts)
         doubt = self.evidence_from != "named" and not self.answered.sure
         self.warnings += self.answered.warnings if self.evidence_from != "named" else ()
-        if answer.text is None or turn.error or not tree.complete or self.evidence_from is None:
+        if answer.text is None or turn.error or not tree.complete or self.evidence_from is None or tree.unread:
             self.grades.add("incomplete")
+        self.warnings += [_UNREAD.format(tree.unread)] if tree.unread else []
         if doubt or _REWRITTEN in said or tree.conversation_at == BY_WORDS:
             self.grades.add("inferred")
         if self.evidence_from is None:
@@ -307,7 +309,7 @@ class _Making:
             if call is not None and self.answered.answer.text is not None:
                 self.warnings.append(_UNSEEN)
         elif turn.calls.tried:
-            self.evidence_from = "none_found"
+            self.evidence_from = "ids_only" if turn.tree.unread else "none_found"
         return tuple(one.context() for one in flow), [one.key for one in flow]
 
     def _from_prompt(self, shown: Shown, call: Node) -> tuple[tuple[Context, ...], list[Key]]:
@@ -377,6 +379,7 @@ _UNLIKE = "no reply equals the answer; it is taken to rest on the last call that
 _REWRITTEN = "a model wrote every query, and the user's own words were not found; the first query stands for them"
 _SEVERAL = "the outputs hold several texts of models; the last that was shown documents, else the question, is taken"
 _TEXT = "tool {} returned text without documents; if that is evidence, name it in context_tools"
+_UNREAD = "the text of {} retrieved documents was not recorded"
 _UNSEEN = "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
 _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
 _DISTANCE = "documents carry a distance (lower is better); it is not taken as their score"

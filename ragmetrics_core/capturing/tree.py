@@ -156,6 +156,7 @@ class Tree:
     continues: bool = False  # it goes on with an earlier run instead of asking something new
     given: Mapping[str, Any] = field(default_factory=dict)  # fields of the sample that the call itself says
     other: tuple[Document, ...] = ()  # documents without text and the like, only noted
+    unread: int = 0  # how many of the retrieved documents have a text that was not recorded
     warnings: tuple[str, ...] = ()  # what the adapter has to say
     run: Any = None  # the framework's own, for callables of the user
     places: tuple[Any, ...] = ()  # mappings that the user's keys and paths lead into, the first hit wins

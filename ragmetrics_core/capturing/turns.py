@@ -49,6 +49,8 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         error=last.error or last.root.error,
         gives_documents=all(tree.gives_documents for tree in trees),
         given=given,
+        unread=sum(tree.unread for tree in trees),
+        other=tuple(one for tree in trees for one in tree.other),
         places=tuple(place for tree in reversed(trees) for place in tree.places),
     )
 

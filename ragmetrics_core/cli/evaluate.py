@@ -29,6 +29,7 @@ from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import Summary, Tally
 from ragmetrics_core.reporting.tables import text_table
 from ragmetrics_core.statistics.sequential import UntilDecided
+from ragmetrics_core.traces.dialects import DIALECTS
 
 _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input, or a judge that cannot be used; "
@@ -49,6 +50,8 @@ def add_to(commands: Any) -> None:
     text = "score the rows of JSONL, JSON, CSV or Parquet files"
     parser = command(commands, "evaluate", _run, text, epilog=_EXIT_CODES)
     add(parser, "files", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path, nargs="+")
+    flag(parser, "--traces", "the files hold recorded traces, e.g. OTLP JSON; the samples are found in them")
+    add(parser, "--dialect", "of traces whose spans bear the marks of several", "NAME", choices=tuple(DIALECTS))
     add(parser, "--metrics", "separated by commas; by default all that apply", "NAMES")
     shared.add_judge(parser)
     told = "a setting of a metric, e.g. adherence.polls=3 or module:name.polls=3; may be repeated"

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Self
@@ -16,6 +16,7 @@ from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.reading import check_readable, read_samples
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
+from ragmetrics_core.traces import SpanSamples
 
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
 _SHOWN_PROBLEMS = 5
@@ -34,6 +35,7 @@ class _File:
     applied: bool = False  # whether any metric applied to a row
     unread: dict[str, None] = field(default_factory=dict)
     missing: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)  # what traces gave no sample
 
     @property
     def columns(self) -> str:
@@ -49,8 +51,9 @@ class Source:
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        for path in options.files:
+        for path in () if options.traces else options.files:
             check_readable(path)
+        self._traces = options.traces and partial(SpanSamples, dialect=options.dialect)
         self._files = [_File(path) for path in options.files]
         self._limit, self._strict = options.limit, options.strict
         self._columns = {name: own for name in COLUMNS if (own := getattr(options, f"{name}_column")) is not None}
@@ -64,7 +67,7 @@ class Source:
         """
         if not always and sum(file.path.stat().st_size for file in self._files) > _LARGE:
             return iter(self)
-        for item in (item for file in self._files for item in read_samples(file.path, self._columns, self._limit)):
+        for item in (item for file in self._files for item in self._items(file)):
             if self._strict and isinstance(item, RowError):
                 raise item
             self._count += 1
@@ -76,7 +79,7 @@ class Source:
     def __iter__(self) -> Iterator[Sample | RowError]:
         self._files = [_File(file.path) for file in self._files]
         for file in self._files:
-            for item in read_samples(file.path, self._columns, self._limit, file.unread, file.missing):
+            for item in self._items(file):
                 file.rows += 1
                 if isinstance(item, RowError):
                     if self._strict:
@@ -87,6 +90,17 @@ class Source:
                         print(f"ragmetrics: {item if file.bad <= _SHOWN_PROBLEMS else more}", file=sys.stderr)
                 yield item
             file.whole = True
+
+    def _items(self, file: _File) -> Iterator[Sample | RowError]:
+        """The rows of a file, or the samples of its traces."""
+        if not self._traces:
+            yield from read_samples(file.path, self._columns, self._limit, file.unread, file.missing)
+            return
+        found = self._traces(file.path)
+        yield from islice(found, self._limit)
+        told = [f"{count} {code}" for code, count in Counter(code for _, code in found.without).items()]
+        file.notes = [f"{file.path}: traces that gave no sample: {', '.join(told)}"] if told else []
+        file.notes += [f"{file.path}: {found.bad} lines hold no spans"] if found.bad else []
 
     def described(self, facts: RunFacts) -> RunFacts:
         """The facts of a run with the files that it reads, and their rows as far as they are read."""
@@ -136,6 +150,7 @@ class Source:
     def remarks(self) -> list[str]:
         """For each file, the columns that no field of a sample was made of, and cells without a value."""
         lines = [f"{file.path}: {file.columns}, kept as metadata" for file in self._files if file.unread]
+        lines += [note for file in self._files for note in file.notes]
         for file in (file for file in self._files if file.missing):
             gaps = ", ".join(f"{count} in {name}" for name, count in file.missing.items())
             lines.append(f"{file.path}: cells that read nan or null are taken as missing: {gaps}")

@@ -1,0 +1,160 @@
+"""Holds the trace reader against the adapters: the same runs, recorded by real instrumentations, read back.
+
+Usage: python benchmarks/traces.py [DIALECT:FRAMEWORK…] [--write] [--shuffle]
+
+Each shape of the adapters' tests runs once under the adapter's capture and the instrumentation; what the reader makes
+of the spans is held against what the adapter made of the run. ``--write`` puts the table into docs/traces.md.
+
+- right: question, contexts, answer and retrieved are the adapter's; hedged: the same, but graded weaker than by it.
+- said: other than the adapter's, and graded inferred or incomplete, or noted as giving no sample.
+- silent: other than the adapter's, and nothing says so.
+- absent: of those said or silent, such as have a text that the spans do not hold at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ragmetrics_core.capturing.forms import stream
+from ragmetrics_core.traces import samples_from_spans
+
+ROOT = Path(__file__).parents[1]
+ALL = [
+    *("openinference:langchain", "mlflow:langchain", "traceloop:langchain", "otel:langchain"),
+]
+# What is about capturing itself: how a capture finds its runs, or what it is told.
+ABOUT_CAPTURING = {
+    "shape observed_store", "shape observed_store_async", "shape agent_middleware_observed",
+    "shape agent_middleware_named_by_hand", "app a_bare_thread", "app a_tracer_enabled_inside",
+}  # fmt: skip
+WEAK = ("inferred", "incomplete")
+COLUMNS = ("shapes", "right", "hedged", "said", "silent", "absent")
+BEGIN, END = "<!-- made by benchmarks/traces.py -->", "<!-- end -->"
+
+
+def recorded(pair: str, folder: Path) -> dict[str, Any]:
+    """Run the shapes in a process of their own; what the adapter made of each, by name."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "record_traces.py"), *pair.split(":"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{pair}: {done.stderr[-2000:]}")
+    return json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+
+
+def read(text: str, *, shuffle: bool) -> list[dict[str, Any]]:
+    """The reader's samples of one file's text."""
+    values = [json.loads(line) for line in text.splitlines() if line.strip()]
+    if shuffle:
+        values = [one for value in values for one in _apart(value)]
+        random.Random(7).shuffle(values)
+    return [sample.model_dump(mode="json") for sample in samples_from_spans(values)]
+
+
+def _apart(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each span as a value of its own."""
+    if "info" in value:
+        return [{**value, "data": {"spans": [span]}} for span in value["data"]["spans"]]
+    groups = [group for one in value["resourceSpans"] for group in one["scopeSpans"]]
+    return [
+        {"resourceSpans": [{"scopeSpans": [{"scope": group["scope"], "spans": [span]}]}]}
+        for group in groups
+        for span in group["spans"]
+    ]
+
+
+def held(sample: dict[str, Any]) -> dict[str, Any]:
+    """What is compared; a structured answer as what it stands for."""
+    answer = sample["answer"]
+    with contextlib.suppress(TypeError, ValueError):
+        answer = json.loads(answer)
+    fields = {name: [(c["id"], c["text"]) for c in sample[name] or ()] for name in ("contexts", "retrieved")}
+    return {"question": sample["question"], "answer": answer, **fields}
+
+
+def same(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
+    """Equal, but for ids that no span holds, and for texts of retrieved documents of the same id.
+
+    LlamaIndex's spans hold documents without the metadata that its adapter writes before their texts.
+    """
+    ours, theirs = held(ours), held(theirs)
+    pairs = {name: list(zip(ours[name], theirs[name], strict=False)) for name in ("contexts", "retrieved")}
+    if any(len(ours[name]) != len(theirs[name]) for name in pairs):
+        return False
+    contexts = all(a[1] == b[1] and a[0] in (None, b[0]) for a, b in pairs["contexts"])
+    retrieved = all(
+        (a[0] is not None and a[0] == b[0]) or (a[0] is None and a[1] == b[1]) for a, b in pairs["retrieved"]
+    )
+    return contexts and retrieved and all(ours[name] == theirs[name] for name in ("question", "answer"))
+
+
+def verdict(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
+    """right, hedged, said or silent."""
+    notes = [one["capture"] for one in ours]
+    if len(ours) == len(theirs) and all(map(same, ours, theirs)):
+        weaker = (a["grade"] in WEAK and b["capture"]["grade"] not in WEAK for a, b in zip(notes, theirs, strict=True))
+        return "hedged" if any(weaker) else "right"
+    doubts = [one for one in notes if one["grade"] in WEAK or any("question" in said for said in one["warnings"])]
+    return "said" if doubts or len(ours) < len(theirs) else "silent"
+
+
+def absent(text: str, theirs: list[dict[str, Any]]) -> bool:
+    """Whether a text of the adapter's samples is not in the spans at all."""
+    spans = stream(text)
+    texts = [one["text"] for sample in theirs for one in sample["contexts"]]
+    texts += [sample[name] for sample in theirs for name in ("question", "answer")]
+    return any(one and stream(one) not in spans for one in texts)
+
+
+def row(pair: str, *, shuffle: bool = False, show: bool = True) -> Counter[str]:
+    """Record and read the shapes of one dialect and framework."""
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, one in recorded(pair, Path(folder)).items():
+            if one["options"] or name in ABOUT_CAPTURING:
+                continue
+            text = (Path(folder) / f"{name}.json").read_text(encoding="utf-8")
+            ours = read(text, shuffle=shuffle) if text.strip() else []
+            found = verdict(ours, one["samples"])
+            counts["shapes"] += 1
+            counts[found] += 1
+            counts["absent"] += found in ("said", "silent") and absent(text, one["samples"])
+            if show and found in ("hedged", "silent"):
+                print(f"  {pair} {found}: {name}")
+    return counts
+
+
+def table(rows: dict[str, Counter[str]]) -> str:
+    """The table as Markdown; exact: the share of right ones, hedged included, of those whose texts are in the spans."""
+    lines = [f"| recorded by | {' | '.join(COLUMNS)} | exact |", "|---" * (len(COLUMNS) + 2) + "|"]
+    for pair, counts in rows.items():
+        there = counts["shapes"] - counts["absent"]
+        exact = (counts["right"] + counts["hedged"]) / there if there else 0.0
+        lines.append(f"| {pair.replace(':', ', ')} | {' | '.join(str(counts[one]) for one in COLUMNS)} | {exact:.0%} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table, or write it."""
+    logging.disable(logging.CRITICAL)
+    options = [one for one in sys.argv[1:] if one.startswith("--")]
+    pairs = [one for one in sys.argv[1:] if not one.startswith("--")] or ALL
+    made = table({pair: row(pair, shuffle="--shuffle" in options) for pair in pairs})
+    print(made)
+    if "--write" in options:
+        page = ROOT / "docs" / "traces.md"
+        text = page.read_text(encoding="utf-8")
+        before, after = text.split(BEGIN)[0], text.split(END)[1]
+        page.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

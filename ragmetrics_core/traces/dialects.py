@@ -1,0 +1,112 @@
+"""What a span says, by the names that its instrumentation uses; these stand in ``dialects.toml``."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
+from typing import Any, cast
+
+from ragmetrics_core.capturing import Document, Message
+from ragmetrics_core.capturing.tree import Kind
+from ragmetrics_core.traces.values import made, messages_in, plain
+
+DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(files(__package__).joinpath("dialects.toml").read_text("utf-8"))
+_KINDS = {name: cast("Kind", kind) for kind, names in DIALECTS.pop("kinds").items() for name in names}
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one span says, in plain values; None, empty texts and tuples where it is silent.
+
+    ``taken`` and ``documents`` are those that it was given and returned, ``given`` what the application said for us:
+    ``metadata={"ragmetrics": …}``.
+    """
+
+    kind: Kind | None = None
+    input: Any = None
+    output: Any = None
+    documents: tuple[Document, ...] | None = None
+    taken: tuple[Document, ...] = ()
+    prompt: tuple[Message, ...] = ()
+    replies: tuple[Message, ...] = ()
+    query: str | None = None
+    tool: str = ""
+    call: str | None = None
+    model: str | None = None
+    session: str | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+
+def reading_of(attributes: Mapping[str, Any], dialect: str | None = None) -> Reading | None:
+    """What a span says; None if it bears no known mark."""
+    merged: Reading | None = None
+    for names in (DIALECTS[dialect],) if dialect else DIALECTS.values():
+        others = tuple(names.get("others", ()))
+        if names["mark"] in attributes or any(key.startswith(others) for key in attributes if others):
+            found = _read(attributes, names)
+            for one in fields(found) if merged is not None else ():
+                if getattr(merged, one.name) in (None, "", (), {}):
+                    setattr(merged, one.name, getattr(found, one.name))
+            merged = merged or found
+    return merged
+
+
+def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
+    def told(field: str) -> Iterator[Any]:
+        return (found for name in names.get(field, ()) if (found := plain(_value(attributes, name))) not in (None, ""))
+
+    def messages(field: str) -> tuple[Message, ...]:
+        return tuple(one for value in told(field) for one in messages_in(value))
+
+    kind, metadata = str(plain(attributes.get(names["mark"])) or "").lower(), plain(attributes.get("metadata"))
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    single = {field: next(map(str, told(field)), None) for field in ("query", "call", "model", "session")}
+    return Reading(
+        "ignored" if "ragmetrics.judge" in attributes else _KINDS.get(kind, "step" if kind else None),
+        _unwrapped(next(told("input"), None), "inputs"),
+        _unwrapped(next(told("output"), None), "outputs"),
+        _documents(attributes, names.get("documents", ())),
+        _documents(attributes, names.get("taken", ())) or (),
+        messages("prompt"),
+        messages("replies"),
+        tool=next(map(str, told("tool")), ""),
+        given=metadata.get("ragmetrics") or {},
+        **{**single, "session": single["session"] or metadata.get("thread_id")},
+    )
+
+
+def _value(attributes: Mapping[str, Any], name: str) -> Any:
+    """An attribute, or the value that is written as one attribute for each leaf: ``name.0.role``."""
+    if not name.endswith("."):
+        return attributes.get(name)
+    root: dict[str, Any] = {}
+    for key in (key for key in attributes if key.startswith(name)):
+        at, (*path, last) = root, key[len(name) :].split(".")
+        for part in path:
+            at = at.setdefault(part, {}) if isinstance(at, dict) else {}
+        if isinstance(at, dict):
+            at[last] = attributes[key]
+    return _listed(root) or None
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if value and all(key.isdecimal() for key in value):
+        return [_listed(value[key]) for key in sorted(value, key=int)]
+    return {key: _listed(item) for key, item in value.items()}
+
+
+def _documents(attributes: Mapping[str, Any], names: Sequence[str]) -> tuple[Document, ...] | None:
+    """Documents of fields; of conventions that name only ids the text is not recorded."""
+    for listed in (_value(attributes, name) for name in names):
+        listed = plain(listed) if isinstance(listed, str) else listed
+        items = [one.get("document", one) for one in listed or () if isinstance(one, Mapping)]
+        if items:
+            return tuple(made(*map(one.get, ("content", "id", "score", "metadata"))) for one in items)
+    return None
+
+
+def _unwrapped(value: Any, name: str) -> Any:
+    """Traceloop puts a value into a mapping with what it knows of it."""
+    return value[name] if isinstance(value, Mapping) and name in value and {"kwargs", "tags"} & set(value) else value

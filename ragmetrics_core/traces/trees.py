@@ -1,0 +1,190 @@
+"""From the spans of one trace to the core's trees of calls: a tree for each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragmetrics_core.capturing import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    Tree,
+    answer_in,
+    compact,
+    documents_in,
+    has_written,
+    history_in,
+    question_in,
+    question_in_state,
+    texts_in,
+)
+from ragmetrics_core.capturing.tree import FLOW
+from ragmetrics_core.capturing.turns import joined
+from ragmetrics_core.traces.dialects import Reading, reading_of
+from ragmetrics_core.traces.spans import Span
+from ragmetrics_core.traces.values import ToolMessage, each, messages_in, replies_in
+
+_DEEPEST = 250
+_ABANDONED = "the stream was abandoned before its end"
+
+
+class Unreadable(Exception):
+    """The spans of a trace do not make a tree."""
+
+
+@dataclass(eq=False)
+class Call:
+    """A span, what it says (None if it bears no known mark), and the spans inside it."""
+
+    span: Span
+    said: Reading | None
+    inside: list[Call] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Call]:
+        """It and all below it, in the order in which they began."""
+        yield self
+        for one in self.inside:
+            yield from one.walk()
+
+
+def calls_of(spans: Sequence[Span], dialect: str | None = None) -> list[Call]:
+    """The outermost calls of a trace.
+
+    Raises:
+        Unreadable: If spans are inside of each other, or one inside the other without end.
+    """
+    ordered = sorted(spans, key=lambda one: (one.start, -one.end, one.id))
+    found = {span.id: Call(span, reading_of(span.attributes, dialect)) for span in ordered}
+    roots: list[Call] = []
+    for call in found.values():
+        around = found.get(call.span.parent)
+        (roots if around is None else around.inside).append(call)
+    level, reached = roots, 0
+    for _ in range(_DEEPEST):
+        reached, level = reached + len(level), [inner for one in level for inner in one.inside]
+    if reached < len(found):
+        raise Unreadable
+    return roots
+
+
+def trees_of(call: Call) -> Iterator[Tree]:
+    """The turn of a call; of a loop and of a span that is nobody's call those below it."""
+    if call.said is not None and not call.span.name.startswith("RunnableEach<"):
+        yield _tree(call, call.said)
+        return
+    inside = [tree for one in call.inside for tree in trees_of(one)]
+    whole = [tree for tree in inside if {node.kind for node in tree.root.walk()} >= {"model", "retriever"}]
+    if call.said is not None or len(inside) == 1 or len(whole) > 1:
+        yield from inside
+    elif inside:
+        yield joined(inside, FLOW)
+
+
+def _tree(call: Call, said: Reading) -> Tree:
+    root, inputs, output = _node(call, said), said.input, said.output
+    models, is_step = any(node.kind == "model" for node in root.walk()), root.kind == "step"
+    continues = is_step and (inputs is None or (isinstance(inputs, Mapping) and {"resume", "goto"} <= set(inputs)))
+    asked, place = said.given.get("question"), "metadata['ragmetrics']['question']"
+    if asked is None and is_step and not continues:
+        asked, place = question_in(inputs), f"input of {root.name}"
+    if asked is None and is_step:
+        asked, place = question_in_state(output), f"output of {root.name}"
+    if is_step and not has_written(inputs):
+        root.taken = tuple(documents_in(inputs))
+    unread = dict.fromkeys(one.id for node in root.walk() for one in node.documents or () if not one.text)
+    for node in root.walk() if unread else ():
+        node.documents = tuple(one for one in node.documents or () if one.text) or None
+    waits = any((one.error or "").startswith("GraphInterrupt") for one in root.walk())
+    error = call.span.error or (_ABANDONED if output is None and _is_abandoned(call) else None)
+    alone = root.kind == "retriever" or (root.kind == "tool" and not models)
+    return Tree(
+        root,
+        question=asked,
+        asked_at=place if asked is not None else "",
+        history=(history_in(inputs) or history_in(output, asked)) if is_step else (),
+        answers=_answers(root, output),
+        output=output,
+        gives_documents=alone or (bool(output) and isinstance(output, tuple) and {*map(type, output)} == {Document}),
+        error=error,
+        complete=not error and not (output is None and not models),
+        thread=said.session and f"{root.name}/{said.session}",
+        conversation=said.session,
+        paused=waits and call.span.error is None and said.session is not None,
+        continues=continues,
+        given={"id": call.span.trace},
+        other=tuple(Document("", one) for one in unread),
+        unread=len(unread),
+        places=(call.span.trace,),
+    )
+
+
+def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
+    if root.kind == "model":
+        return (Answer(root.reply.text, "the model call", call=root),) if root.reply and root.reply.text else ()
+    found, key = answer_in(output)
+    return () if found is None else (Answer(found, f"output {key}".strip()),)
+
+
+def _is_abandoned(call: Call) -> bool:
+    """A stream was left before its end: the parser of its text has nothing, or the model never ended."""
+    parsers = (one.said for one in call.walk() if one.span.name.endswith("Parser"))
+    models = (one.span for one in call.walk() if one.said is not None and one.said.kind == "model")
+    empty = any(said is not None and said.output is None for said in parsers)
+    return empty or any(not one.end and not one.error for one in models)
+
+
+def _node(call: Call, said: Reading) -> Node:
+    """A call of the core's tree, with those inside it but for attempts that a later one replaced."""
+    kept: list[Call] = []
+    for one in call.inside[::-1]:
+        if not (one.span.error and any(one.span.name == later.span.name for later in kept)):
+            kept.append(one)
+    inside = [node for one in kept[::-1] for node in _apart(_node(one, one.said or Reading()))]
+    node = Node("step", call.span.name, call.span.start, call.span.end, inside, error=call.span.error)
+    if said.kind:
+        node.kind = said.kind
+    held = tuple(each(said.output, Document))
+    if node.kind == "model":
+        shown = [said.prompt, messages_in(said.input)]
+        node.prompt = max(shown, key=lambda some: sum(len(one.text) for one in some))
+        replies = said.replies if any(one.text or one.calls for one in said.replies) else replies_in(said.output)
+        node.model, node.reply = said.model, next(iter(replies), None)
+    elif node.kind in ("retriever", "reranker"):
+        node.query, node.taken = said.query or question_in(said.input), said.taken or tuple(each(said.input, Document))
+        node.documents = held if held or (said.documents is None and said.output is not None) else said.documents
+    elif node.kind == "tool":
+        told = next(each(said.output, ToolMessage), None)
+        node.name, node.query, node.text = said.tool or node.name, _argument(said.input), _result(said.output)
+        node.documents = tuple(each(told.artifact if told is not None else said.output, Document)) or None
+        node.call = said.call or (told.calls[0].id if told is not None else None)
+    elif node.kind == "step":
+        before = {(one.id, one.text, one.score) for one in documents_in(said.input)}
+        found = documents_in(said.output)
+        node.documents = tuple(one for one in found if (one.id, one.text, one.score) not in before) or None
+    if node.error:
+        node.documents = node.reply = node.text = None
+    return node
+
+
+def _apart(node: Node) -> list[Node]:
+    """Calls of models that ran beside each other, which MLflow puts one inside the other."""
+    others = [one for one in node.children if node.kind == one.kind == "model" and one.prompt != node.prompt]
+    node.children = [one for one in node.children if one not in others]
+    return [node, *others]
+
+
+def _argument(given: Any) -> str | None:
+    """The one text argument of a tool, else all of them as JSON."""
+    texts = list(given.values()) if isinstance(given, Mapping) else [given]
+    return texts[0] if len(texts) == 1 and isinstance(texts[0], str) else None if given is None else compact(given)
+
+
+def _result(output: Any) -> str | None:
+    """The text that a tool returned."""
+    if isinstance(output, (str, Message)):
+        return output.text if isinstance(output, Message) else output
+    texts = [] if isinstance(output, Mapping) else [one for one in texts_in(output) if one.strip()]
+    return texts[0] if len(texts) == 1 else None if output is None else compact(output)
