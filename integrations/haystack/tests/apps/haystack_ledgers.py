@@ -20,7 +20,7 @@ from haystack.components.generators.chat import LLM
 from haystack.components.joiners import DocumentJoiner
 from haystack.components.retrievers import MultiQueryTextRetriever, TextEmbeddingRetriever
 from haystack.core.errors import BreakpointException, PipelineRuntimeError
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses import ChatMessage, TextContent, ToolCall
 from haystack.dataclasses.breakpoints import Breakpoint, PipelineSnapshot
 from haystack.hooks import compaction, hook
 from haystack.hooks.compaction import CompactionHook, SlidingWindowCompactor, ToolResultPruningCompactor
@@ -321,12 +321,23 @@ def a_tool_that_prints_its_documents() -> None:
     agent(printing_tool(), calls("retrieval_tool", query="gate"), A).run(messages=user())
 
 
+KEEPER = "The keeper says: the wall was built in spring."
 SUNNY = '{"weather": "mostly sunny", "temperature": 7, "unit": "celsius"}'
 
 
 @row(tool(1, SUNNY, name="get_weather", query="Marburg"), contexts=())
 def a_tool_that_returns_data() -> None:
     agent(create_tool_from_function(get_weather), calls("get_weather", city="Marburg"), A).run(messages=user())
+
+
+@row(tool(1, KEEPER, name="blocks", query="spring"), contexts=())
+def a_tool_that_returns_blocks_of_text() -> None:
+    def blocks(query: Annotated[str, "the query"]) -> list[TextContent]:
+        """Asks the keeper."""
+        return [TextContent(KEEPER)]
+
+    made = create_tool_from_function(blocks, outputs_to_string={"raw_result": True})
+    agent(made, calls("blocks", query="spring"), A).run(messages=user())
 
 
 @row(retrieval(1, SUNNY, name="get_weather", query="Marburg"), contexts=(SUNNY,), context_tools={"get_weather"})
@@ -337,9 +348,6 @@ def a_tool_whose_text_is_a_context() -> None:
 def keeper(year: Annotated[int, "the year"], month: Annotated[int, "the month"]) -> str:
     """Asks the keeper of the archive."""
     return "The keeper says: the wall was built in spring."
-
-
-KEEPER = "The keeper says: the wall was built in spring."
 
 
 @row(tool(1, KEEPER, name="keeper", query='{"year": 1632, "month": 3}'), contexts=())
@@ -857,6 +865,19 @@ def short(*names: str) -> list[Document]:
 def an_agent_out_of_steps() -> None:
     again = calls("web_search", query=Q)
     agent(web_tool(every), again, again, A, max_agent_steps=2).run(messages=user())
+
+
+@row(retrieval(0, query=Q, shown=(), error="no store"), contexts=(), answer=None)
+def a_retriever_that_is_down() -> None:
+    made = connected(
+        ("retriever.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        retriever=Broken(),
+        prompt=ChatPromptBuilder(user(EACH)),
+        llm=says(A),
+    )
+    with pytest.raises(PipelineRuntimeError):
+        made.run({"retriever": {"query": Q}, "prompt": {"question": Q}})
 
 
 @row(retrieval(0, *FIRST, query=Q), answer=None)

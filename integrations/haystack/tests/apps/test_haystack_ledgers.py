@@ -44,7 +44,7 @@ def seen(call: EvidenceCall) -> dict[str, object]:
         "items": tuple(item.id if item.id in KNOWN else item.text for item in call.items),
         "name": call.name,
         "query": call.query,
-        "shown": call.shown,
+        "shown": call.shown if call.items or call.shown else (),
         "agent": call.agent,
         "error": bool(call.error),
         "turn": call.turn,

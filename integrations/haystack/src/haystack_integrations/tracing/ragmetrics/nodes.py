@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import haystack
-from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
+from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer, TextContent
 from pydantic import BaseModel
 
 from ragmetrics_core.capturing import Answer, Document, Message, Problems, ToolCall
@@ -69,7 +69,11 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
 def _message(message: ChatMessage) -> Said:
     results = message.tool_call_results
     calls = (*message.tool_calls, *(result.origin for result in results))
-    text = message.text or "\n".join(result.result for result in results if isinstance(result.result, str))
+    said = [
+        one for result in results for one in (result.result if isinstance(result.result, list) else [result.result])
+    ]
+    texts = (one.text if isinstance(one, TextContent) else one for one in said)
+    text = message.text or "\n".join(one for one in texts if isinstance(one, str))
     made = tuple(ToolCall(call.tool_name, copied(call.arguments) or {}, call.id) for call in calls)
     model = message.meta.get("model")
     failed = any(result.error for result in results)
@@ -111,6 +115,7 @@ class Node:
     input: Mapping[str, Any] = field(default_factory=dict, repr=False)  # values of its input sockets
     output: Any = field(default=None, repr=False)  # values of its output sockets; None if it ended without
     failed: bool = False  # a tool said that it failed
+    error: str | None = field(default=None, repr=False)  # the exception that it ended with
 
     def __repr__(self) -> str:
         return f"Node({self.operation!r}, {self.path!r})"

@@ -79,12 +79,12 @@ class TeeSpan(Span):
     @guarded
     def closed(self, error: BaseException | None) -> None:
         """The block of code under the span was left, with an error or without."""
+        self.node.error = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else None
         if error is not None and self.node is self.run.root:
             self.run.paused = isinstance(error, BreakpointException)
             failed = error.pipeline_snapshot if isinstance(error, PipelineRuntimeError) else None
             self.run.resumable = self.run.paused or failed is not None
-            if isinstance(error, Exception) and not self.run.paused:
-                self.run.error = f"{type(error).__name__}: {error}"
+            self.run.error = None if self.run.paused else self.node.error
             self.run.complete = self.run.error is not None  # else cancelled, abandoned, interrupted or paused
         self.node.closed = tick()
 

@@ -37,7 +37,8 @@ class Calls:
         made = Call(self._kind(node), node.path or node.type or "run", node.opened, node.closed or None)
         made.taken = tuple(one for value in node.input.values() for one in self._documents_of(value))
         if node is not self.run.root:
-            made.documents, made.error = self._documents(node), "no output" if node.output is None else None
+            made.documents = self._documents(node)
+            made.error = node.error or ("no output" if node.output is None else None)
         if made.kind == "model":
             made.prompt = prompt(node)
             said = replies(node)
@@ -141,8 +142,6 @@ class Calls:
         embedders = self._fed_by(node, "embedding") if steps else []
         return next((self._asked(one, steps - 1) for one in embedders if one.closed), None)
 
-    # What a span is
-
     @cached_property
     def _inside(self) -> dict[Node, list[Node]]:
         found: dict[Node, list[Node]] = {}
@@ -176,8 +175,6 @@ class Calls:
         """Spans that called a model, in the order in which they ended; those still open come last."""
         found = [node for node in self.run.nodes if self.is_model(node)]
         return sorted(found, key=lambda node: (not node.closed, node.closed, node.opened))
-
-    # The framework's own data flow
 
     def flow(self, node: Node, steps: int = 12) -> tuple[tuple[Document, ...] | None, str]:
         """Documents in the sockets of a call, else of what fed it, and so on; None without such a socket; and these."""
