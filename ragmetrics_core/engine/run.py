@@ -46,16 +46,7 @@ POOL = 64  # samples that metrics look at which need others
 
 
 class Run:
-    """One run: metrics with their judges' sessions, and the samples in flight.
-
-    Args:
-        metrics: Metrics and names of metrics; None for all.
-        judge: Judge of every metric that names none; see ``resolve_judge``.
-        concurrency: Most model calls in flight per judge.
-        store: Where replies are kept; see ``resolve_store``.
-        limits: What the run may spend; None for no limit.
-        until: How the run stops once its gates are decided; None to judge every row.
-        gates: What it decides; see ``Decider``.
+    """One run: metrics with their judges' sessions, and the samples in flight; arguments are those of ``evaluate``.
 
     Raises:
         SettingError: If a setting is invalid.

@@ -44,13 +44,7 @@ _ESCAPED = re.compile(r'\\(.)|"', re.DOTALL)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Found(Generic[T]):
-    """A reply that was read.
-
-    Args:
-        value: The reply.
-        start: Where its object begins in the text.
-        end: Where it ends.
-    """
+    """A reply that was read, and where its object begins and ends in the text."""
 
     value: T
     start: int
@@ -94,13 +88,9 @@ def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, An
 
 
 def _begins(text: str, behind: int, start: int, before: bool) -> bool:
-    """True for an object that begins the reply, a line or a fence, or that stands after a colon.
+    """True for an object, from ``start`` on, that begins the reply, a line or a fence, or that stands after a colon.
 
-    Args:
-        text: The reply.
-        behind: Where the object before it ends, or the reply begins.
-        start: Where the object begins.
-        before: What an object that directly follows another one takes from that.
+    ``behind`` is where the object before it ends, or the reply begins; what directly follows another takes ``before``.
     """
     between = text[behind:start].rstrip(_UNSEEN)
     if tag := _TAG.search(between[-_LONGEST_OPENING:]):

@@ -104,12 +104,9 @@ def _at(
 
 
 def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
-    """Which label a token's text stands for.
+    """Which label an alternative's text stands for; a word may begin in one token and go on in the next.
 
-    Args:
-        text: An alternative's text.
-        before: What the token that was chosen holds before its label.
-        labels: The labels; a word may begin in one token and go on in the next.
+    ``before`` is what the token that was chosen holds before its label.
     """
     rest = text.removeprefix(before)
     if before.strip(_AROUND) and rest == text:

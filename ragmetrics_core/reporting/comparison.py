@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -95,25 +95,15 @@ class Changed(NamedTuple):
     second: SampleResult
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Two runs side by side; "second − first" everywhere.
+class Comparison(Frozen):
+    """Two runs side by side; "second − first" everywhere."""
 
-    Args:
-        changes: One entry per metric and slice.
-        matched: The rows of both runs, those without a partner apart.
-        margin: Differences up to this do not matter.
-        differing: In what the runs are not comparable; only with ``anyway``.
-        stopped: Why either run ended before all its rows were read; "" if neither did.
-        decisions: What was decided while the second run went on, with ``until``.
-    """
-
-    changes: tuple[MetricChange, ...]
-    matched: Matched = field(repr=False)
-    margin: float
-    differing: tuple[str, ...] = ()
-    stopped: str = ""
-    decisions: tuple[SequentialDecision, ...] = ()
+    changes: tuple[MetricChange, ...] = Field(description="one entry per metric and slice")
+    matched: Matched = Field(repr=False, description="the rows of both runs, those without a partner apart")
+    margin: float = Field(description="differences up to this do not matter")
+    differing: tuple[str, ...] = Field((), description="in what the runs are not comparable; only with ``anyway``")
+    stopped: str = Field("", description='why either run ended before all its rows were read; "" if neither did')
+    decisions: tuple[SequentialDecision, ...] = Field((), description="made while the second run went on (``until``)")
 
     def __getitem__(self, name: str) -> MetricChange:
         """The change of a metric over all samples, or of one slice as ``"metric [slice]"``."""
@@ -239,7 +229,9 @@ def compare(
     decided = [it.run.ended_early or ("its gates were decided" if it.decisions else "") for it in (first, second)]
     early = zip(("first", "second"), decided, strict=True)
     stopped = "; ".join(f"the {which} run ended early: {why}" for which, why in early if why)
-    return Comparison(judged, matched, margin, tuple(differing), stopped, decisions)
+    return Comparison(
+        changes=judged, matched=matched, margin=margin, differing=(*differing,), stopped=stopped, decisions=decisions
+    )
 
 
 def _change(

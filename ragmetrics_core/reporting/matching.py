@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from pydantic import Field
 
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks
+from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import MetricResult, SampleResult
 from ragmetrics_core.reporting.grouping import GroupBy, group_of
 
@@ -15,21 +17,13 @@ Pair = tuple[SampleResult, SampleResult]
 _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early stop"}
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """The rows of two runs side by side.
+class Matched(Frozen):
+    """The rows of two runs side by side."""
 
-    Args:
-        by: What the samples were matched by.
-        pairs: Rows of the same sample.
-        first_only: Rows of the first run without a partner.
-        second_only: Rows of the second run without a partner.
-    """
-
-    by: Literal["id", "question"]
-    pairs: Sequence[Pair]
-    first_only: Sequence[SampleResult]
-    second_only: Sequence[SampleResult]
+    by: Literal["id", "question"] = Field(description="what the samples were matched by")
+    pairs: tuple[Pair, ...] = Field(repr=False, description="rows of the same sample")
+    first_only: tuple[SampleResult, ...] = Field(repr=False, description="those without a partner in the second run")
+    second_only: tuple[SampleResult, ...] = Field(repr=False, description="those without a partner in the first run")
 
     def __str__(self) -> str:
         alone = f"{len(self.first_only)} only in the first, {len(self.second_only)} only in the second"
@@ -60,11 +54,12 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
     own = all(None not in side and len(set(side)) == len(side) for side in ids)
     by: Literal["id", "question"] = "id" if own else "question"
     one, other = _keyed(first, by), _keyed(second, by)
-    pairs = [(row, other[key]) for key, row in one.items() if key in other]
+    pairs = tuple((row, other[key]) for key, row in one.items() if key in other)
     if not pairs:
         raise InputError(f"the two runs have no sample in common (matched by {by}); compare runs over the same samples")
     used = {id(row) for pair in pairs for row in pair}
-    return Matched(by, pairs, *([row for row in rows if id(row) not in used] for rows in (first, second)))
+    alone = [tuple(row for row in rows if id(row) not in used) for rows in (first, second)]
+    return Matched(by=by, pairs=pairs, first_only=alone[0], second_only=alone[1])
 
 
 def _keyed(rows: Sequence[SampleResult], by: Literal["id", "question"]) -> dict[tuple[str, int], SampleResult]:

@@ -8,8 +8,11 @@ from math import ceil, sqrt
 from statistics import NormalDist
 from typing import Any
 
+from pydantic import Field
+
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.extras import extra
+from ragmetrics_core.data.frozen import Frozen
 
 _ALPHA = 0.05
 _Z, _Z_POWER = NormalDist().inv_cdf(1 - _ALPHA), NormalDist().inv_cdf(0.8)
@@ -28,23 +31,14 @@ class Step:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Certified:
-    """What the labels certify.
+class Certified(Frozen):
+    """What the labels certify."""
 
-    Args:
-        target: The precision asked for.
-        step: The lowest threshold that is certified; None if none is.
-        best: Else the threshold that fewest more labels would certify if its share of yes stayed.
-        needed: Else about how many labels of the run would do; None if that is not known.
-        samples: Scored samples of the run.
-    """
-
-    target: float
-    step: Step | None
-    best: Step | None
-    needed: int | None
-    samples: int
+    target: float = Field(description="the precision asked for")
+    samples: int = Field(description="scored samples of the run")
+    step: Step | None = Field(None, description="the lowest threshold that is certified; None if none is")
+    best: Step | None = Field(None, description="else that which fewest more labels certify if its share of yes stays")
+    needed: int | None = Field(None, description="else about how many labels would do; None if that is not known")
 
     @property
     def sentence(self) -> str:
@@ -122,8 +116,9 @@ def certify(labelled: Sequence[tuple[float, bool]], scores: Sequence[float], tar
     p_values = _stats().binom.sf([step.yes - 1 for step in tested], [step.count for step in tested], target)
     passed = next((place for place, p in enumerate(p_values) if not p <= _ALPHA), len(tested))
     if passed:
-        return Certified(target, tested[passed - 1], None, None, len(scores))
-    return Certified(target, None, *_plan(steps, len(labelled), target), len(scores))
+        return Certified(target=target, samples=len(scores), step=tested[passed - 1])
+    best, needed = _plan(steps, len(labelled), target)
+    return Certified(target=target, samples=len(scores), best=best, needed=needed)
 
 
 def _steps(labelled: Sequence[tuple[float, bool]], scores: Sequence[float]) -> list[Step]:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from math import fsum, sqrt
 from statistics import NormalDist, covariance, fmean, pvariance
 
+from pydantic import Field
+
 from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.statistics.means import Interval, grouped, mean_interval, ratio_mean, share_clusters, t_quantile
 
@@ -20,23 +23,14 @@ _FOLDS = 5
 _Z = NormalDist().inv_cdf(0.975)
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedMean:
-    """A mean corrected by labels.
+class CorrectedMean(Frozen):
+    """A mean corrected by labels."""
 
-    Args:
-        mean: Estimated share of samples that people would call good.
-        interval: Its 95 % interval.
-        weight: Weight of the judge's scores, 0 (worthless) to 1; None if only labels or verdicts were used.
-        labelled: Number of labels.
-        unlabelled: Number of samples with a score alone.
-    """
-
-    mean: float
-    interval: Interval
-    weight: float | None
-    labelled: int
-    unlabelled: int
+    mean: float = Field(description="estimated share of samples that people would call good")
+    interval: Interval = Field(description="its 95 % interval")
+    weight: float | None = Field(description="of the judge's scores, 0 (worthless) to 1; None if they were not used")
+    labelled: int = Field(description="number of labels")
+    unlabelled: int = Field(description="number of samples with a score alone")
 
     @property
     def sentence(self) -> str:
@@ -142,14 +136,15 @@ def _cut(
 ) -> CorrectedMean:
     """The estimate, cut to [0, 1] and within its interval."""
     mean = min(1.0, max(0.0, mean))
-    return CorrectedMean(mean, Interval(max(0.0, min(mean, low)), min(1.0, max(mean, high)), name), weight, *counts)
+    interval = Interval(max(0.0, min(mean, low)), min(1.0, max(mean, high)), name)
+    return CorrectedMean(mean=mean, interval=interval, weight=weight, labelled=counts[0], unlabelled=counts[1])
 
 
 def _labels_alone(labels: Sequence[bool], keys: Sequence[int], others: int) -> CorrectedMean:
     """The labels' own mean, with Wilson's interval, or one over clusters where labels share one."""
     own = mean_interval(labels, keys) if share_clusters(keys) else None
     interval = own or Interval(*wilson(sum(labels), len(labels)), "Wilson on the labels alone")
-    return CorrectedMean(fmean(labels), interval, None, len(labels), others)
+    return CorrectedMean(mean=fmean(labels), interval=interval, weight=None, labelled=len(labels), unlabelled=others)
 
 
 def _weights(truth: Sequence[float], scores: Scores, others: Scores, seed: int) -> list[float]:
