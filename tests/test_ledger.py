@@ -462,6 +462,15 @@ def test_what_a_turn_without_a_sample_found_comes_with_the_next() -> None:
     ]
 
 
+def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> None:
+    clock = Clock()
+    turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
+    assert turns.add(Tree(retriever(clock, P)(), gives_documents=True)) == []
+    assert turns.add(made(clock, model(clock, asked(PORTO)), answers=SAYS, conversation="a")) == []
+    (sample,) = turns.finish()
+    assert numbered(sample) == ("a", 1, [1])
+
+
 def test_what_is_kept_of_a_long_conversation_is_bounded() -> None:
     clock = Clock()
     samples = played(*(turn_of(clock, f"Question {n}?", P, conversation="a") for n in range(300)))

@@ -30,12 +30,7 @@ class Given:
     conversation: str | None = None
 
     def applied(self, sample: Sample, number: int) -> Sample:
-        """A sample with these values in it.
-
-        Args:
-            sample: The captured sample.
-            number: How many samples the same capture gave before.
-        """
+        """A captured sample with these values in it; ``number`` is how many the same capture gave before."""
         stated = {"question": self.question, "reference": self.reference}
         update: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
         if self.id is not None:
@@ -63,10 +58,6 @@ class Redaction:
     """Applies the user's function to each sample as it is made.
 
     Where the function changes texts and leaves the ledger, which repeats them, as it was, the ledger loses its calls.
-
-    Args:
-        redact: Gives the sample to keep; None keeps samples as they are.
-        problems: Where samples are counted that were dropped because the function failed.
     """
 
     def __init__(self, redact: Redact | None, problems: Problems) -> None:

@@ -38,8 +38,7 @@ class _Said:
 class Conversations:
     """The turns that were captured last, and how a further run goes on with one of them.
 
-    Args:
-        named: The conversation that runs belong to where the framework has no id of its own.
+    ``named`` is the conversation that runs belong to where the framework has no id of its own.
     """
 
     def __init__(self, named: str | None = None) -> None:

@@ -153,10 +153,9 @@ class Calls:
         return bool(self.retrievals or self.tool_texts) or any(node.kind == "retriever" for node in self.nodes)
 
     def retrieved(self, order: Sequence[Key] = ()) -> tuple[Document, ...] | None:
-        """What retrievers returned, each document once; None if that is unknown.
+        """What retrievers returned, each document once, in the prompt's order where they ran beside each other.
 
-        Args:
-            order: Keys of documents in the order of the prompt, for retrievals that ran beside each other.
+        None if that is unknown.
         """
         groups: list[list[Retrieval]] = []
         for one in sorted(self.retrievals, key=lambda one: one.node.began):
@@ -218,12 +217,7 @@ class Calls:
     # What a call was shown
 
     def shown(self, call: Node, known: Sequence[str]) -> Shown:
-        """What a call, and those that feed it, were shown.
-
-        Args:
-            call: The answering call.
-            known: Texts that stand in prompts for another reason: question, history, instructions.
-        """
+        """What a call, and those that feed it, were shown; known texts stand in prompts for another reason."""
         result = Shown(calls=[call])
         each = []
         for one in result.calls:  # grows

@@ -66,12 +66,8 @@ class Problems:
 def guarded(hook: Callable[P, T]) -> Callable[P, T]:
     """Make a hook of a recorder harmless: its errors are counted in ``self.problems`` and None is returned.
 
-    Args:
-        hook: A method, sync or async, of an object with an attribute ``problems``.
-
-    Returns:
-        The method with the same signature. Only ``Exception`` is stopped: an interrupt or a cancellation of the
-        application passes.
+    The hook is a method, sync or async. Only ``Exception`` is stopped: an interrupt or a cancellation of the
+    application passes.
     """
     if inspect.iscoroutinefunction(hook):
 

@@ -15,11 +15,8 @@ from ragmetrics_core.endpoints.framework_model import is_judge_work
 class Listener:
     """Somebody who gets finished runs.
 
-    Args:
-        problems: Where errors of the adapter's hooks are counted.
-        everywhere: Gets the runs of the whole process, whatever their context.
-        all_threads: Also gets the runs that carry the context of no capture at all.
-        data: Needs a run's inputs and outputs whole, because the user names keys or paths.
+    Those of the whole process (``everywhere``), or of its context, with those that carry the context of no capture at
+    all (``all_threads``). ``data``: it needs inputs and outputs whole, because the user names keys or paths.
 
     Attributes:
         record: Called with each finished run, in the application's thread.

@@ -41,12 +41,7 @@ class Overrides:
         return any(one is not None for one in (self.question_from, self.contexts_from, self.answer_from, self.build))
 
     def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:
-        """Look a field up as the user said.
-
-        Args:
-            field: ``question``, ``contexts`` or ``answer``.
-            run: What a callable gets.
-            *places: Mappings that a key or path is followed through, the first hit wins.
+        """Look a field up as the user said: a callable gets the run, keys lead into the first place that fits.
 
         Returns:
             Whether the user said where the field is and something is there, and what.

@@ -33,11 +33,7 @@ _VERDICTS = ("yes", "no", "true", "false", "relevant", "irrelevant", "not releva
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
-    """Make the samples of one run, or of several that ``joined`` made one.
-
-    Args:
-        tree: The run.
-        where: What the user says of question, contexts and answer.
+    """Make the samples of one run, or of several that ``joined`` made one, with what the user says of it.
 
     Returns:
         A sample for each answer; one without an answer for a run that broke or only retrieved; none for a run that

@@ -69,16 +69,9 @@ class _Group:
 
 
 class Turns(Generic[Run]):
-    """Makes samples of runs as they end, and joins those that belong to one question.
+    """Makes samples of runs as they end, and joins those that belong to one question or conversation.
 
-    Args:
-        trees: Trees of a recorded run.
-        where: What the user says of question, contexts and answer.
-        problems: Where to note what the user should know.
-        hint: What to say if models were called and nothing was retrieved.
-
-    Attributes:
-        conversations: The earlier turns that runs may go on with.
+    ``trees`` makes the trees of a recorded run; ``hint`` is said if models were called and nothing was retrieved.
     """
 
     def __init__(
@@ -148,9 +141,12 @@ class Turns(Generic[Run]):
         if len(parts) == 1 and not error:
             if tree.gives_documents or tree.root.kind == "retriever":
                 return self._retrieved(tree)
-            if not calls.tried and calls.models and (self._joins(tree, calls) or not self._counts(tree)):
+            joins = not calls.tried and bool(calls.models) and self._joins(tree, calls)
+            if not calls.tried and calls.models and (joins or not self._counts(tree)):
                 self._model_calls += 1
-                if tree.conversation is not None:  # a turn all the same: what it found may be spoken of later
+                if (
+                    tree.conversation is not None and not joins
+                ):  # a turn all the same: what it found may be spoken of later
                     whole = replace(self.conversations.placed(tree), is_query=True)
                     self.conversations.add(whole, samples_of(whole, self._where))
                 tools = {node.name for node in calls.nodes if node.kind == "tool"}
