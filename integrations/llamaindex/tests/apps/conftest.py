@@ -41,6 +41,7 @@ class Model(FunctionCallingLLM):
     script: list[tuple[str, Reply]] = Field(default_factory=list)
     answer: str = "The answer of the model."
     window: int = 4_096
+    nameless: bool = False  # calls of tools have no ids but the tools' names
     asked: list[str] = Field(default_factory=list)
 
     @property
@@ -56,7 +57,11 @@ class Model(FunctionCallingLLM):
             return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, content=reply))
         made = enumerate(reply)  # ids are never the same twice
         calls = [
-            {"id": f"call-{len(self.asked)}-{place}", "name": name, "arguments": json.dumps(given)}
+            {
+                "id": name if self.nameless else f"call-{len(self.asked)}-{place}",
+                "name": name,
+                "arguments": json.dumps(given),
+            }
             for place, (name, given) in made
         ]
         message = ChatMessage(role=MessageRole.ASSISTANT, content="", additional_kwargs={"tool_calls": calls})

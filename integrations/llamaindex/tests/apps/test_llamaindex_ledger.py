@@ -292,8 +292,10 @@ def _(kit: ModuleType) -> None:
     asyncio.run(ask(FunctionAgent(tools=[searching(kit)], llm=llm)))
 
 
-@row("the first of two calls of one reply ends last", [HIT, call("retrieval", *COAST, **{**SEARCH, "query": "coast"})])
-def _(kit: ModuleType) -> None:
+BOTH = [HIT, call("retrieval", *COAST, **{**SEARCH, "query": "coast"})]
+
+
+def _reversed(kit: ModuleType, **settings: Any) -> None:
     async def run() -> None:
         over = asyncio.Event()
 
@@ -305,9 +307,19 @@ def _(kit: ModuleType) -> None:
             over.set()
             return found
 
-        await ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL, ("store", "coast")])))
+        await ask(FunctionAgent(tools=[store], llm=scripted(kit, [CAPITAL, ("store", "coast")], **settings)))
 
     asyncio.run(run())
+
+
+@row("the first of two calls of one reply ends last", BOTH)
+def _(kit: ModuleType) -> None:
+    _reversed(kit)
+
+
+@row("the same, of a provider that knows no ids", BOTH)
+def _(kit: ModuleType) -> None:
+    _reversed(kit, nameless=True)
 
 
 @row("a tool that returns nodes of its own", [call("retrieval", "lyon", **SEARCH)])

@@ -41,7 +41,7 @@ _ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool", "dev
 def copy_arguments(kind: Kind, node: Node, arguments: Mapping[str, Any], instance: object) -> None:
     """Copy what a call was given into it."""
     if kind == "tool" and isinstance(instance, BaseTool):
-        node.name, node.query = instance.metadata.name or "", _argument(arguments)
+        node.name, node.query = instance.metadata.name or "", argument_of(arguments)
         node.control |= isinstance(instance, FunctionTool) and instance.real_fn is handoff
     elif kind == "model" and isinstance(instance, BaseLLM):
         node.prompt, name = prompt_of(arguments), instance.metadata.model_name
@@ -155,15 +155,13 @@ def documents_of(value: object) -> tuple[Document, ...]:
     return tuple(document_of(item) for item in listed if isinstance(item, NodeWithScore))
 
 
-def _argument(arguments: Mapping[str, Any]) -> str:
+def argument_of(arguments: Mapping[str, Any]) -> str:
     """The one text argument of a tool, else all of them as JSON."""
     given = {**dict(enumerate(arguments.get("args", ()))), **dict(arguments.get("kwargs", {}))}
     given |= {name: value for name, value in arguments.items() if name not in ("args", "kwargs")}
     given = {name: value for name, value in given.items() if not isinstance(value, Context)}
     (only, *more) = given.values() or (None,)
-    if isinstance(only, str) and not more:
-        return only
-    return json.dumps(plain(given), ensure_ascii=False)
+    return only if isinstance(only, str) and not more else json.dumps(plain(given), ensure_ascii=False)
 
 
 def _kept(memory: object) -> list[ChatMessage] | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from llama_index.evaluation.ragmetrics.capture.run import Pointer, Run
-from llama_index.evaluation.ragmetrics.capture.snapshot import plain
+from llama_index.evaluation.ragmetrics.capture.snapshot import argument_of, plain
 
 from ragmetrics_core import Turn
 from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, history_in, one_line
@@ -70,9 +70,12 @@ def _settled(root: Node) -> tuple[Document, ...]:
     for node in nodes:
         node.taken = tuple(filter(kept, node.taken))
         node.documents = None if node.documents is None else tuple(filter(kept, node.documents))
-        agents = {call.id: one.agent for one in node.children if one.reply is not None for call in one.reply.calls}
-        for one in node.children:
-            one.agent = one.agent or agents.get(one.call)
+        made = [(one, call) for one in node.children if one.reply is not None for call in one.reply.calls]
+        for one in node.children:  # some providers know no ids and repeat the tool's name
+            own = [at for at, (_, call) in enumerate(made) if one.kind == "tool" and call.id == one.call]
+            own = [at for at in own if argument_of({"kwargs": made[at][1].arguments}) == one.query] or own
+            if own:
+                one.agent, one.branch = made[own[0]][0].agent, f"{own[0]:06}"
         node.prompt = tuple(
             Message("summary", one.text) if one.text in summed else _observed(one, results) for one in node.prompt
         )
