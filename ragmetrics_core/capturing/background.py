@@ -156,14 +156,7 @@ class BackgroundEvaluator(Generic[Run]):
         self._changed.notify_all()
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything recorded so far is judged.
-
-        Args:
-            timeout: Seconds to wait at most; None waits as long as it takes.
-
-        Returns:
-            True if nothing is left, False at the timeout.
-        """
+        """Wait until everything recorded so far is judged; False at the timeout, in seconds, None for none."""
         with self._changed:
             if self._rest is not None and not self._stopped:
                 self._take(self._rest)  # in the queue, behind all runs that may still go with them

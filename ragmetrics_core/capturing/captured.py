@@ -171,13 +171,7 @@ class Captured(Generic[Run]):
         return self._redaction.redact(self._given.applied(sample, number))
 
     def evaluate(self, metrics: Metrics = None, *, judge: object = None, **settings: Any) -> Report:
-        """Score what was captured.
-
-        Args:
-            metrics: Metrics or their names; None for all that apply.
-            judge: As for ``ragmetrics_core.evaluate``, or the framework's own model object.
-            **settings: Further arguments of ``ragmetrics_core.evaluate``.
-        """
+        """Score what was captured, as ``ragmetrics_core.evaluate`` does; the judge may be the framework's own model."""
         samples = self.samples
         with as_judge_work():
             return evaluate(samples, metrics, judge=self._as_judge(judge), **settings)

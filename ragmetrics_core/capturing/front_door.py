@@ -72,13 +72,9 @@ class Watcher(BackgroundEvaluator[Run]):
 class FrontDoor(Generic[Run]):
     """``capture`` and ``watch`` over an adapter's hooks.
 
-    Args:
-        listeners: Who listens to the adapter's hooks.
-        assembler: Makes the assembler of one listener.
-        as_judge: Makes a judge of the framework's own model object.
-        places: Makes what the user says of places of the arguments; an adapter's own arguments go there, too.
-        unseen: What to do where a block ended and no run was seen.
-        sampleless: What to do where runs were seen and none gave a sample.
+    ``assembler`` makes the assembler of one listener, ``as_judge`` a judge of the framework's own model object;
+    ``places`` takes an adapter's own arguments, too. ``unseen`` and ``sampleless`` say what to do where a block saw no
+    run, or runs gave no sample.
     """
 
     def __init__(
