@@ -1,9 +1,10 @@
 """Holds the trace reader against the adapters: the same runs, recorded by real instrumentations, read back.
 
-Usage: python benchmarks/traces.py [DIALECT:FRAMEWORK…] [--write] [--shuffle]
+Usage: python benchmarks/traces.py [DIALECT:FRAMEWORK[:resolve]…] [--write] [--shuffle]
 
 Each shape of the adapters' tests runs once under the adapter's capture and the instrumentation; what the reader makes
-of the spans is held against what the adapter made of the run. ``--write`` puts the table into docs/traces.md.
+of the spans is held against what the adapter made of the run. ``--write`` puts the table into docs/traces.md. With
+``:resolve`` the reader gets the texts of documents by their ids, as a store would give them.
 
 - right: question, contexts, answer and retrieved are the adapter's; hedged: the same, but graded weaker than by it.
 - said: other than the adapter's, and graded inferred or incomplete, or noted as giving no sample.
@@ -29,7 +30,7 @@ from ragmetrics_core.traces import samples_from_spans
 
 ROOT = Path(__file__).parents[1]
 ALL = [
-    *("openinference:langchain", "mlflow:langchain", "traceloop:langchain", "otel:langchain"),
+    *("openinference:langchain", "mlflow:langchain", "traceloop:langchain", "otel:langchain", "otel:langchain:resolve"),
 ]
 # What is about capturing itself: how a capture finds its runs, or what it is told.
 ABOUT_CAPTURING = {
@@ -43,20 +44,20 @@ BEGIN, END = "<!-- made by benchmarks/traces.py -->", "<!-- end -->"
 
 def recorded(pair: str, folder: Path) -> dict[str, Any]:
     """Run the shapes in a process of their own; what the adapter made of each, by name."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "record_traces.py"), *pair.split(":"), str(folder)]
+    command = [sys.executable, str(ROOT / "benchmarks" / "record_traces.py"), *pair.split(":")[:2], str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{pair}: {done.stderr[-2000:]}")
     return json.loads((folder / "expected.json").read_text(encoding="utf-8"))
 
 
-def read(text: str, *, shuffle: bool) -> list[dict[str, Any]]:
+def read(text: str, resolve: dict[str, str] | None, *, shuffle: bool) -> list[dict[str, Any]]:
     """The reader's samples of one file's text."""
     values = [json.loads(line) for line in text.splitlines() if line.strip()]
     if shuffle:
         values = [one for value in values for one in _apart(value)]
         random.Random(7).shuffle(values)
-    return [sample.model_dump(mode="json") for sample in samples_from_spans(values)]
+    return [sample.model_dump(mode="json") for sample in samples_from_spans(values, resolve=resolve)]
 
 
 def _apart(value: dict[str, Any]) -> list[dict[str, Any]]:
@@ -106,9 +107,13 @@ def verdict(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
     return "said" if doubts or len(ours) < len(theirs) else "silent"
 
 
-def absent(text: str, theirs: list[dict[str, Any]]) -> bool:
-    """Whether a text of the adapter's samples is not in the spans at all."""
+def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
+    """Whether a text of the adapter's samples is not in the spans at all; OpenTelemetry names documents by ids only."""
     spans = stream(text)
+    if pair.startswith("otel") and any(
+        not (pair.endswith(":resolve") and c["id"]) for s in theirs for c in s["contexts"]
+    ):
+        return True
     texts = [one["text"] for sample in theirs for one in sample["contexts"]]
     texts += [sample[name] for sample in theirs for name in ("question", "answer")]
     return any(one and stream(one) not in spans for one in texts)
@@ -122,13 +127,15 @@ def row(pair: str, *, shuffle: bool = False, show: bool = True) -> Counter[str]:
             if one["options"] or name in ABOUT_CAPTURING:
                 continue
             text = (Path(folder) / f"{name}.json").read_text(encoding="utf-8")
-            ours = read(text, shuffle=shuffle) if text.strip() else []
+            listed = [c for sample in one["samples"] for c in (*(sample["retrieved"] or ()), *sample["contexts"])]
+            texts = {c["id"]: c["text"] for c in reversed(listed) if c["id"]} if pair.endswith(":resolve") else None
+            ours = read(text, texts, shuffle=shuffle) if text.strip() else []
             found = verdict(ours, one["samples"])
             counts["shapes"] += 1
             counts[found] += 1
-            counts["absent"] += found in ("said", "silent") and absent(text, one["samples"])
-            if show and found in ("hedged", "silent"):
-                print(f"  {pair} {found}: {name}")
+            counts["absent"] += found in ("said", "silent") and absent(pair, text, one["samples"])
+            if show and (found in ("hedged", "silent") or ("--all" in sys.argv and found == "said")):
+                print(f"  {pair} {found}: {name}{' (absent)' if absent(pair, text, one['samples']) else ''}")
     return counts
 
 

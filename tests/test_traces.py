@@ -143,7 +143,7 @@ def test_each_dialect_tells_the_same_run(name: str) -> None:
     for dialect in (None, name):
         read = samples_from_spans([otlp(*DIALECTS[name])], dialect=dialect)
         assert [seen(one) for one in read] == [WANTED]
-        assert read.without == []
+        assert read.notes.without == []
         assert [one.id for one in read] == ["a" * 32]
 
 
@@ -211,12 +211,33 @@ def test_ids_in_base64_and_mlflows_own_json() -> None:
     assert [seen(one) for one in samples_from_spans([coded])] == [seen(one) for one in samples_from_spans([plain])]
 
 
+@pytest.mark.parametrize("by", ["mapping", "function"])
+def test_texts_are_resolved_by_their_ids(by: str) -> None:
+    texts = {"gate": GATE, "mill": MILL}
+    asked: list[list[str]] = []
+
+    def found(ids: Any) -> dict[str, str]:
+        asked.append(list(ids))
+        return {name: texts[name] for name in ids}
+
+    values = [otlp(*conventions(traceloop=False))]
+    (sample,) = samples_from_spans(values, resolve=texts if by == "mapping" else found)
+    assert seen(sample) == WANTED
+    assert asked == ([] if by == "mapping" else [["gate", "mill"]])
+
+    def broken(ids: Any) -> dict[str, str]:
+        raise LookupError("the store is gone")
+
+    with pytest.raises(InputError, match=rf"resolve= failed on trace {'a' * 32}: LookupError"):
+        list(samples_from_spans(values, resolve=broken))
+
+
 def test_a_trace_without_a_sample_is_noted_with_the_reason() -> None:
     chat = [one for one in openinference("b") if one["name"] == "model"]
     silent = span("silent", trace="c", openinference__span__kind="CHAIN")
     read = samples_from_spans([otlp(*openinference(), *chat, silent)])
     assert [one.id for one in read] == ["a" * 32]
-    assert read.without == [("b" * 32, "no_retrieval"), ("c" * 32, "no_content")]
+    assert read.notes.without == [("b" * 32, "no_retrieval"), ("c" * 32, "no_content")]
 
 
 def cycle() -> list[Told]:
@@ -270,7 +291,7 @@ def test_spans_of_another_tenant_stay_apart() -> None:
     other = [one for one in openinference("b", 500, "Who was the mason?") if one["name"] != "search"]
     read = samples_from_spans([otlp(*openinference(), *other)])
     assert [seen(one) for one in read] == [WANTED]
-    assert read.without == [("b" * 32, "no_retrieval")]
+    assert read.notes.without == [("b" * 32, "no_retrieval")]
 
 
 def test_a_span_without_its_parent_is_a_root() -> None:

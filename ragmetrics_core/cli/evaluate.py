@@ -52,6 +52,7 @@ def add_to(commands: Any) -> None:
     add(parser, "files", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path, nargs="+")
     flag(parser, "--traces", "the files hold recorded traces, e.g. OTLP JSON; the samples are found in them")
     add(parser, "--dialect", "of traces whose spans bear the marks of several", "NAME", choices=tuple(DIALECTS))
+    add(parser, "--resolve", "of traces with ids alone: a mapping or function from ids to texts", "MODULE:NAME")
     add(parser, "--metrics", "separated by commas; by default all that apply", "NAMES")
     shared.add_judge(parser)
     told = "a setting of a metric, e.g. adherence.polls=3 or module:name.polls=3; may be repeated"

@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -53,7 +54,8 @@ class Source:
     def __init__(self, options: argparse.Namespace) -> None:
         for path in () if options.traces else options.files:
             check_readable(path)
-        self._traces = options.traces and partial(SpanSamples, dialect=options.dialect)
+        resolve = pkgutil.resolve_name(options.resolve) if options.resolve else None
+        self._traces = options.traces and partial(SpanSamples, resolve=resolve, dialect=options.dialect)
         self._files = [_File(path) for path in options.files]
         self._limit, self._strict = options.limit, options.strict
         self._columns = {name: own for name in COLUMNS if (own := getattr(options, f"{name}_column")) is not None}
@@ -98,9 +100,9 @@ class Source:
             return
         found = self._traces(file.path)
         yield from islice(found, self._limit)
-        told = [f"{count} {code}" for code, count in Counter(code for _, code in found.without).items()]
+        told = [f"{count} {code}" for code, count in Counter(code for _, code in found.notes.without).items()]
         file.notes = [f"{file.path}: traces that gave no sample: {', '.join(told)}"] if told else []
-        file.notes += [f"{file.path}: {found.bad} lines hold no spans"] if found.bad else []
+        file.notes += [f"{file.path}: {len(found.notes.bad)} lines hold no spans"] if found.notes.bad else []
 
     def described(self, facts: RunFacts) -> RunFacts:
         """The facts of a run with the files that it reads, and their rows as far as they are read."""

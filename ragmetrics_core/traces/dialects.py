@@ -48,7 +48,14 @@ def reading_of(attributes: Mapping[str, Any], dialect: str | None = None) -> Rea
                 if getattr(merged, one.name) in (None, "", (), {}):
                     setattr(merged, one.name, getattr(found, one.name))
             merged = merged or found
+    if merged is not None and merged.kind != "model":  # messages of a whole run are what it was given and returned
+        merged.input = merged.input or _plain_messages(merged.prompt)
+        merged.output = merged.output or _plain_messages(merged.replies)
     return merged
+
+
+def _plain_messages(messages: tuple[Message, ...]) -> Any:
+    return plain(messages[0].text) if len(messages) == 1 and messages[0].text else messages or None
 
 
 def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:

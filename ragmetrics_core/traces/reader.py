@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ragmetrics_core.capturing import InputError, Overrides, Turns
+from ragmetrics_core.capturing import InputError, Overrides, RowError, Turns
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.traces.dialects import DIALECTS
 from ragmetrics_core.traces.spans import Span, spans_in
-from ragmetrics_core.traces.trees import Call, Unreadable, calls_of, trees_of
+from ragmetrics_core.traces.trees import Call, Resolve, Unreadable, calls_of, trees_of
 
 Code = Literal["no_retrieval", "incomplete", "no_content", "framework", "unreadable"]
 _FRAMEWORK = re.compile(r"^\w+\.[_a]*(query|retrieve|synthesize|run_agent_step)$|^(Async)?Pipeline\.run|^Agent\.run")
@@ -32,22 +32,30 @@ class _Used(Overrides):
         return False, None
 
 
-class SpanSamples(Iterable[Sample]):
-    """The samples of recorded spans, read anew each time.
+@dataclass
+class Notes:
+    """What is to be known of a reading.
 
-    Attributes:
-        without: After a reading each trace that gave no sample, and why: ``no_retrieval``; ``incomplete``: it broke
-            off or waits for a person; ``no_content``: it recorded no texts; ``framework``: it is of LlamaIndex or
-            Haystack, whose spans are not read yet; ``unreadable``: its spans make no tree.
-        bad: How many lines hold no spans.
+    Args:
+        without: Each trace that gave no sample, and why: ``no_retrieval``; ``incomplete``: it broke off or waits for a
+            person; ``no_content``: it recorded no texts; ``framework``: it is of LlamaIndex or Haystack, whose spans
+            are not read yet; ``unreadable``: its spans make no tree.
+        bad: Lines that hold no spans.
     """
 
-    def __init__(self, source: str | Path | Iterable[Any], dialect: str | None = None) -> None:
+    without: list[tuple[str, Code]] = field(default_factory=list)
+    bad: list[RowError] = field(default_factory=list)
+
+
+class SpanSamples(Iterable[Sample]):
+    """The samples of recorded spans, read anew each time; ``notes`` then say what gave none; see the function below."""
+
+    def __init__(
+        self, source: str | Path | Iterable[Any], *, resolve: Resolve | None = None, dialect: str | None = None
+    ) -> None:
         if dialect is not None and dialect not in DIALECTS:
             raise InputError(f"no dialect {dialect!r}; there are: {', '.join(DIALECTS)}")
-        self._source, self._dialect = source, dialect
-        self.without: list[tuple[str, Code]] = []
-        self.bad = 0
+        self._source, self._resolve, self._dialect, self.notes = source, resolve, dialect, Notes()
 
     def _values(self) -> Iterator[Any]:
         """The JSON values of a file, one or one per line; the items of a list."""
@@ -65,13 +73,13 @@ class SpanSamples(Iterable[Sample]):
     def _traces(self) -> list[list[Span]]:
         """The spans of each trace, each once, in the order in which the traces ended."""
         traces: dict[str, dict[str, Span]] = {}
-        self.bad = 0
-        for value in self._values():
+        self.notes = Notes()
+        for number, value in enumerate(self._values(), start=1):
             try:
                 for span in spans_in(json.loads(value) if isinstance(value, bytes) else value):
                     traces.setdefault(span.trace, {})[span.id] = span
-            except _WRONG:
-                self.bad += 1
+            except _WRONG as error:
+                self.notes.bad.append(RowError(f"value {number} holds no span: {type(error).__name__}"))
         found = [list(spans.values()) for spans in traces.values()]
         return sorted(found, key=lambda some: (max(one.end for one in some), some[0].trace))
 
@@ -81,7 +89,7 @@ class SpanSamples(Iterable[Sample]):
         traces = self._traces()
         for spans in traces:
             try:
-                calls = calls_of(spans, self._dialect)
+                calls = calls_of(spans, self._dialect, self._resolve)
                 told = [one.said for call in calls for one in call.walk() if one.said is not None]
                 known = known or bool(told)
                 content = any(one.input is not None or one.output is not None or one.prompt for one in told)
@@ -91,7 +99,9 @@ class SpanSamples(Iterable[Sample]):
                     without[spans[0].trace] = "framework"
                     continue
                 found = [sample for call in calls for sample in turns.add(call)]
-            except (Unreadable, *_WRONG):
+            except (Unreadable, *_WRONG) as error:
+                if isinstance(error, InputError):
+                    raise
                 without[spans[0].trace] = "unreadable"
                 continue
             yield from found
@@ -99,22 +109,26 @@ class SpanSamples(Iterable[Sample]):
             seen = sorted({key for spans in traces[:9] for span in spans for key in span.attributes})[:12]
             raise InputError(_NONE.format(sum(map(len, traces)), ", ".join(DIALECTS), ", ".join(seen)))
         yield from turns.finish()
-        self.without = [(trace, code) for trace, code in without.items() if trace not in used.traces]
+        self.notes.without = [(trace, code) for trace, code in without.items() if trace not in used.traces]
 
 
-def samples_from_spans(source: str | Path | Iterable[Any], *, dialect: str | None = None) -> SpanSamples:
+def samples_from_spans(
+    source: str | Path | Iterable[Any], *, resolve: Resolve | None = None, dialect: str | None = None
+) -> SpanSamples:
     """Make samples of recorded traces, as the adapter of the framework would.
 
     Args:
         source: A file of OTLP JSON or of MLflow's JSON, one value or one per line, gzipped or not; or a list of such
             values. Spans stand in any order, traces may be interleaved.
+        resolve: Texts of documents of which only ids were recorded: a mapping, or a function that gets the ids that a
+            trace needs and returns one.
         dialect: ``openinference``, ``otel``, ``mlflow``, ``langfuse``, ``langsmith`` or ``traceloop``; None tells it
             by the attributes of each span.
 
     Returns:
-        The samples; ``Sample.id`` is the id of the trace. Afterwards ``without`` says which traces gave none, and why.
+        The samples; ``Sample.id`` is the id of the trace. Afterwards ``notes`` say which traces gave none, and why.
 
     Raises:
-        InputError: If the file cannot be read or no span bears a known mark; when read.
+        InputError: If the file cannot be read, no span bears a known mark, or ``resolve`` raises; when read.
     """
-    return SpanSamples(source, dialect)
+    return SpanSamples(source, resolve=resolve, dialect=dialect)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ragmetrics_core.capturing import (
     Answer,
     Document,
+    InputError,
     Message,
     Node,
     Tree,
@@ -27,6 +28,7 @@ from ragmetrics_core.traces.dialects import Reading, reading_of
 from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.values import ToolMessage, each, messages_in, replies_in
 
+Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
 _DEEPEST = 250
 _ABANDONED = "the stream was abandoned before its end"
 
@@ -50,11 +52,12 @@ class Call:
             yield from one.walk()
 
 
-def calls_of(spans: Sequence[Span], dialect: str | None = None) -> list[Call]:
+def calls_of(spans: Sequence[Span], dialect: str | None = None, resolve: Resolve | None = None) -> list[Call]:
     """The outermost calls of a trace.
 
     Raises:
         Unreadable: If spans are inside of each other, or one inside the other without end.
+        InputError: If ``resolve`` raises.
     """
     ordered = sorted(spans, key=lambda one: (one.start, -one.end, one.id))
     found = {span.id: Call(span, reading_of(span.attributes, dialect)) for span in ordered}
@@ -67,7 +70,22 @@ def calls_of(spans: Sequence[Span], dialect: str | None = None) -> list[Call]:
         reached, level = reached + len(level), [inner for one in level for inner in one.inside]
     if reached < len(found):
         raise Unreadable
+    if resolve is not None:
+        _resolve([call.said for call in found.values() if call.said is not None], resolve, ordered[0].trace)
     return roots
+
+
+def _resolve(said: Sequence[Reading], resolve: Resolve, trace: str) -> None:
+    """Give retrieved documents the texts that the spans do not hold."""
+    missing = list(dict.fromkeys(one.id for some in said for one in some.documents or () if one.id and not one.text))
+    try:
+        texts = (resolve if isinstance(resolve, Mapping) else resolve(missing)) if missing else {}
+    except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"resolve= failed on trace {trace}: {type(error).__name__}: {error}") from error
+    for some in said:
+        listed = some.documents or ()
+        found = (replace(one, text=one.text or str(texts.get(one.id or "") or "")) for one in listed)
+        some.documents = tuple(found) or some.documents
 
 
 def trees_of(call: Call) -> Iterator[Tree]:
