@@ -80,7 +80,7 @@ class Calls:
 
     def weight(self, call: Node) -> int:
         """How much a reply looks like an answer: 3 a free text, 2 a structured answer, 1 a label, 0 none."""
-        ran = {node.name for node in self.nodes if node.kind == "tool" and not node.control}
+        ran = {node.name for node in self.nodes if node.kind == "tool"}
         if call.reply is None or any(one.name in ran for one in call.reply.calls):
             return 0
         if call.reply.calls and self._steers(call):

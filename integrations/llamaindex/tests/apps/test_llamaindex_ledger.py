@@ -32,6 +32,7 @@ from llama_index.core.workflow import (
 )
 from llama_index.evaluation.ragmetrics import capture
 from pydantic import BaseModel
+from workflows.errors import WorkflowCancelledByUser
 
 from ragmetrics_core import Sample
 
@@ -499,6 +500,30 @@ def _(kit: ModuleType) -> None:
         assert str(await handler) == A
 
     asyncio.run(run())
+
+
+@row("a person does not answer", [])
+def _(kit: ModuleType) -> None:
+    agent = FunctionAgent(tools=[confirm], llm=scripted(kit, [("confirm", "Sure?")]))
+
+    async def run() -> None:
+        handler = agent.run(user_msg=Q)
+        async for event in handler.stream_events():
+            if isinstance(event, InputRequiredEvent):
+                await handler.cancel_run()
+                break
+        with pytest.raises(WorkflowCancelledByUser):
+            await handler
+
+    asyncio.run(run())
+
+
+def test_a_run_that_was_cancelled_has_no_answer(parts: ModuleType) -> None:
+    with capture() as captured:
+        LEDGERS["a person does not answer"].run(parts)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert (sample.question, sample.answer, sample.capture.grade) == (Q, None, "incomplete")
 
 
 # -- conversations

@@ -156,8 +156,8 @@ class Recorder:
         if not around.tracks and kind not in ROOTS:
             return _Place(kind=kind)
         node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock))
-        node.control = kind == "tool" and "program" in around.within  # a structured answer
-        node.kind = "ignored" if kind == "model" and is_aside(MEMORY) else node.kind
+        structured = kind == "tool" and "program" in around.within
+        node.kind = "ignored" if structured or (kind == "model" and is_aside(MEMORY)) else node.kind
         self._copied(snapshot.copy_event, node, around.event)
         self._copied(snapshot.copy_arguments, kind, node, given, instance)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
@@ -188,7 +188,7 @@ class Recorder:
             self._copied(snapshot.copy_result, place.kind, node, result, instance)
         node.error, node.ended = _told(error) or node.error, next(_clock)
         if type(error).__name__ == "WaitingForEvent":  # for a person; the step runs again
-            node.kind = "ignored"
+            node.control, node.error = True, None
         made = node.kind == "retriever" and {one.id for one in node.documents or ()}
         for live, _ in place.tracks:
             if made and made <= self._test_data and live.run.kind in ("query", "retrieve"):
