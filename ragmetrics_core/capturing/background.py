@@ -144,9 +144,6 @@ class BackgroundEvaluator(Generic[Run]):
                 return
             self._take(partial(self._build, run))
 
-    def _drawn(self) -> bool:
-        return self._sample_rate == 1 or self._random.random() < self._sample_rate
-
     def _take(self, making: Callable[[], Iterable[Sample]]) -> None:
         self._queue.append(making)
         self._unjudged += 1
@@ -241,7 +238,7 @@ class BackgroundEvaluator(Generic[Run]):
     @guarded
     def _start(self, making: Callable[[], Iterable[Sample]], judging: _Judging) -> None:
         for made in making():
-            if not self._drawn():
+            if self._sample_rate < 1 and self._random.random() >= self._sample_rate:
                 continue
             sample = self._redaction.redact(made)
             if sample is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.guarded import Problems, guarded, renew_after_fork
 from ragmetrics_core.data.sample import Ledger, Sample
@@ -48,10 +48,6 @@ def changed(sample: Sample, update: Mapping[str, Any]) -> Sample:
     if not update:
         return sample
     return Sample(**{**{name: getattr(sample, name) for name in Sample.model_fields}, **update})
-
-
-def _as_it_is(judge: object) -> JudgeLike:
-    return cast("JudgeLike", judge)  # resolve_judge says what it cannot take
 
 
 class Redaction:
@@ -101,7 +97,7 @@ class Captured(Generic[Run]):
         max_samples: int | None = None,
         redact: Redact | None = None,
         rest: Callable[[], Iterable[Sample]] = tuple,
-        as_judge: Callable[[Any], JudgeLike] = _as_it_is,
+        as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,  # resolve_judge says what it cannot take
         problems: Problems | None = None,
         hint: str = "",
     ) -> None:

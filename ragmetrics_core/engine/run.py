@@ -78,9 +78,7 @@ class Run:
         self.judges = list(judges.values())
         self._judges = {name: asked[model] for name, model in models.items()}
         if gates and until is None:
-            raise SettingError(
-                'gates= end a run until="decided"; of a run that judges all rows ask decide(gate, report)'
-            )
+            raise SettingError('gates= end a run until="decided"; of a run over all rows ask decide(gate, report)')
         names = [judge.session.name for judge in asked.values()]
         self.decider = None if until is None else Decider(until, gates, self.metrics, names)
 
@@ -169,9 +167,7 @@ class Run:
     async def _judge(self, index: int, item: Sample | RowError, metrics: Sequence[Metric]) -> SampleResult:
         if isinstance(item, RowError):
             return SampleResult(index=index, sample=None, problem=str(item))
-        outcomes = await self._slots.enter(
-            lambda: (carry_out(metric, item, self._judges[metric.name]) for metric in metrics)
-        )
+        outcomes = await self._slots.enter(lambda: (carry_out(it, item, self._judges[it.name]) for it in metrics))
         self._models.update(*(outcome.usage.models for outcome in outcomes))
         spent = sum((outcome.usage for outcome in outcomes if _cut(outcome)), Usage())
         named = zip((metric.name for metric in metrics), outcomes, strict=True)

@@ -25,6 +25,8 @@ from ragmetrics_core.judging.parsing import Found
 from ragmetrics_core.judging.probabilities import mode_of, weights
 from ragmetrics_core.judging.rendering import render
 
+_Read = Read[Found[Any]]
+
 
 class LLMJudge(Judge):
     """A judge that asks a chat model.
@@ -137,7 +139,7 @@ class _Asking:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
-        first: list[Read[Found[Any]]] = []
+        first: list[_Read] = []
         known: tuple[Weight | None, ...] = ()
         request = replace(self._request, temperature=1.0, top_logprobs=self._top_logprobs)
         if self._top_logprobs:
@@ -155,9 +157,7 @@ class _Asking:
         bare = shares(replies, weigh, mode)  # cells that the tokens settle keep their probability
         return Asked(replies, weights=tuple(one or two for one, two in zip(known or bare, bare, strict=True)))
 
-    async def _majority(
-        self, request: ChatRequest, count: int, given: Sequence[Read[Found[Any]]]
-    ) -> tuple[BaseModel, ...]:
+    async def _majority(self, request: ChatRequest, count: int, given: Sequence[_Read]) -> tuple[BaseModel, ...]:
         """Poll until ``count`` replies were asked for, those already given included."""
         rest = count - len(given)
         found, errors = await self._ask(request, rest, len(given)) if rest > 0 else ([], [])
@@ -170,22 +170,15 @@ class _Asking:
             )
         return replies
 
-    async def _ask(
-        self, request: ChatRequest, polls: int, first_poll: int
-    ) -> tuple[list[Read[Found[Any]]], list[JudgeError]]:
+    async def _ask(self, request: ChatRequest, polls: int, first: int) -> tuple[list[_Read], list[JudgeError]]:
         """What was read, and what was not.
 
         Raises:
             LimitReached: If a poll was not asked for a limit of the run: a score from the polls before it would be
                 another one than the next run gives.
         """
-        answers = await self._session.ask(
-            request,
-            partial(read, question=self._question),
-            schema=self._schema,
-            polls=polls,
-            first_poll=first_poll,
-        )
+        reader = partial(read, question=self._question)
+        answers = await self._session.ask(request, reader, schema=self._schema, polls=polls, first_poll=first)
         self.usage += answers.usage
         errors = [outcome for outcome in answers.outcomes if isinstance(outcome, JudgeError)]
         for error in errors:

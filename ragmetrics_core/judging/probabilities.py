@@ -90,15 +90,13 @@ def label_weights(choice: Choice, weigh: Weigh, mode: Mode, start: int, end: int
     return tuple(_at(choice.tokens, ends, offset + shift, weigh, mode) for offset in offsets)
 
 
-def _at(
-    tokens: Sequence[TokenAlternatives], ends: Sequence[int], offset: int, weigh: Weigh, mode: Mode
-) -> Weight | None:
+def _at(tokens: Sequence[TokenAlternatives], ends: Sequence[int], at: int, weigh: Weigh, mode: Mode) -> Weight | None:
     """The weight at the token that holds the character at an offset."""
-    index = bisect_right(ends, offset)
+    index = bisect_right(ends, at)
     if index == len(ends):
         return None
     token = tokens[index]
-    before = token.token[: offset - (ends[index] - len(token.token))]
+    before = token.token[: at - (ends[index] - len(token.token))]
     listed = {token.token: token.logprob, **dict(token.alternatives)}  # one text twice is one alternative
     return settle([(_label(text, before, weigh.labels), logprob) for text, logprob in listed.items()], weigh, mode)
 

@@ -54,9 +54,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     names = _names(question.instructions.template)
     shown = {name: _blocks(question.parts[name]) for name in names if name in question.parts}
     mark = fence([text for blocks in shown.values() for _, text in blocks])
-    texts = {
-        name: "".join(f"{mark} {label}\n{text}\n{mark}\n" for label, text in blocks) for name, blocks in shown.items()
-    }
+    texts = {name: "".join(f"{mark} {label}\n{text}\n{mark}\n" for label, text in it) for name, it in shown.items()}
     twice = f"{mark}\n{mark} "  # what closes a text opens the next
     fixed = _fixed(above, question.instructions)
     head = fixed or Message("system", _fill(above, question.instructions, texts).replace(twice, f"{mark} "))

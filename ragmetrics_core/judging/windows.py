@@ -47,19 +47,15 @@ def joined(question: Question[Any], failed: Answer[Any], answers: Sequence[Answe
     if not replies:
         return Answer(missing or failed.reply, usage)
     best = _clearest(replies, question.split.field)
-    sure = all(_strength(best, place, question.split.field)[0] for place in range(len(_verdicts(best))))
+    sure = all(_strength(best, place, question.split.field)[0] for place in range(len(cells(best.reply))))
     return Answer(best if missing is None or sure else missing, usage)
-
-
-def _verdicts(asked: Asked[Any]) -> tuple[BaseModel, ...]:
-    return cells(asked.reply)
 
 
 def _strength(asked: Asked[Any], place: int, field: str) -> tuple[bool, float]:
     """Whether a verdict says yes, and how clearly."""
     if asked.weights:
         return asked.weights[place].p > 0.5, asked.weights[place].p
-    value = float(getattr(_verdicts(asked)[place], field))
+    value = float(getattr(cells(asked.reply)[place], field))
     return value > 0, value
 
 
@@ -67,7 +63,7 @@ def _clearest(replies: Sequence[Asked[Any]], field: str) -> Asked[Any]:
     """Of each verdict that of the window which says yes most clearly, with the number of windows."""
     chosen = [
         (max(replies, key=lambda asked: _strength(asked, place, field)), place)  # called at once
-        for place in range(len(_verdicts(replies[0])))
+        for place in range(len(cells(replies[0].reply)))
     ]
     windows = tuple(sum(_windows(asked)[place] for asked in replies) for _, place in chosen)
     return _made_of(chosen, windows)
@@ -75,7 +71,7 @@ def _clearest(replies: Sequence[Asked[Any]], field: str) -> Asked[Any]:
 
 def _together(replies: Sequence[Asked[Any]]) -> Asked[Any]:
     """The verdicts of several groups, one after the other."""
-    chosen = [(asked, place) for asked in replies for place in range(len(_verdicts(asked)))]
+    chosen = [(asked, place) for asked in replies for place in range(len(cells(asked.reply)))]
     windows = tuple(_windows(asked)[place] for asked, place in chosen)
     return _made_of(chosen, windows if max(windows) > 1 else ())
 
@@ -86,9 +82,9 @@ def _made_of(chosen: Sequence[tuple[Asked[Any], int]], windows: tuple[int, ...])
     reply: BaseModel = chosen[0][0].reply
     name = list_field(type(reply))
     if name is not None:
-        reply = reply.model_copy(update={name: tuple(_verdicts(asked)[place] for asked, place in chosen)})
+        reply = reply.model_copy(update={name: tuple(cells(asked.reply)[place] for asked, place in chosen)})
     return Asked((reply,), (), weights, windows)
 
 
 def _windows(asked: Asked[Any]) -> tuple[int, ...]:
-    return asked.windows or (1,) * len(_verdicts(asked))
+    return asked.windows or (1,) * len(cells(asked.reply))

@@ -276,8 +276,6 @@ def _evidence(polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None)
         dissent=_strongest(minority),
         unsupported=tuple(dict.fromkeys(claim for poll in no for claim in poll.unsupported)),
         # The rank among all contexts instead of that among those that were shown.
-        sentences=tuple(
-            line if line.rank is None else line.model_copy(update={"rank": ranks[line.rank - 1]}) for line in lines
-        ),
+        sentences=tuple(it if it.rank is None else it.model_copy(update={"rank": ranks[it.rank - 1]}) for it in lines),
         ledger=grounds,
     )

@@ -138,9 +138,7 @@ class ContextRecall(Metric):
         default_factory=lambda: shipped("rate_recall_examples").strip(),
         description='Few-shot examples, written out; "" for none.',
     )
-    template: str | None = Field(
-        None, description="Replaces the prompt and its rubric; must hold ``{answer}`` and ``{reference}``."
-    )
+    template: str | None = Field(None, description="Replaces prompt and rubric; needs ``{answer}``, ``{reference}``.")
 
     def instructions(self) -> tuple[Instructions, ...]:
         """How an answer is rated."""

@@ -86,14 +86,12 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
     formula: str = Field(description="The formula of the score, in words.")
     noise_share: Share | None = Field(None, description="Share of chunks that are not useful.")
     duplicates: int = Field(0, description="Number of chunks identical to an earlier one.")
-    random_order: Share | None = Field(
-        None, description="Average precision expected of these verdicts in random order."
-    )
+    random_order: Share | None = Field(None, description="Average precision expected of the verdicts in random order.")
     lift: float | None = Field(None, description="Score minus ``random_order``.")
     ideal: Share | None = Field(None, description="Best value any order of the same verdicts reaches.")
     ndcg: Share | None = Field(None, description="Normalised discounted cumulative gain, for graded relevance.")
     changed_verdicts: Share | None = Field(
-        None, description="Share of verdicts that changed when the list was shown reversed (``orders=2``)."
+        None, description="Share of verdicts that change if reversed (``orders=2``)."
     )
 
 

@@ -57,13 +57,11 @@ class ExtractFacts(Question[Any]):
     """Which distinct facts does this text state? Parts: question, reference. Replies have ``facts``."""
 
 
-def extraction(
-    text: str, instructions: Instructions, question: dict[str, Part], *, reasoning: bool = False
-) -> ExtractFacts:
+def extraction(text: str, told: Instructions, question: dict[str, Part], *, reasoning: bool = False) -> ExtractFacts:
     """The question for the facts of a golden response, or of an answer; with ``reasoning`` after a chain of thought."""
     return ExtractFacts(
         parts={**question, "reference": Part("Reference answer", text)},
-        instructions=instructions,
+        instructions=told,
         Reply=ReasonedFacts if reasoning else Facts,
         example=_examples,
     )

@@ -283,9 +283,7 @@ def metric(
 
     def made(function: Function) -> FunctionMetric:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise SettingError(
-                f"{function.__name__} is async; a metric asks with 'yield from ask([...])' in a plain def"
-            )
+            raise SettingError(f"{function.__name__} is async; a metric asks by 'yield from ask([...])' in a plain def")
         members = {
             "__doc__": function.__doc__,
             "__module__": function.__module__,

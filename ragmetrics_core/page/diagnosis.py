@@ -43,9 +43,8 @@ class Rule(Frozen):
     )
 
 
-RULES = TypeAdapter(dict[Code, Rule]).validate_python(
-    tomllib.loads(Path(__file__).with_name("diagnosis.toml").read_text("utf-8"))
-)
+_TEXTS = tomllib.loads(Path(__file__).with_name("diagnosis.toml").read_text("utf-8"))
+RULES = TypeAdapter(dict[Code, Rule]).validate_python(_TEXTS)
 """The rules in the order in which they are tried."""
 
 

@@ -41,9 +41,7 @@ def _definition(kind: str, run: RunFacts) -> str:
     known = f", {polls} polls at most" if polls else ""
     definition = _COMBINATIONS.get(settings.get("combination", ""), _METRICS[kind])
     if kind == "retrieval_accuracy" and definition == _METRICS[kind] and "lexical" in run.judges:
-        definition += (
-            "; where the embedded judge split the reference itself, the mean of each fact's highest probability"
-        )
+        definition += _TEXTS["lexical"][kind]
     return definition + known
 
 

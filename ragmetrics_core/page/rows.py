@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ragmetrics_core.data.frozen import clean
-from ragmetrics_core.data.results import MetricResult, SampleResult
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.reporting.jsonl import plain
 
@@ -59,19 +59,14 @@ def _entry(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     title = " ".join(str(clean(title))[:1000].split())
     if len(title) > _EXCERPT:
         title = title[:_EXCERPT] + "…"
-    outcomes = [_outcome(row.results.get(name)) for name in metrics]
+    results = map(row.results.get, metrics)
+    outcomes = [own and (own.status if own.value is None else round(own.value, 4)) for own in results]
     found = diagnose(row)
     guess = (found.code, ", ".join(found.because)) if found else (None, "")
     notes = sample.capture if sample else None
     entry = [row.index, cut(sample.id or "") if sample else "", title, outcomes, *guess, notes and notes.grade]
     ledger = sample.ledger if sample else None
     return [*entry, cut(ledger.conversation or ""), ledger.turn] if ledger else entry
-
-
-def _outcome(result: MetricResult | None) -> float | str | None:
-    if result is None:
-        return None
-    return result.status if result.value is None else round(result.value, 4)
 
 
 def _short(value: Any) -> Any:

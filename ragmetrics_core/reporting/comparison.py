@@ -43,7 +43,7 @@ class MetricChange(Frozen):
     metric: str = Field(description="name of the metric")
     slice: str | None = Field(None, description="value of the slice; None for all samples")
     rows: int = Field(0, description="all rows of either run, those without a partner too")
-    outcomes: dict[str, int] = Field(default_factory=dict, description="how often each pair occurs, e.g. scored/failed")
+    outcomes: dict[str, int] = Field({}, description="how often each pair occurs, e.g. scored/failed")
     abstained: float = Field(1.0, description="McNemar's p-value for abstentions")
     failed: float = Field(1.0, description="McNemar's p-value for failures")
     pairs: int = Field(0, description="samples scored in both")
@@ -290,12 +290,10 @@ def _mcnemar(traits: Sequence[Sequence[bool]]) -> float:
 def _differences(
     both: Sequence[tuple[MetricResult | None, MetricResult | None]],
     keys: Sequence[int],
-    assumed: tuple[float | None, float | None],
+    given: tuple[float | None, float | None],
 ) -> tuple[list[float], list[int]]:
-    """Second − first with cluster numbers; what failed or was not judged is taken for what is assumed, or left out."""
-    values = [
-        (_value(one, assumed[0]), _value(two, assumed[1]), key) for (one, two), key in zip(both, keys, strict=True)
-    ]
+    """Second − first with cluster numbers; what failed or was not judged is taken for what is given, or left out."""
+    values = [(_value(one, given[0]), _value(two, given[1]), key) for (one, two), key in zip(both, keys, strict=True)]
     found = [(two - one, key) for one, two, key in values if one is not None and two is not None]
     return [own for own, _ in found], [key for _, key in found]
 

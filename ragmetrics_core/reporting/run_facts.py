@@ -24,7 +24,7 @@ class Audit(Frozen):
     failed: int = Field(0, description="samples that could not be judged again")
     seed: int = Field(0, description="seed of the choice of samples and of the shuffling")
     by_place: tuple[tuple[int, int], ...] = Field(
-        (), description="per place in the shuffled order: chunks judged useful, and judged"
+        (), description="per shuffled place: chunks judged useful, and judged"
     )
 
     @property
@@ -91,15 +91,11 @@ class RunFacts(Frozen):
     """Facts of one run."""
 
     version: str = Field("", description="version of ragmetrics that made the run")
-    packages: dict[str, str] = Field(
-        default_factory=dict, description="versions of Python and of packages that change replies"
-    )
+    packages: dict[str, str] = Field({}, description="versions of Python and of packages that change replies")
     inputs: tuple[Input, ...] = Field((), description="the files that the samples came from, or the samples")
     judges: tuple[str, ...] = Field((), description="names of the judges asked")
     models: tuple[str, ...] = Field((), description="names of the models as their endpoints returned them")
-    metrics: dict[str, Signature] = Field(
-        default_factory=dict, description="the signature of each metric, in the order of the report"
-    )
+    metrics: dict[str, Signature] = Field({}, description="the signature of each metric, in the order of the report")
     started: str = Field("", description="when the run began, ISO 8601 in UTC")
     seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="how long it took")
     concurrency: int = Field(1, description="calls to the judge that could run at the same time")

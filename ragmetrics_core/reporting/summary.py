@@ -52,10 +52,8 @@ class MetricSummary(Frozen):
     unknown: int = Field(0, description="rows whose score is not known: failed or not judged, bad rows included")
     worst: Interval | None = Field(None, description="the interval if each of them had scored 0")
     best: Interval | None = Field(None, description="the interval if each of them had scored 1")
-    undefined: dict[str, int] = Field(
-        default_factory=dict, description="rows without a meaning for the metric, by code"
-    )
-    failed: dict[str, int] = Field(default_factory=dict, description="rows without a score, by type of error")
+    undefined: dict[str, int] = Field({}, description="rows without a meaning for the metric, by code")
+    failed: dict[str, int] = Field({}, description="rows without a score, by type of error")
     failure: str = Field("", repr=False, description="why the first of them failed")
     not_judged: int = Field(0, description="rows that are samples but have no result of this metric")
     useful_share: float | None = Field(None, description="share of the scored samples with any useful chunk")
@@ -95,9 +93,7 @@ class Summary(Frozen):
 
     rows: int = Field(0, description="rows of the input")
     judged: int = Field(0, description="samples with at least one result")
-    not_judged: int = Field(
-        0, description="samples without any result: the run ended before them, or the application's run failed"
-    )
+    not_judged: int = Field(0, description="samples without a result: the run ended before, or the application failed")
     bad_rows: int = Field(0, description="rows that are no sample, not evaluated")
     without_context: int = Field(0, description="answers given without any context")
     application_errors: int = Field(0, description="samples whose application run went wrong")
