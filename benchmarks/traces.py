@@ -82,11 +82,13 @@ def held(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def same(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    """Equal, but for ids that no span holds, and for texts of retrieved documents of the same id.
+    """Equal, but for the order of retrievals beside each other, ids that no span holds, and texts by the same id.
 
     LlamaIndex's spans hold documents without the metadata that its adapter writes before their texts.
     """
     ours, theirs = held(ours), held(theirs)
+    for one in (ours, theirs):  # which of two that began in the same microsecond was first is chance
+        one["retrieved"].sort(key=lambda pair: pair[1])
     pairs = {name: list(zip(ours[name], theirs[name], strict=False)) for name in ("contexts", "retrieved")}
     if any(len(ours[name]) != len(theirs[name]) for name in pairs):
         return False
