@@ -211,6 +211,97 @@ def test_ids_in_base64_and_mlflows_own_json() -> None:
     assert [seen(one) for one in samples_from_spans([coded])] == [seen(one) for one in samples_from_spans([plain])]
 
 
+def flat(one: Told) -> Told:
+    return {item["key"]: next(iter(item["value"].values())) for item in one["attributes"]}
+
+
+def nested(attributes: Told) -> Told:
+    """Attributes as Phoenix keeps them: an object of objects and lists."""
+    root: Told = {}
+    for key, item in attributes.items():
+        at, (*path, last) = root, key.split(".")
+        for part in path:
+            at = at.setdefault(part, {})
+        at[last] = item
+    found = root.get("retrieval", {}).get("documents")
+    if found:
+        root["retrieval"]["documents"] = [found[place] for place in sorted(found)]
+    return root
+
+
+def stamp(nanoseconds: str) -> str:
+    return f"2026-01-01T00:00:00.{int(nanoseconds):06}+00:00"
+
+
+def rows(form: str) -> list[Told]:
+    """The run in the forms of tools: one object for each span."""
+    made = []
+    for one, own in zip(openinference(), map(flat, openinference()), strict=True):
+        context = {"trace_id": f"0x{one['traceId']}", "span_id": f"0x{one['spanId']}"}
+        parent, times = one["parentSpanId"] or None, [stamp(one[f"{name}TimeUnixNano"]) for name in ("start", "end")]
+        row: Told = {"name": one["name"], "parent_id": parent, "start_time": times[0], "end_time": times[1]}
+        if form == "console":
+            row |= {"context": context, "attributes": own, "status": {"status_code": "UNSET"}}
+        elif form == "phoenix rest":
+            kind = own.pop("openinference.span.kind")
+            row |= {"context": context, "span_kind": kind, "attributes": nested(own), "status_code": "OK"}
+        else:  # a row of a frame
+            kind = own.pop("openinference.span.kind")
+            row |= {f"context.{key}": item for key, item in context.items()} | {"span_kind": kind}
+            row |= {f"attributes.{key}": item for key, item in own.items()}
+        made.append(row)
+    return made
+
+
+def observations(*, camel: bool) -> list[Told]:
+    names = {"trace": "traceId", "parent": "parentObservationId", "start": "startTime", "end": "endTime"}
+    names = (
+        names
+        if camel
+        else {"trace": "trace_id", "parent": "parent_observation_id", "start": "start_time", "end": "end_time"}
+    )
+    made = []
+    for one, own in zip(DIALECTS["langfuse"], map(flat, DIALECTS["langfuse"]), strict=True):
+        fields = {name: own[f"langfuse.observation.{name}"] for name in ("type", "input", "output")}
+        told = {"trace": one["traceId"], "parent": one["parentSpanId"] or None}
+        told |= {"start": stamp(one["startTimeUnixNano"]), "end": stamp(one["endTimeUnixNano"])}
+        made.append(
+            {"id": one["spanId"], "name": one["name"], **fields, **{names[key]: item for key, item in told.items()}}
+        )
+    return made
+
+
+def runs() -> list[Told]:
+    """LangSmith's, as its client writes them; ``session_id`` is the project."""
+    made = []
+    for one, own in zip(DIALECTS["langsmith"], map(flat, DIALECTS["langsmith"]), strict=True):
+        given, found = json.loads(own["gen_ai.prompt"]), json.loads(own["gen_ai.completion"])
+        told: Told = {"id": one["spanId"], "parent_run_id": one["parentSpanId"] or None, "session_id": "project"}
+        told |= {"trace_id": one["traceId"], "name": one["name"], "run_type": own["langsmith.span.kind"]}
+        told |= {"inputs": given if isinstance(given, dict) else {"query": given}}
+        told |= {"outputs": found if isinstance(found, dict) else {"documents": found}}
+        told |= {"start_time": stamp(one["startTimeUnixNano"]), "end_time": stamp(one["endTimeUnixNano"])}
+        made.append({**told, "extra": {"metadata": {"thread_id": "t"}}})
+    return made
+
+
+FORMS: dict[str, list[Told]] = {
+    "console": rows("console"),
+    "phoenix rest": [{"data": rows("phoenix rest"), "next_cursor": None}],
+    "phoenix frame": rows("frame"),
+    "langfuse": [{"data": observations(camel=True)}],
+    "langfuse, snake case": observations(camel=False),
+    "langsmith": runs(),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_each_form_of_a_file_is_told_by_its_content(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "export.jsonl"
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in FORMS[name]), encoding="utf-8")
+    assert [seen(one) for one in samples_from_spans(path)] == [WANTED]
+
+
 @pytest.mark.parametrize("by", ["mapping", "function"])
 def test_texts_are_resolved_by_their_ids(by: str) -> None:
     texts = {"gate": GATE, "mill": MILL}

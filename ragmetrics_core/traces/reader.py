@@ -118,8 +118,9 @@ def samples_from_spans(
     """Make samples of recorded traces, as the adapter of the framework would.
 
     Args:
-        source: A file of OTLP JSON or of MLflow's JSON, one value or one per line, gzipped or not; or a list of such
-            values. Spans stand in any order, traces may be interleaved.
+        source: A file of OTLP JSON, the console exporter's objects, or what Phoenix, MLflow, Langfuse or LangSmith
+            export, one value or one per line, gzipped or not; or a list of such values or of spans of the SDK. Spans
+            stand in any order, traces may be interleaved.
         resolve: Texts of documents of which only ids were recorded: a mapping, or a function that gets the ids that a
             trace needs and returns one.
         dialect: ``openinference``, ``otel``, ``mlflow``, ``langfuse``, ``langsmith`` or ``traceloop``; None tells it

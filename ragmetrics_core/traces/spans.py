@@ -1,12 +1,27 @@
 """Spans in the forms in which tools write them, told by content."""
 
 import base64
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 _HEX = re.compile(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
+_FAILED = (2, "STATUS_CODE_ERROR", "ERROR")
+_TRACE = ("trace_id", "traceId", "context.trace_id")
+_ID = ("span_id", "spanId", "context.span_id", "id")
+_PARENT = (
+    "parent_id",
+    "parentSpanId",
+    "parent_span_id",
+    "parentObservationId",
+    "parent_observation_id",
+    "parent_run_id",
+)
+_START = ("start_time", "startTime", "start_time_unix_nano", "startTimeUnixNano")
+_END = ("end_time", "endTime", "end_time_unix_nano", "endTimeUnixNano")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,52 +30,119 @@ class Span:
 
     trace: str
     id: str
-    parent: str
-    name: str
-    scope: str
-    start: int
-    end: int
-    attributes: Mapping[str, Any] = field(repr=False)
+    parent: str = ""
+    name: str = ""
+    scope: str = ""
+    start: int = 0
+    end: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     error: str | None = field(default=None, repr=False)
 
 
+class UnknownForm(ValueError):
+    """A value that holds no spans in any known form; the keys that were seen."""
+
+
 def spans_in(value: Any) -> Iterator[Span]:
-    """The spans of one value: OTLP JSON, MLflow's JSON of a trace, or a list of these; nothing of any other value."""
+    """The spans of one value: a file's JSON, one of its lines or items, or a span of the OpenTelemetry SDK.
+
+    Raises:
+        UnknownForm: If it has none of the forms.
+    """
+    if hasattr(value, "to_json"):
+        value = {**json.loads(value.to_json()), "scope": getattr(value.instrumentation_scope, "name", "")}
     if isinstance(value, list):
         yield from (span for item in value for span in spans_in(item))
-    elif isinstance(value, Mapping) and isinstance(value.get("data"), Mapping):
+        return
+    if not isinstance(value, Mapping):
+        raise UnknownForm(type(value).__name__)
+    inner = value.get("data", value.get("observations"))
+    if "resourceSpans" in value:
+        yield from _otlp(value)
+    elif isinstance(inner, Mapping) and "info" in value:  # MLflow
         info = value["info"]
         session = {"mlflow.trace.session": (info.get("trace_metadata") or {}).get("mlflow.trace.session")}
-        for span in value["data"].get("spans") or ():
-            names = {"spanId": "span_id", "parentSpanId": "parent_span_id"}
-            names |= {"startTimeUnixNano": "start_time_unix_nano", "endTimeUnixNano": "end_time_unix_nano"}
-            told = {**span, **{name: span.get(own) for name, own in names.items()}, "traceId": info["trace_id"]}
-            yield _span(told, {**session, **(span.get("attributes") or {})}, "")
-    elif isinstance(value, Mapping):
-        groups = (group for one in value.get("resourceSpans") or () for group in one.get("scopeSpans") or ())
-        for group in groups:
-            for span in group.get("spans") or ():
-                yield _span(span, _attributes(span), str((group.get("scope") or {}).get("name") or ""))
+        for span in inner.get("spans") or ():
+            more = {"trace_id": info.get("trace_id"), "attributes": {**session, **(span.get("attributes") or {})}}
+            yield _span({**span, **more})
+    elif isinstance(inner, list):
+        yield from spans_in(inner)
+    elif any(name in value for name in (*_TRACE, "context")):
+        yield _span(value)
+        yield from spans_in(value.get("child_runs") or [])
+    else:
+        raise UnknownForm(", ".join(sorted(map(str, value))[:12]))
 
 
-def _span(span: Mapping[str, Any], attributes: Mapping[str, Any], scope: str) -> Span:
-    trace, own, parent = (_id(span.get(name)) for name in ("traceId", "spanId", "parentSpanId"))
-    start, end = (int(span.get(name) or 0) for name in ("startTimeUnixNano", "endTimeUnixNano"))
-    return Span(trace, own, parent, str(span.get("name") or ""), scope, start, end, attributes, _error(span))
+def _otlp(value: Mapping[str, Any]) -> Iterator[Span]:
+    groups = (group for one in value.get("resourceSpans") or () for group in one.get("scopeSpans") or ())
+    for scope, spans in ((group.get("scope") or {}, group.get("spans")) for group in groups):
+        yield from (_span({**span, "scope": scope.get("name")}) for span in spans or ())
 
 
-def _error(span: Mapping[str, Any]) -> str | None:
+def _span(value: Mapping[str, Any]) -> Span:
+    context = value.get("context")
+    context = context if isinstance(context, Mapping) else {}
+    value = {**value, **{f"context.{key}": item for key, item in context.items()}}
+
+    def first(names: Any) -> Any:
+        return next((value[name] for name in names if value.get(name) not in (None, "")), "")
+
+    trace, name = _name(first(_TRACE)), _name(first(_ID))
+    if not trace or not name:
+        raise ValueError("no id")
+    times = _nanoseconds(first(_START)), _nanoseconds(first(_END))
+    called, scope = str(value.get("name") or "span"), str(value.get("scope") or "")
+    return Span(trace, name, _name(first(_PARENT)), called, scope, *times, _attributes(value), _error(value))
+
+
+def _attributes(value: Mapping[str, Any]) -> dict[str, Any]:
+    """What a span recorded, by the names of its dialect."""
+    given, kind = value.get("attributes"), value.get("span_kind")
+    if isinstance(given, list):
+        return {one["key"]: _value(one.get("value")) for one in given}
+    if "run_type" in value:  # LangSmith
+        metadata = (value.get("extra") or {}).get("metadata") or {}
+        named = {"langsmith.span.kind": "run_type", "gen_ai.prompt": "inputs", "gen_ai.completion": "outputs"}
+        found: dict[str, Any] = {f"langsmith.metadata.{key}": item for key, item in metadata.items()}
+        return found | {key: value.get(name) for key, name in named.items()}
+    columns = {key.removeprefix("attributes."): item for key, item in value.items() if key.startswith("attributes.")}
+    if isinstance(given, Mapping) or kind or columns:  # Phoenix nests them, or has a column for each
+        flat = {key: item for name, part in {**columns, **(given or {})}.items() for key, item in _flat(name, part)}
+        return {**({"openinference.span.kind": kind} if kind else {}), **flat}
+    told = {key: value.get(key.partition(".")[0]) for key in ("type", "input", "output", "model.name")}
+    found = {f"langfuse.observation.{key}": item for key, item in told.items()} if told["type"] else {}
+    return found | {"session.id": value.get("sessionId") or value.get("session_id")}
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    listed = isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
+    if name == "metadata" or not (listed or isinstance(value, Mapping)):
+        yield name, value
+    else:
+        items = enumerate(value) if listed else value.items()
+        yield from (found for key, item in items for found in _flat(f"{name}.{key}", item))
+
+
+def _error(value: Mapping[str, Any]) -> str | None:
     """What a span ended with; LangGraph's interrupts end one that is no failure."""
-    status = span.get("status") or {}
-    raised = [_attributes(one) for one in span.get("events") or () if one.get("name") == "exception"]
-    kind = str(raised[-1].get("exception.type") or "").rpartition(".")[2] if raised else ""
-    if status.get("code") not in (2, "STATUS_CODE_ERROR") and kind != "GraphInterrupt":
+    status = value.get("status")
+    status = (
+        status if isinstance(status, Mapping) else {"code": value.get("status_code"), "message": value.get("error")}
+    )
+    raised = [one.get("attributes") or {} for one in value.get("events") or () if one.get("name") == "exception"]
+    told = _attributes({"attributes": raised[-1]}) if raised else {}
+    kind = str(told.get("exception.type") or "").rpartition(".")[2]
+    failed = (
+        status.get("code", status.get("status_code")) in _FAILED or value.get("level") == "ERROR" or value.get("error")
+    )
+    if not failed and kind != "GraphInterrupt":
         return None
-    said = f"{kind}: {raised[-1].get('exception.message') or ''}" if kind else str(status.get("message") or "")
-    return said.partition("\nTraceback")[0].strip(": ") or "error"
+    message = told.get("exception.message") or status.get("message") or value.get("statusMessage") or ""
+    return f"{kind}: {message}".partition("\nTraceback")[0].strip(": ") or "error"
 
 
-def _id(value: Any) -> str:
+def _name(value: Any) -> str:
     """An id as hexadecimal digits, which OTLP's JSON also writes as base64; any other as it is."""
     text = str(value or "")
     found = _HEX.fullmatch(text)
@@ -69,19 +151,22 @@ def _id(value: Any) -> str:
     return found[1].lower() if found is not None else text
 
 
-def _attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
-    given = holder.get("attributes") or ()
-    return dict(given) if isinstance(given, Mapping) else {one["key"]: _value(one.get("value")) for one in given}
+def _nanoseconds(value: Any) -> int:
+    if isinstance(value, str) and not value.isdecimal():
+        value = datetime.fromisoformat(value) if value else 0
+    if isinstance(value, datetime):
+        return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1e6) * 1000
+    return int(value) if float(value) > 1e17 else int(float(value) * (1e6 if float(value) > 1e11 else 1e9))
 
 
 def _value(value: Any) -> Any:
     """A value of OTLP as a plain one."""
-    kind, found = next(iter(value.items()), ("", None)) if isinstance(value, Mapping) else ("", None)
+    kind, found = next(iter(value.items()), ("", None)) if value else ("", None)
     if kind in ("arrayValue", "kvlistValue"):
-        items: Any = found.get("values") if isinstance(found, Mapping) else ()
+        items = (found or {}).get("values") or ()
         return (
             [_value(one) for one in items]
             if kind[0] == "a"
             else {one["key"]: _value(one.get("value")) for one in items}
         )
-    return int(str(found)) if kind == "intValue" else found
+    return int(found or 0) if kind == "intValue" else found
