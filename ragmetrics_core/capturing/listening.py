@@ -35,8 +35,8 @@ class Listener:
         self.begun = self.missed = False
 
 
-def _nobody(run: object) -> None:
-    """Until the listener knows where runs go."""
+def _nobody(what: object) -> None:
+    """Until a listener knows where runs go, and for an adapter without hooks to put in place."""
 
 
 _entered: ContextVar[tuple[Listener, ...]] = ContextVar("ragmetrics_listeners", default=())
@@ -55,7 +55,7 @@ class Listeners:
     """
 
     def __init__(
-        self, opened: Callable[[Listener], None] | None = None, closed: Callable[[Listener], None] | None = None
+        self, opened: Callable[[Listener], None] = _nobody, closed: Callable[[Listener], None] = _nobody
     ) -> None:
         self.open: tuple[Listener, ...] = ()
         self.problems: Problems = _Shared(self)
@@ -71,8 +71,7 @@ class Listeners:
         """Begin to hand runs to a listener."""
         with self._lock:
             self.open = (*self.open, listener)
-            if self._opened is not None:
-                self._opened(listener)
+            self._opened(listener)
         if not listener.everywhere:
             _entered.set((*_entered.get(), listener))
 
@@ -85,8 +84,7 @@ class Listeners:
             if listener not in self.open:
                 return
             self.open = tuple(other for other in self.open if other is not listener)
-            if self._closed is not None:
-                self._closed(listener)
+            self._closed(listener)
 
     def here(self) -> tuple[Listener, ...]:
         """Who gets a run that begins here and now; nobody gets the work of a judge."""

@@ -18,9 +18,8 @@ from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.reporting.gates import check_share
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.statistics.sequential import MIN_SCORED
+from ragmetrics_core.statistics.sequential import MIN_SCORED, check_shares
 
 _LINE_SECONDS = 10.0
 _LIMITS: tuple[tuple[str, type, str, str], ...] = (
@@ -44,7 +43,7 @@ def share(text: str) -> float:
     """A number from 0 to 1, for the kind of an option."""
     try:
         found = float(text)
-        check_share(found)
+        check_shares(min_scored=found)
     except (ValueError, SettingError):
         raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {text!r}") from None
     return found

@@ -34,13 +34,9 @@ _UNKNOWN = (20, 200)  # tokens of a reply of which the question gives no example
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run would cost.
+    """What a run over so many samples would cost: the least and the most that is usual, equal where it is exact.
 
-    Attributes:
-        samples: Samples read.
-        low: The least that is usual; its cost is None where a price is unknown.
-        high: The most that is usual; the same where the number is exact.
-        bad_rows: Rows that are no sample.
+    A cost is None where a price is unknown; ``bad_rows`` are those that are no sample.
     """
 
     samples: int
@@ -81,10 +77,8 @@ def needed(found: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[
 class CountingJudge(Judge):
     """Counts what an LLM judge would send and receive, and replies as the question's example says.
 
-    Args:
-        capabilities: What the model can do; None for judges that make no calls.
-        prices: US dollars per prompt and completion token; None if unknown.
-        high: Count the most that is usual instead of the least.
+    ``capabilities`` are None for judges that make no calls; ``prices`` are US dollars per prompt and completion token,
+    None if unknown; ``high`` counts the most that is usual instead of the least.
     """
 
     name = "dry run"

@@ -16,14 +16,9 @@ _LOG_SECONDS = 10.0
 
 @dataclass
 class Progress:
-    """How far a run is.
+    """How far a run is: samples in ``total`` (None if not known beforehand) and ``done``, bad rows included.
 
-    Attributes:
-        total: Number of samples; None if not known beforehand.
-        done: Samples judged, bad rows included.
-        failed: Results that failed.
-        calls: Calls to the judge.
-        cost: US dollars so far; None once a price is unknown.
+    ``failed`` counts results, ``calls`` those to the judge; ``cost`` is in US dollars, None once a price is unknown.
     """
 
     total: int | None
@@ -52,12 +47,10 @@ class Progress:
 
 
 class Display:
-    """Shows progress until the run ends; use it as a context manager.
+    """Shows progress until the run ends, over ``total`` samples or None; use it as a context manager.
 
-    Args:
-        total: Number of samples; None if unknown.
-        show: True or False; None shows a bar on a terminal and log lines elsewhere. A callable gets the
-            ``Progress`` after each sample.
+    ``show`` is True or False; None shows a bar on a terminal and log lines elsewhere; a callable gets the ``Progress``
+    after each sample.
     """
 
     def __init__(self, total: int | None, show: bool | Callable[[Progress], None] | None = None) -> None:

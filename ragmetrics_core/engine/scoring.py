@@ -91,10 +91,8 @@ class QuestionSlots:
     """Slots for open questions: lets samples in one after the other while few questions are open.
 
     An open question holds its prompt and a hundred small objects, which the garbage collector visits again and
-    again; opening thousands ahead costs more time than asking them.
-
-    Args:
-        most: Open questions from which on no further sample is let in, and the most of one metric and sample.
+    again; opening thousands ahead costs more time than asking them. From ``most`` open questions on no further sample
+    is let in; it is also the most of one metric and sample.
     """
 
     def __init__(self, most: int) -> None:

@@ -43,13 +43,7 @@ def _number(value: object) -> object:
 
 
 class Rating(Silent, extra="ignore"):
-    """How well the answer matches an expected answer.
-
-    Args:
-        reason: The judge's explanation.
-        band: The rubric's band that the judge named; "" if it named none.
-        score: In [0, 1], inside the band.
-    """
+    """How well the answer matches an expected answer: a score inside the rubric's band that the judge named, if any."""
 
     reason: Comment = ""
     band: Annotated[
@@ -74,13 +68,9 @@ class Rating(Silent, extra="ignore"):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RateRecall(Question[Rating]):
-    """How accurately does the answer match the expected answer? Parts: contexts, question, reference, answer.
+    """How accurately does the answer match the expected answer? Parts: contexts, question, reference, answer."""
 
-    Args:
-        bands: Name, lowest and highest score of each band of the rubric; () to check only the score.
-    """
-
-    bands: tuple[tuple[str, float, float], ...] = ()
+    bands: tuple[tuple[str, float, float], ...] = ()  # name, lowest and highest score; () to check only the score
 
 
 class Unrated(Silent):

@@ -41,13 +41,10 @@ class SentenceSupport(Silent, extra="ignore"):
 
 
 class Poll(Silent, extra="ignore"):
-    """One judgement whether the answer is based purely on the contexts.
+    """One judgement whether the answer is based purely on the contexts, explained before the verdict.
 
-    Args:
-        reason: The explanation, written before the verdict.
-        verdict: ``yes``, ``no``, or ``abstains`` where the answer makes no claim.
-        unsupported: Claims of the answer that no context supports.
-        sentences: Per sentence of the answer, the evidence of a lexical judge.
+    It ``abstains`` where the answer makes no claim; ``unsupported`` are claims that no context supports, ``sentences``
+    the evidence of a lexical judge, per sentence of the answer.
     """
 
     reason: Comment = ""

@@ -1,10 +1,12 @@
 """Could the judge be fooling you? What a run itself shows of biases of its judge."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import atanh, sqrt, tanh
+from pathlib import Path
 from statistics import NormalDist
 
 from ragmetrics_core.data.evidence import JudgedChunks
@@ -17,15 +19,18 @@ _FEWEST = 10
 _NOTABLE = 0.3
 _MOST_RANKS = 20
 
-CAUGHT: dict[str, dict[str, float]] = {
-    "lexical": {"a number was changed": 43 / 53, 'a "not" was put in': 0 / 88, "a name was swapped": 1 / 65}
-}
+_DATA = tomllib.loads(Path(__file__).with_name("biases.toml").read_text("utf-8"))
+
+
+def _shares(counts: dict[str, dict[str, list[int]]]) -> dict[str, dict[str, float]]:
+    return {judge: {what: hits / of for what, (hits, of) in own.items()} for judge, own in counts.items()}
+
+
+CAUGHT = _shares(_DATA["caught"])
 """Share of accepted answers that a judge rejects after one edit has made them wrong, by name of the judge, from
 ``benchmarks/lexical_table.py``: each source with weights fitted on the others."""
 
-FLIPPED: dict[str, dict[str, float]] = {
-    "lexical": {"gave an order to say the opposite": 3 / 404, "held a finished verdict as JSON": 0 / 404}
-}
+FLIPPED = _shares(_DATA["flipped"])
 """Share of verdicts on adherence that flip when one more context argues against them, by name of the judge, from
 the same table."""
 
@@ -115,18 +120,7 @@ def rank_share(rank: int, verdicts: Sequence[bool]) -> RankShare:
     return RankShare(rank, sum(verdicts), len(verdicts), *wilson(sum(verdicts), len(verdicts)))
 
 
-FAMILIES = {
-    "OpenAI": r"gpt|chatgpt|\bo[1345]\b|davinci",
-    "Anthropic": r"claude",
-    "Google": r"gemini|gemma|palm",
-    "Meta": r"llama(?!-?index|cpp|\.cpp)",
-    "Mistral": r"mistral|mixtral|ministral|codestral",
-    "Alibaba": r"qwen|qwq",
-    "DeepSeek": r"deepseek",
-    "Cohere": r"command-?[ar]\b|cohere",
-    "Microsoft": r"\bphi-?\d",
-    "xAI": r"grok",
-}
+FAMILIES: dict[str, str] = _DATA["families"]
 """Families of models by how their names are written: a judge tends to favour what its own family wrote."""
 
 

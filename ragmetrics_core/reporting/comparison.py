@@ -14,13 +14,13 @@ from pydantic import Field
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.results import MetricResult, SampleResult, Undefined
-from ragmetrics_core.reporting.gates import check_share, three_way
+from ragmetrics_core.reporting.gates import three_way
 from ragmetrics_core.reporting.grouping import GroupBy, numbering
 from ragmetrics_core.reporting.matching import Matched, Pair, differences, match
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome, UntilDecided
+from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome, UntilDecided, check_shares
 
 if TYPE_CHECKING:
     from ragmetrics_core.metrics.metric import Metric
@@ -133,7 +133,7 @@ class Comparison(Frozen):
             above −margin; ``failed`` if the upper bound, with failures set to the best, lies below; else, or with
             fewer scored, or after a run that ended early, ``undecided``.
         """
-        check_share(min_scored)
+        check_shares(min_scored=min_scored)
         return self.decisions or tuple(self._regression(change, min_scored) for change in self.changes)
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:

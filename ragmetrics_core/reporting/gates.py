@@ -11,7 +11,7 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
-from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome
+from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome, check_shares
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
@@ -71,7 +71,7 @@ def decide(
     Raises:
         SettingError: If ``min_scored`` is not in [0, 1].
     """
-    check_share(min_scored)
+    check_shares(min_scored=min_scored)
     outcome, why = _decided(gate, measured if isinstance(measured, Summary) else measured.summary(), on, min_scored)
     return Decision(metric=gate.metric, outcome=outcome, sentence=f"{gate.metric}{why}")
 
@@ -111,12 +111,6 @@ def three_way(low: float, high: float, wanted: float) -> Outcome:
     """Passed if the lower bound reaches what is wanted, failed if the upper bound misses it, else undecided."""
     wanted -= ROUNDING
     return "passed" if low >= wanted else "failed" if high < wanted else "undecided"
-
-
-def check_share(min_scored: float) -> None:
-    """Raise ``SettingError`` unless a share of rows that must be scored lies in [0, 1]."""
-    if not 0 <= min_scored <= 1:
-        raise SettingError(f"min_scored is a share of all rows from 0 to 1, e.g. 0.95; got {min_scored}")
 
 
 def _missing(found: MetricSummary, summary: Summary) -> str:

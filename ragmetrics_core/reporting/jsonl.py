@@ -34,11 +34,8 @@ class JsonlWriter:
     """Writes a report while the run goes on, bounded in memory; each row is on disk when ``write`` returns.
 
     Until ``close`` the rows stand in ``PATH.partial``, which says that the run was interrupted; what a process that
-    dies leaves is a report, too. An existing file is replaced only by a finished run.
-
-    Args:
-        path: The file to write.
-        run: What is known of the run at its start.
+    dies leaves is a report, too. An existing file is replaced only by a finished run. ``run`` says what is known of it
+    at its start.
 
     Raises:
         InputError: If the file cannot be written.

@@ -133,9 +133,7 @@ class Summary(Frozen):
 class Tally:
     """A summary that grows row by row; it keeps sixteen bytes per score (of turns 24), not the results.
 
-    Args:
-        metrics: Names of the metrics, in the order to show them.
-        cluster: Which samples belong together.
+    ``metrics`` are names in the order to show them; ``cluster`` says which samples belong together.
     """
 
     def __init__(self, metrics: Sequence[str], *, cluster: GroupBy = "auto") -> None:

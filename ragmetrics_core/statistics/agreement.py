@@ -167,13 +167,9 @@ def bootstrap(
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A score with the votes of people.
+    """The judge's score with the votes of people, one per annotator and at least one, and where the sample comes from.
 
-    Args:
-        score: The judge's score.
-        votes: One per annotator, at least one.
-        source: Where the sample comes from.
-        rival: The score of another judge, where two are compared.
+    ``rival`` is the score of another judge, where two are compared.
     """
 
     score: float

@@ -25,14 +25,10 @@ _RESAMPLES = 9999
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval for a mean.
+    """A confidence interval for a mean: lower and upper bound, and how it was made, in words.
 
-    Args:
-        low: Lower bound.
-        high: Upper bound.
-        method: How it was made, in words.
-        clusters: Number of clusters; None where each value stands alone.
-        design_effect: How many times the variance of the mean grows by clustering; None if that is unknown.
+    ``clusters`` is their number, None where each value stands alone; ``design_effect`` says how many times the variance
+    of the mean grows by clustering, None if that is unknown.
     """
 
     low: float

@@ -67,13 +67,17 @@ class _Evidence:
         return self.most
 
 
-def _check(settings: dict[str, float | None], highest: float = inf) -> None:
-    """Raise ``SettingError`` unless shares lie in [0, 1] and counts, which have no highest, are at least 1."""
-    lowest = 0 if highest == 1 else 1
-    for name, value in settings.items():
-        if value is not None and not lowest <= value <= highest:
-            wanted = "is a share from 0 to 1" if highest == 1 else "is a number of at least 1"
-            raise SettingError(f"{name} {wanted}; got {value}")
+def check_shares(**shares: float) -> None:
+    """Raise ``SettingError`` unless these settings lie in [0, 1]."""
+    for name, value in shares.items():
+        if not 0 <= value <= 1:
+            raise SettingError(f"{name} is a share from 0 to 1; got {value}")
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise SettingError(f"{name} is a number of at least 1; got {value}")
 
 
 class SequentialGate:
@@ -118,8 +122,8 @@ class SequentialGate:
         self, threshold: float, *, alpha: float = 0.05, population: int | None = None, margin: float = 0.0,
         largest_cluster: int = 1, gates: int = 1, min_samples: int = 0, min_scored: float = MIN_SCORED,
     ) -> None:  # fmt: skip
-        _check({"threshold": threshold, "margin": margin, "min_scored": min_scored}, 1)
-        _check({"population": population, "largest_cluster": largest_cluster, "gates": gates})
+        check_shares(threshold=threshold, margin=margin, min_scored=min_scored)
+        _check_counts(population=population, largest_cluster=largest_cluster, gates=gates)
         if not 0 < alpha < 1:
             raise SettingError(f"alpha lies between 0 and 1, e.g. 0.05; got {alpha}")
         if population is not None and largest_cluster > 1:
@@ -217,8 +221,8 @@ class UntilDecided:
     def __post_init__(self) -> None:
         if self.on not in ("interval", "point"):
             raise SettingError(f'on= is "interval" or "point"; got {self.on!r}')
-        _check({"margin": self.margin}, 1)
-        _check({"max_samples": self.max_samples})
+        check_shares(margin=self.margin)
+        _check_counts(max_samples=self.max_samples)
         self.gate(None)
 
     def gate(
