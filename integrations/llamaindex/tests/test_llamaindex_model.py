@@ -191,7 +191,7 @@ def test_probabilities_from_log_probs(kit: ModuleType) -> None:
     llm = Full(positions=listed)
     evaluator = RetrievalAccuracyEvaluator(llm=llm)
     sample_result = evaluator.metric.score(
-        facts=["Paris is the capital."], contexts=["Paris."], judge=evaluator._resolved()
+        facts=["Paris is the capital."], contexts=["Paris."], judge=LlamaIndexModel(llm)
     )
     assert sample_result.status == "scored"
     cell = sample_result.evidence.cells[0][0]  # type: ignore[union-attr]

@@ -147,10 +147,9 @@ class MetricEvaluator(BaseEvaluator):
         sample, outcome = Sample(), cast("MetricResult | str", "")
         try:
             sample = made()
-            known = self._judge is not None or self._metric.model is not None
-            judge = resolve_judge(self._judge if known else settings_judge(), metric_model=self._metric.model)
+            judge = self._judge if self._judge is not None or self._metric.model is not None else settings_judge()
             with as_judge_work():
-                outcome = await self._metric.ascore(sample, judge=judge)
+                outcome = await self._metric.ascore(sample, judge=resolve_judge(judge, metric_model=self._metric.model))
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             outcome = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

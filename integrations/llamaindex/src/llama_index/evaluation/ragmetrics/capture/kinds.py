@@ -47,20 +47,19 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (BaseSelector, "ignored", "select aselect"),
     (TransformComponent, "ignored", "__call__ acall"),
 )
-_GENERATING = "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes"
-TEST_DATA: tuple[_Named, ...] = ((DatasetGenerator, _GENERATING),)
-# What prepares or checks an application: judging, writing test data, finding tools, building an index.
+# What prepares, checks or remembers: judging, writing test data, finding tools, building an index, a memory.
 _ASIDE: tuple[_Named, ...] = (
     (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
     (BaseRetrievalEvaluator, "evaluate aevaluate"),
-    *TEST_DATA,
+    (DatasetGenerator, "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes"),
     (ObjectRetriever, "retrieve aretrieve"),
     (BaseIndex, "build_index_from_nodes insert insert_nodes update_ref_doc refresh_ref_docs"),
     (IngestionPipeline, "run arun"),
+    (BaseMemory, "get aget put aput"),
+    (BaseMemoryBlock, "aget aput atruncate"),
 )
-# What only keeps or shortens a conversation.
-MEMORY: tuple[_Named, ...] = ((BaseMemory, "get aget put aput"), (BaseMemoryBlock, "aget aput atruncate"))
-_NAMES = frozenset(name for _, names in (*_ASIDE, *MEMORY) for name in names.split())
+MEMORY = (BaseMemory, BaseMemoryBlock)  # of these, what only keeps or shortens a conversation
+_NAMES = frozenset(name for _, names in _ASIDE for name in names.split())
 
 
 @lru_cache(maxsize=4096)
@@ -71,14 +70,15 @@ def kind_of(owner: type, method: str) -> Kind | None:
     return next((kind for base, kind, names in _METHODS if method in names.split() and issubclass(owner, base)), None)
 
 
-def is_aside(owners: tuple[_Named, ...] = _ASIDE) -> bool:
-    """True if such a method called this: an evaluator's, an index being built. Tasks that it starts do not show it."""
+def called_by() -> type | None:
+    """Which of these called this, if one did; tasks that it starts do not show it."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:
         name = frame.f_code.co_name
         if name in _NAMES:
             found = frame.f_locals.get("self")
-            if any(name in names.split() and isinstance(found, owner) for owner, names in owners):
-                return True
+            for owner, names in _ASIDE:
+                if isinstance(found, owner) and name in names.split():
+                    return owner
         frame = frame.f_back
-    return False
+    return None

@@ -18,10 +18,11 @@ from typing import Any
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.schema import BaseNode
 from llama_index.evaluation.ragmetrics.capture import snapshot
 from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install
-from llama_index.evaluation.ragmetrics.capture.kinds import MEMORY, ROOTS, TEST_DATA, is_aside, kind_of
+from llama_index.evaluation.ragmetrics.capture.kinds import MEMORY, ROOTS, called_by, kind_of
 from llama_index.evaluation.ragmetrics.capture.run import Kind, Run
 from llama_index.evaluation.ragmetrics.capture.streams import observe
 from llama_index_instrumentation.span import active_span_id
@@ -135,10 +136,13 @@ class Recorder:
             self._writing[id_], kind = [], None
         tracks = () if around is None else around.tracks
         fresh = () if reading is not None else self._wanted(parent_id, around)
-        if around is _IGNORED or (tracks and is_judge_work()) or ((tracks or fresh) and kind in ROOTS and is_aside()):
+        caller = called_by() if (tracks or fresh) and kind in ROOTS else None
+        if around is _IGNORED or (tracks and is_judge_work()) or (caller and caller not in MEMORY):
             self._places[id_] = _IGNORED
         elif tracks or fresh:
             place = self._placed(kind, given, instance, around or _OUTSIDE, fresh)
+            if caller and place.kind is not None and place.node is not None:
+                place.node.kind = "ignored"
             for live, _ in place.tracks if place.kind is not None else ():
                 live.spans.append(id_)
             self._places[id_] = place
@@ -156,8 +160,7 @@ class Recorder:
         if not around.tracks and kind not in ROOTS:
             return _Place(kind=kind)
         node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock))
-        structured = kind == "tool" and "program" in around.within
-        node.kind = "ignored" if structured or (kind == "model" and is_aside(MEMORY)) else node.kind
+        node.kind = "ignored" if kind == "tool" and "program" in around.within else node.kind  # a structured answer
         self._copied(snapshot.copy_event, node, around.event)
         self._copied(snapshot.copy_arguments, kind, node, given, instance)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
@@ -177,7 +180,7 @@ class Recorder:
         if node is None or not place.tracks:
             self._places.pop(id_, None)
         self._wrote(id_, place, instance, error)
-        if place.kind == "ignored" and is_aside(TEST_DATA):
+        if place.kind == "ignored" and called_by() is DatasetGenerator:
             made_up = result if isinstance(result, list) else ()
             self._test_data |= {one.node_id for one in made_up if isinstance(one, BaseNode)}
         if isinstance(result, AgentOutput) and instance is None:
