@@ -1,7 +1,5 @@
 """Scoring recorded runs in the background, beside an application that never waits for it."""
 
-from __future__ import annotations
-
 import atexit
 import math
 import random

@@ -1,7 +1,5 @@
 """What a capture saw: runs as they were recorded, samples as they are asked for."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Turns of one conversation: what earlier ones found and said goes on with the next, in bounded memory."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import deque
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ digits of any script is dropped, the rest is in lower case, as UTF-8. Both sides
 itself holds ``\n`` or ``&lt;`` has the same stream plain and escaped.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """The front door of every adapter: ``capture`` and ``watch`` with the same names, defaults and words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """Hooks that never harm the application: errors are logged once and counted, and no lock outlives a fork."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import logging

@@ -1,7 +1,5 @@
 """The evidence ledger of one turn: each call that brought something, in the order of the model's own calls. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Who gets the runs that begin here: captures by context, watches by process; work of judges reaches nobody."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

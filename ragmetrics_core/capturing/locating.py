@@ -5,8 +5,6 @@ along are found in one pass (``matching.py``). Here the showings compete for the
 first, because a text inside a shown text is explained by that text; what is left counts.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What a user may say about where a run's question, contexts and answer are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any

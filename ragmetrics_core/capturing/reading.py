@@ -1,7 +1,5 @@
 """Question, history and answer in plain values: texts, messages, documents, mappings and sequences of these."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress

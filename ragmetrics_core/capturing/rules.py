@@ -1,7 +1,5 @@
 """From the calls of one turn to its samples: question, answering call, contexts, grade. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Runs that belong to one question: a retrieval and what answers from it, a run that waits and the one that resumes."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Average precision over ranks, exact, for verdicts, probabilities and grades; pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate

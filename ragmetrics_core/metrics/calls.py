@@ -1,7 +1,5 @@
 """What calls of the ledger were good for, from verdicts on the contexts that they brought; pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, permutations, product
 from math import factorial, prod

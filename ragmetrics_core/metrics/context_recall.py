@@ -1,7 +1,5 @@
 """Context Recall: how accurately the answer matches the expected answer, by a rubric, in the light of the contexts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nextafter

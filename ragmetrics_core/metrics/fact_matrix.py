@@ -1,7 +1,5 @@
 """Facts: which ones a text states, which of them a context holds, and the matrix facts × contexts as evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import chain, product

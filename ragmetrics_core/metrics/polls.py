@@ -4,8 +4,6 @@ The answer is then split into claims once. A claim is supported if some window o
 if all of its claims are; this for each poll by itself, so that the share of polls keeps its meaning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest

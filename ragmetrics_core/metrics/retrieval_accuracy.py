@@ -1,7 +1,5 @@
 """Retrieval Accuracy: which share of the facts of the golden response do the retrieved contexts cover?"""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Sequence
 from hashlib import sha256
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Prompt templates: those that ship with the metrics, and the check of those that users bring."""
 
-from __future__ import annotations
-
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files

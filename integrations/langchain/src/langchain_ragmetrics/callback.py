@@ -1,7 +1,5 @@
 """A callback handler that evaluates what it sees, in the background."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

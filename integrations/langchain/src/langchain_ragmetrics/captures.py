@@ -4,8 +4,6 @@ Keys and paths lead into the inputs or outputs of the root; ``metadata={"ragmetr
 of a call says the same things for that call.
 """
 
-from __future__ import annotations
-
 from langchain_core.tracers.schemas import Run
 
 from langchain_ragmetrics.capturing.trees import Finding, assembler

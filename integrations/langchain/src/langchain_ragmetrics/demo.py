@@ -1,7 +1,5 @@
 """A LangChain application over our own documentation, without key and network; also what the examples use."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

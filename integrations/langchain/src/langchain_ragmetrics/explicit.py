@@ -1,7 +1,5 @@
 """For steps that LangChain does not report: an observed vector store, and documents named by hand."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator

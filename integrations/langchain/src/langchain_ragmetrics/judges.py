@@ -1,7 +1,5 @@
 """Judges as LangChain users name them: a chat model or runnable of theirs is taken as it is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from langchain_core.runnables import Runnable

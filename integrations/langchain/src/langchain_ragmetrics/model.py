@@ -1,7 +1,5 @@
 """Any chat model or runnable of LangChain as the model behind a judge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

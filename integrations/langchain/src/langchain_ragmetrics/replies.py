@@ -1,7 +1,5 @@
 """Reading what LangChain's models return and raise."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """LangChain's values: snapshots of what steps hold, and the plain values that the rules read."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The hooks: one tracer that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass

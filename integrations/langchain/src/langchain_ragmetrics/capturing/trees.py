@@ -1,7 +1,5 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What a run answered: answer objects, else texts in its output, by the name of their socket or their writer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

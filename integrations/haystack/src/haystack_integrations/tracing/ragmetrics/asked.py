@@ -1,7 +1,5 @@
 """What the user asked, by the names of sockets, and what was said before."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

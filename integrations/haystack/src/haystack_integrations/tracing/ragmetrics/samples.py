@@ -1,7 +1,5 @@
 """From a recorded run, or from what a pipeline returned, to samples. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """From the spans of a run to the core's tree of calls: what each component, agent step and tool is. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``capture`` and ``watch`` without a change to the pipeline, and a pipeline over many inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A Haystack pipeline over the documentation of ragmetrics, evaluated with the embedded judge."""
 
-from __future__ import annotations
-
 from haystack import Document, Pipeline
 from haystack.components.builders import AnswerBuilder, PromptBuilder
 from haystack.components.generators.chat import MockChatGenerator

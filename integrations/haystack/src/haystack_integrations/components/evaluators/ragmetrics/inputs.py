@@ -1,7 +1,5 @@
 """What the component's sockets hold, as samples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A ChatGenerator of Haystack as the chat model of a judge."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """Metrics as a pipeline's YAML holds them: names, or names with settings; foreign ones by import path."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
