@@ -152,23 +152,21 @@ class BackgroundEvaluator(Generic[Run]):
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything recorded so far is judged; False at the timeout, in seconds, None for none."""
-        with self._changed:
-            if self._rest is not None and not self._stopped:
-                self._take(self._rest)  # in the queue, behind all runs that may still go with them
-            return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
+        return self._wait(timeout, stop=False)
 
     def stop(self, timeout: float | None = None) -> bool:
         """Accept no further runs, and wait as ``flush`` does; how many are unjudged at the timeout is a problem."""
+        if not (done := self._wait(timeout, stop=True)):
+            self.problems.note(f"{self.pending} runs were not judged when stop() gave up after {timeout:g} seconds")
+        return done
+
+    def _wait(self, timeout: float | None, *, stop: bool) -> bool:
         with self._changed:
             if self._rest is not None and not self._stopped:
-                self._take(self._rest)
-            self._stopped = True
+                self._take(self._rest)  # in the queue, behind all runs that may still go with them
+            self._stopped = self._stopped or stop
             self._changed.notify_all()
-            done = self._changed.wait_for(lambda: self._unjudged == 0, timeout)
-            left = self.pending
-        if not done:
-            self.problems.note(f"{left} runs were not judged when stop() gave up after {timeout:g} seconds")
-        return done
+            return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
 
     @property
     def pending(self) -> int:

@@ -43,9 +43,8 @@ _entered: ContextVar[tuple[Listener, ...]] = ContextVar("ragmetrics_listeners", 
 class Listeners:
     """The open listeners of one framework.
 
-    Args:
-        opened: Called with each listener before runs reach it: puts the adapter's hooks in place.
-        closed: Called when a listener has gone.
+    ``opened`` is called with each listener before runs reach it, and puts the adapter's hooks in place; ``closed`` when
+    it has gone.
 
     Attributes:
         open: The listeners; an immutable tuple that is replaced at each change, so that reading it needs no lock.

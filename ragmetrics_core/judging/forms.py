@@ -56,14 +56,7 @@ def _strict(schema: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, An
 
 
 def read(choice: Choice, question: Question[R]) -> Found[R]:
-    """Read the reply to a question.
-
-    Args:
-        choice: What the model said.
-        question: The question; its ``Reply`` reads every object that has one of its required fields.
-
-    Returns:
-        The reply, and where it was found.
+    """Read the reply to a question, and where it stands: its ``Reply`` reads every object with a required field.
 
     Raises:
         UnusableReply: If there is no such object, it is not well-formed or complete, or several contradict each other.

@@ -43,12 +43,9 @@ class Judge(ABC):
         """
 
     def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> Judge:
-        """Return a judge for one run, which shares its limits and its store.
+        """Return a judge for one run, with ``concurrency`` model calls in flight at most.
 
-        Args:
-            concurrency: Most model calls in flight.
-            store: Where replies are kept; None for a fresh store of this run.
-            budget: What the run may spend; None for no limit.
+        Replies are kept in ``store``, or a fresh one of this run; ``budget`` is what the run may spend, or no limit.
         """
         del concurrency, store, budget  # only judges that call a model have a use for them
         return self

@@ -52,14 +52,9 @@ class Found(Generic[T]):
 
 
 def objects(choice: Choice, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """The objects of a reply that may be meant: those in whose text one of these names occurs.
+    """The objects of a reply that may be meant, those in whose text one of these names of fields occurs.
 
-    Args:
-        choice: The reply.
-        names: Names of fields.
-
-    Yields:
-        An object, where it begins in the reply's text, and where it ends.
+    Each comes with where it begins in the reply's text, and where it ends.
 
     Raises:
         CutOffReply: If the reply ends at the token limit before an object is complete, or without any.
@@ -219,16 +214,9 @@ _VALUE = re.compile(r"\s*+:\s*+[\"']?\s*+")
 
 
 def value_offsets(text: str, field: str, start: int, end: int) -> tuple[int, ...]:
-    """Where the values of all fields of this name begin, quotes and spaces skipped.
+    """Where the values of all fields of this name begin in an object of a reply, quotes and spaces skipped.
 
-    Args:
-        text: A reply.
-        field: The field's name.
-        start: Where the object begins.
-        end: Where it ends.
-
-    Returns:
-        Offsets into the text, in order. Names inside strings do not count; neither do unquoted names.
+    Offsets into the text, in order. Names inside strings do not count; neither do unquoted names.
     """
     offsets = []
     for key in _STRINGS.finditer(text, start, end):

@@ -30,15 +30,7 @@ _ROUNDING = 1e-3
 
 
 def weights(found: Found[BaseModel], choice: Choice, question: Question[BaseModel]) -> tuple[Weight | None, ...]:
-    """The weights of a reply's cells, in their order, from log-probabilities.
-
-    Args:
-        found: The reply.
-        choice: Its text, with log-probabilities.
-        question: A question that weighs.
-
-    Returns:
-        One per cell, None where the tokens do not settle it.
+    """The weights of a reply's cells, in their order, from log-probabilities; None where these do not settle it.
 
     Source:
         Design note "Probabilities from tokens".
@@ -66,18 +58,10 @@ def mode_of(question: Question[BaseModel]) -> Mode:
 
 
 def label_weights(choice: Choice, weigh: Weigh, mode: Mode, start: int, end: int) -> tuple[Weight | None, ...]:
-    """Weights of all fields of one name within the reply's object.
+    """Weights of all fields of one name within the reply's object, which begins and ends here in its text.
 
-    Args:
-        choice: A reply with log-probabilities.
-        weigh: The field and its labels.
-        mode: How they are to be read.
-        start: Where the object begins in the reply's text.
-        end: Where it ends.
-
-    Returns:
-        In order of appearance; None where the tokens do not settle it. Empty if the reply has no
-        log-probabilities or they are not of this text.
+    In order of appearance; None where the tokens do not settle it. Empty if the reply has no log-probabilities or they
+    are not of this text.
     """
     text = choice.text
     written = "".join(token.token for token in choice.tokens)
@@ -122,16 +106,10 @@ def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
 
 
 def settle(listed: Sequence[tuple[Label | None, float]], weigh: Weigh, mode: Mode = "logprobs") -> Weight | None:
-    """Turn listed alternatives into the probability of the positive label, if they settle it.
+    """Turn listed alternatives into the probability of the positive label, with its mass, if they settle it.
 
-    Args:
-        listed: Label (None for anything else) and natural log-probability of each alternative.
-        weigh: The labels.
-        mode: How the log-probabilities are to be read.
-
-    Returns:
-        The weight and its mass; None if a label that is not listed could decide, if the labels cover
-        less than ``MASS_FLOOR``, or if the numbers are no probabilities.
+    Listed are the label (None for anything else) and natural log-probability of each. None if a label that is not
+    listed could decide, if the labels cover less than ``MASS_FLOOR``, or if the numbers are no probabilities.
     """
     if not listed or any(math.isnan(logprob) or logprob > _ROUNDING for _, logprob in listed):
         return None

@@ -38,13 +38,7 @@ def _digest(text: str, salt: int) -> str:
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
-    """Render a question into messages.
-
-    Args:
-        question: A question with its template.
-
-    Returns:
-        The system message, if the template has one, and the user message.
+    """Render a question into the system message, if its template has one, and the user message.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.

@@ -17,10 +17,7 @@ def precisions(verdicts: Sequence[bool]) -> list[Fraction]:
 
 
 def average_precision(verdicts: Sequence[bool]) -> float:
-    """Mean of the precision at the ranks of useful chunks.
-
-    Args:
-        verdicts: Whether the chunk at each rank is useful; rank 1 first.
+    """Mean of the precision at the ranks of useful chunks, from whether that at each rank is useful, rank 1 first.
 
     Returns:
         In [0, 1], higher is better; 0.0 if none is useful.
@@ -37,11 +34,7 @@ def average_precision(verdicts: Sequence[bool]) -> float:
 
 
 def random_order(count: int, useful: int) -> float:
-    """Average precision expected if the same verdicts stood in random order.
-
-    Args:
-        count: Number of chunks, > 0.
-        useful: Number of useful ones.
+    """Average precision expected if the same verdicts, on ``count`` > 0 chunks, stood in random order.
 
     Returns:
         In [0, 1]; 0.0 if none is useful.
@@ -60,10 +53,7 @@ def random_order(count: int, useful: int) -> float:
 
 
 def expected_average_precision(probabilities: Sequence[float]) -> float:
-    """Expectation of average precision if each chunk is useful, independently, with its probability.
-
-    Args:
-        probabilities: p(useful) at each rank, in [0, 1].
+    """Expectation of average precision if each chunk is useful, independently, with its p(useful) in [0, 1].
 
     Returns:
         In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
@@ -92,10 +82,7 @@ def _convolved(distribution: Sequence[float], probability: float) -> list[float]
 
 
 def generalised_average_precision(gains: Sequence[float]) -> float:
-    """The formula of average precision with gains in [0, 1] instead of verdicts.
-
-    Args:
-        gains: Gain of the chunk at each rank.
+    """The formula of average precision with gains in [0, 1] of the chunks at each rank instead of verdicts.
 
     Returns:
         In [0, 1]; 0.0 if all gains are zero. Equals ``average_precision`` for gains 0 and 1.

@@ -125,13 +125,9 @@ class Comparison(Frozen):
     def regressions(self, *, min_scored: float = MIN_SCORED) -> tuple[Decision, ...]:
         """Per metric and slice: did the second run lose more than the margin, and why?
 
-        Args:
-            min_scored: Share of all rows of either run that must be scored in both.
-
-        Returns:
-            ``passed`` if the one-sided 95 % lower bound of the difference, with failures set to the worst, lies
-            above −margin; ``failed`` if the upper bound, with failures set to the best, lies below; else, or with
-            fewer scored, or after a run that ended early, ``undecided``.
+        ``passed`` if the one-sided 95 % lower bound of the difference, with failures set to the worst, lies above
+        −margin; ``failed`` if the upper bound, with failures set to the best, lies below; else ``undecided``, as after
+        a run that ended early, or where less than ``min_scored`` of all rows of either run is scored in both.
         """
         check_shares(min_scored=min_scored)
         return self.decisions or tuple(self._regression(change, min_scored) for change in self.changes)

@@ -84,14 +84,10 @@ class JsonlWriter:
 
 
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
-    """Read a report; fields that a newer version added are ignored.
+    """Read the run's facts and the rows of a file that ``JsonlWriter`` wrote, as they stand there.
 
-    Args:
-        path: A file written by ``JsonlWriter``.
-
-    Returns:
-        The run's facts and the rows as they stand in the file. A last line that was cut off by a crash is
-        left out and named in the run's notes.
+    Fields that a newer version added are ignored; a last line that was cut off by a crash is left out and named in the
+    run's notes.
 
     Raises:
         InputError: If the file cannot be read, is no report, or a line is broken; the message names the line.

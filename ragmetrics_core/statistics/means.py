@@ -131,12 +131,8 @@ def padded_t(
     With them it covers near an end and with few clusters: at least .92 everywhere, where resampling clusters covers .66
     of the means with 10 clusters and .89 with 50 at mean .95 (``benchmarks/simulated_statistics.py``).
 
-    Args:
-        values: Values between the ends, at least one.
-        keys: Number of each value's cluster, negative for one of its own; empty if each stands alone.
-        level: Confidence level.
-        ends: Lowest and highest possible value.
-        added: Clusters added at each end.
+    ``values``, one at least, lie between the ``ends``; ``added`` clusters are added at each; the rest is as in
+    ``mean_interval``.
 
     Source:
         Linearised variance of a ratio mean: Cochran (1977), Sampling Techniques, 3rd ed., section 9A.2.
@@ -180,11 +176,9 @@ def ratio_mean(values: Sequence[float], keys: Sequence[int], added: Sequence[flo
 
 @lru_cache(maxsize=1024)
 def t_quantile(share: float, freedom: int) -> float:
-    """Quantile of Student's t distribution, to nine digits from share 0.6 on.
+    """Quantile of Student's t distribution with one degree of freedom or more, to nine digits from share 0.6 on.
 
-    Args:
-        share: Probability below the quantile, 0.5 < share < 1.
-        freedom: Degrees of freedom, >= 1.
+    ``share`` is the probability below the quantile, 0.5 < share < 1.
 
     Source:
         P(|T| < t) as a finite sum: Abramowitz & Stegun (1964), 26.7.3 and 26.7.4; Newton's method, which comes from

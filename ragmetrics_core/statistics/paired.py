@@ -51,10 +51,7 @@ def one_sided(differences: Sequence[float], keys: Sequence[int]) -> tuple[float,
 def permutation(differences: Sequence[float], keys: Sequence[int], *, seed: int = 0) -> Permuted:
     """Two-sided sign-flip permutation test that the mean difference is zero; clusters flip as a whole.
 
-    Args:
-        differences: One per pair.
-        keys: Number of each pair's cluster, negative for one of its own.
-        seed: Of the random patterns.
+    ``keys`` are as in ``mean_interval``; ``seed`` is that of the random patterns.
 
     Returns:
         The exact p-value if at most 16 clusters changed; else (b + 1) / (m + 1), where b of m = 9999 random
