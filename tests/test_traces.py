@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import random
 import subprocess
@@ -302,6 +303,30 @@ def test_each_form_of_a_file_is_told_by_its_content(name: str, tmp_path: Path) -
     assert [seen(one) for one in samples_from_spans(path)] == [WANTED]
 
 
+def test_parquet_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = sorted({key for row in FORMS["phoenix frame"] for key in row})
+    table = pyarrow.table({key: [row.get(key) for row in FORMS["phoenix frame"]] for key in columns})
+    parquet.write_table(table, tmp_path / "frame.parquet")
+    assert [seen(one) for one in samples_from_spans(tmp_path / "frame.parquet")] == [WANTED]
+    text = json.dumps(otlp(*openinference())).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    read = samples_from_spans("-")
+    assert [seen(one) for one in read] == [WANTED]
+    assert [seen(one) for one in read] == [WANTED]
+
+
+def test_what_a_log_event_tells_belongs_to_its_span() -> None:
+    """OpenTelemetry can write the messages of a call as an event; then the span holds none."""
+    spans = conventions(traceloop=True)
+    moved = [item for item in spans[2]["attributes"] if "messages" in item["key"]]
+    spans[2]["attributes"] = [item for item in spans[2]["attributes"] if item not in moved]
+    record = {"traceId": "a" * 32, "spanId": spans[2]["spanId"], "attributes": moved}
+    logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+    for values in ([logs, otlp(*spans)], [otlp(*spans), logs]):
+        assert [seen(one) for one in samples_from_spans(values)] == [WANTED]
+
+
 @pytest.mark.parametrize("by", ["mapping", "function"])
 def test_texts_are_resolved_by_their_ids(by: str) -> None:
     texts = {"gate": GATE, "mill": MILL}
@@ -321,6 +346,25 @@ def test_texts_are_resolved_by_their_ids(by: str) -> None:
 
     with pytest.raises(InputError, match=rf"resolve= failed on trace {'a' * 32}: LookupError"):
         list(samples_from_spans(values, resolve=broken))
+
+
+def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl"
+    large = span("big", trace="b", input__value="x" * 2_000_000, openinference__span__kind="CHAIN")
+    path.write_text(f"{json.dumps(otlp(*openinference()))}\n{json.dumps(otlp(large))}\n", encoding="utf-8")
+    read = samples_from_spans(path, max_trace_mb=1)
+    assert [seen(one) for one in read] == [WANTED]
+    assert read.notes.without == [("b" * 32, "too_large")]
+
+
+def test_a_large_file_is_read_in_little_memory() -> None:
+    """60 MB of interleaved traces, by the benchmark that also makes the file of 2 GB."""
+    call = [sys.executable, str(ROOT / "benchmarks" / "trace_memory.py"), "60"]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert figures["samples"] == figures["traces"]
+    assert float(figures["memory beyond the start, MB"]) < 40
 
 
 def test_a_trace_without_a_sample_is_noted_with_the_reason() -> None:
@@ -354,7 +398,7 @@ HOSTILE: dict[str, list[Any]] = {
         {"resourceSpans": 7},
         {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": []}]}]}]},
     ],
-    "no objects": [3, "text", None, [[]]],
+    "no objects": [3, None, [[]], {"a": 1}],
     "times that are words": [otlp({**span("late", trace="b"), "startTimeUnixNano": "soon"})],
     "documents of wrong types": [
         otlp(

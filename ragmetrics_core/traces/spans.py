@@ -39,7 +39,7 @@ class Span:
     error: str | None = field(default=None, repr=False)
 
 
-class UnknownForm(ValueError):
+class UnknownForm(Exception):
     """A value that holds no spans in any known form; the keys that were seen."""
 
 
@@ -57,7 +57,7 @@ def spans_in(value: Any) -> Iterator[Span]:
     if not isinstance(value, Mapping):
         raise UnknownForm(type(value).__name__)
     inner = value.get("data", value.get("observations"))
-    if "resourceSpans" in value:
+    if "resourceSpans" in value or "resourceLogs" in value:
         yield from _otlp(value)
     elif isinstance(inner, Mapping) and "info" in value:  # MLflow
         info = value["info"]
@@ -78,6 +78,10 @@ def _otlp(value: Mapping[str, Any]) -> Iterator[Span]:
     groups = (group for one in value.get("resourceSpans") or () for group in one.get("scopeSpans") or ())
     for scope, spans in ((group.get("scope") or {}, group.get("spans")) for group in groups):
         yield from (_span({**span, "scope": scope.get("name")}) for span in spans or ())
+    groups = (group for one in value.get("resourceLogs") or () for group in one.get("scopeLogs") or ())
+    for record in (record for group in groups for record in group.get("logRecords") or ()):
+        if record.get("spanId"):  # what an event tells belongs to its span
+            yield Span(_name(record["traceId"]), _name(record["spanId"]), attributes=_attributes(record))
 
 
 def _span(value: Mapping[str, Any]) -> Span:
