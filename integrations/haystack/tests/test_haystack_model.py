@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from framework_model_contract import FrameworkModelContract
 from haystack.components.generators.chat import FallbackChatGenerator, MockChatGenerator, OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
@@ -17,7 +18,6 @@ from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
 from ragmetrics_core import ContextAdherence, ContextUtilization, LLMJudge, Sample
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
-from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 SAMPLE = Sample(question="Capital?", contexts=("Paris is the capital of France.", "Wine."), answer="Paris.")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from framework_model_contract import FrameworkModelContract
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -20,7 +21,6 @@ from pydantic import Field
 from ragmetrics_core import ContextAdherence, Sample, evaluate
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Message
-from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
 YES = '{"reason": "It says so.", "verdict": "yes"}'

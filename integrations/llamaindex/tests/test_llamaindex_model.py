@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from framework_model_contract import FrameworkModelContract
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata, LogProb
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.llm import ToolSelection
@@ -19,7 +20,6 @@ from pydantic import Field
 from ragmetrics_core.capturing import is_judge_work
 from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeError, JudgeTimeout, RateLimited
 from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Message
-from ragmetrics_core.testing.framework_model_contract import FrameworkModelContract
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
 REQUEST = ChatRequest(messages=(Message("system", "Judge {braces}."), Message("user", "This.")))
