@@ -265,6 +265,11 @@ def main() -> None:
         f"judge {bench.judge.name}; 95 % intervals: {options.draws} resamples of rows, seed 0; * easy by construction"
     )
     measure(bench)
+    if bench.judge.name == "lexical":
+        import lexical_steps
+
+        print("\nSteps of the embedded judge, each alone beside the first line; sources left out of the fit")
+        print(*lexical_steps.lines(options.data), sep="\n")
     print(
         f"\n{bench.samples} samples in {bench.seconds:.1f} s: {bench.samples / bench.seconds:.0f} per second", end="; "
     )

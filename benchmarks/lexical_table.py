@@ -55,7 +55,7 @@ class LeftOut(Bench):
 
     def _fitted(self, source: str) -> dict[str, Weights]:
         without = {name: [item for item in own if item.source != source] for name, own in self._items.items()}
-        return {name: fit(own, PRIORS[name]) for name, own in without.items()}
+        return {name: fit(own, name) for name, own in without.items()}
 
     def results(self, metric: Metric, samples: Sequence[Sample]) -> Iterator[MetricResult]:
         """One result per sample of one source, in order."""

@@ -118,6 +118,6 @@ def test_on_the_command_line(
     page = Path("report.html").read_text("utf-8")
     assert audited.sentence.split(":")[1] in page
     assert "context_recall left out" in page
-    assert "lexical: of its verdicts on adherence flip 0.7% after a context that gave an order" in page
+    assert "lexical: of its verdicts on adherence flip 0.2% after a context that gave an order" in page
     assert main(["evaluate", "rows.jsonl", "--report", "none/report.html"]) == 2
     assert "there is no folder none" in capsys.readouterr().err

@@ -35,7 +35,7 @@ HANDWRITTEN: tuple[tuple[str, str, str], ...] = (
     ("hit: grounded", "The old lighthouse was built in 1856.", "high"),
     ("hit: wrong number", "The old lighthouse was built in 1871.", "low"),
     ("hit: made up", "Tourists can rent kayaks at the harbour office every summer.", "low"),
-    ("miss: negation", "The old lighthouse was not built in 1856.", "low"),
+    ("hit: negation", "The old lighthouse was not built in 1856.", "low"),
     ("miss: swapped name", "The lamp was lit by Peter Brandt until 1903.", "low"),
 )
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp
 
-Features = tuple[float, float, float]
+Features = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A logistic regression on three features, none of whose weights is negative.
+    """A logistic regression on features none of whose weights is negative.
 
     Args:
         intercept: Log-odds where every feature is 0.
@@ -32,10 +32,10 @@ class Weights:
 
 
 # fitted: begin
-ADHERENT = Weights(intercept=-3.4281, slopes=(3.8153, 0.0399, 1.6822))
-USEFUL = Weights(intercept=-2.5961, slopes=(3.4653, 2.7285, 2.1585))
-FACT = Weights(intercept=-2.7118, slopes=(2.1541, 1.2423, 1.1331))
+ADHERENT = Weights(intercept=-4.4791, slopes=(2.3802, 1.2484, 1.6483, 0.9078, 1.1085))
+USEFUL = Weights(intercept=-2.6009, slopes=(3.4432, 2.7402, 2.1507))
+FACT = Weights(intercept=-2.712, slopes=(2.1539, 1.2418, 1.1303))
 # fitted: end
 
 VETO = 0.49
-"""A number found nowhere multiplies the probability by this, which leaves it below one half."""
+"""A number found nowhere multiplies the probability by this; one that denies the contexts has it at most."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import log1p
 
 from ragmetrics_core.lexical.constants import Features
-from ragmetrics_core.lexical.text import Passage, beginning
+from ragmetrics_core.lexical.text import Passage, Sentence, beginning, names, negated
 
 MOST_SENTENCES = 200
 """Sentences of an answer that are aligned; a longer answer is judged by its first ones and all of its terms."""
 
+Place = tuple[int, int]
 _MOST_PLACES = 500
+_MOST_NAMES = 10
+_ALIGNED, _NEAR = 0.4, 0.9  # least share of terms of a sentence that bears on another, and of the best such share
 _OPENING = 3
 _COVERAGE = 0.75  # weight of the covered share of the reference in the recall rating; the rest is the F1 of the terms
 
@@ -27,11 +30,18 @@ class Match:
         context: Index of the context; None if no term is found anywhere.
         sentence: Index of the sentence in it.
         share: Share of the answer sentence's terms in that one sentence, in [0, 1].
+        kept: Share of the best overlap of its other terms that remains where the name ``apart`` stands, in [0, 1];
+            the least over its names, 1.0 if it has none.
+        apart: The terms of that name; empty if all names stand where the rest of the sentence does.
+        denied: Terms that it negates, while all sentences that match it nearly as well as the best affirm them.
     """
 
     context: int | None = None
     sentence: int = 0
     share: float = 0.0
+    kept: float = 1.0
+    apart: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
 
 
 def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
@@ -41,41 +51,57 @@ def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
 
 def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
     """For each of the first sentences of the answer the best context sentence, the earliest among equals."""
-    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    places: dict[str, list[Place]] = defaultdict(list)
     for index, context in enumerate(contexts):
         for position, sentence in enumerate(context.sentences):
             for term in answer.terms.intersection(sentence.terms):
                 if len(places[term]) < _MOST_PLACES:  # bounds the work for texts of a megabyte
                     places[term].append((index, position))
-    matches = []
-    for sentence in answer.sentences[:MOST_SENTENCES]:
-        terms = set(sentence.terms)
-        hits = Counter(place for term in terms for place in places.get(term, ()))
-        if hits:
-            (index, position), count = min(hits.items(), key=lambda item: (-item[1], item[0]))
-            matches.append(Match(index, position, count / len(terms)))
-        else:
-            matches.append(Match())
-    return tuple(matches)
+    return tuple(_match(sentence, contexts, places) for sentence in answer.sentences[:MOST_SENTENCES])
+
+
+def _match(sentence: Sentence, contexts: Sequence[Passage], places: Mapping[str, Sequence[Place]]) -> Match:
+    terms = set(sentence.terms)
+    hits = Counter(place for term in terms for place in places.get(term, ()))
+    if not hits:
+        return Match()
+    best, count = min(hits.items(), key=lambda item: (-item[1], item[0]))
+    kept, apart = 1.0, frozenset[str]()
+    for name in names(sentence.text)[:_MOST_NAMES]:
+        inside = Counter(place for term in name for place in places.get(term, ()))
+        most = max(shared - inside[place] for place, shared in hits.items())
+        beside = max((hits[place] - len(name) for place, shared in inside.items() if shared == len(name)), default=None)
+        if beside is not None and beside < kept * most:
+            kept, apart = beside / most, name
+    near = [place for place, shared in hits.items() if shared >= max(_ALIGNED * len(terms), _NEAR * count)]
+    denied = negated(sentence.text)
+    for context, position in near if denied else ():
+        said = contexts[context].sentences[position]
+        denied = denied.intersection(said.terms) - negated(said.text)
+    return Match(*best, count / len(terms), kept, apart, denied if near else frozenset())
 
 
 def adherence(answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match]) -> Features:
     """Features of an answer against its contexts.
 
     Args:
-        answer: The answer; without a content term every feature is 0.
+        answer: The answer; without a content term the first three features are 0.
         contexts: The contexts.
         matches: The alignment of the two.
 
     Returns:
         Share of the answer's terms found in the contexts, share of its bigrams, mean over its sentences of the
-        share in the best context sentence. An answer without bigrams takes the first for the second.
+        share in the best context sentence, least share of such an overlap that remains where a name stands, share
+        of its names found in the contexts. An answer without bigrams takes the first for the second.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     bigrams = frozenset[tuple[str, str]]().union(*(context.bigrams for context in contexts))
     covered = _share(answer.terms, terms)
     best = sum(match.share for match in matches) / len(matches) if matches else 0.0
-    return covered, _share(answer.bigrams, bigrams) if answer.bigrams else covered, best
+    kept = min((match.kept for match in matches), default=1.0)
+    named = [name <= terms for sentence in answer.sentences[:MOST_SENTENCES] for name in names(sentence.text)]
+    found = sum(named) / len(named) if named else 1.0
+    return covered, _share(answer.bigrams, bigrams) if answer.bigrams else covered, best, kept, found
 
 
 def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match
-from ragmetrics_core.lexical.numerals import long_numbers
+from ragmetrics_core.lexical.numerals import strange
 from ragmetrics_core.lexical.text import Passage, words
 from ragmetrics_core.metrics.polls import SentenceSupport
 
@@ -28,9 +29,9 @@ def hedged(probability: float, reason: str) -> str:
 
 
 def support(
-    answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match], alien: Collection[str]
+    answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match], known: AbstractSet[str]
 ) -> tuple[SentenceSupport, ...]:
-    """Per aligned sentence of the answer, what of it stands where; ``alien`` are the long numbers in no context."""
+    """Per aligned sentence of the answer, what of it stands where; ``known`` are the contexts' numbers."""
     found = frozenset[str]().union(*(answer.terms & context.terms for context in contexts))
     return tuple(
         SentenceSupport(
@@ -39,27 +40,33 @@ def support(
             evidence="" if match.context is None else contexts[match.context].sentences[match.sentence].text,
             coverage=len(found.intersection(sentence.terms)) / len(set(sentence.terms)),
             uncovered=words(sentence.text, frozenset(sentence.terms) - found),
-            numbers=tuple(written for key, written in long_numbers(sentence.text).items() if key in alien),
+            numbers=tuple(strange(sentence.text, known)),
         )
         for sentence, match in zip(answer.sentences[:MOST_SENTENCES], matches, strict=True)
     )
 
 
-def unsupported(sentences: Sequence[SentenceSupport], *, adherent: bool) -> tuple[str, ...]:
+def unsupported(sentences: Sequence[SentenceSupport], matches: Sequence[Match], *, adherent: bool) -> tuple[str, ...]:
     """Sentences that the contexts do not bear out; for a negative verdict at least the weakest one."""
-    weak = tuple(item.sentence for item in sentences if item.coverage < _UNSUPPORTED or item.numbers)
+    pairs = zip(sentences, matches, strict=True)
+    weak = tuple(it.sentence for it, match in pairs if it.coverage < _UNSUPPORTED or it.numbers or match.denied)
     if weak or adherent or not sentences:
         return weak
     return (min(sentences, key=lambda item: item.coverage).sentence,)
 
 
-def on_adherence(answer: Passage, sentences: Sequence[SentenceSupport], covered: float, alien: Sequence[str]) -> str:
-    """Reason of an adherence verdict: the share of terms found, or the numbers in no context, as they are written."""
+def on_adherence(
+    answer: str, covered: str, sentences: Sequence[SentenceSupport], matches: Sequence[Match], alien: Collection[str]
+) -> str:
+    """Reason of an adherence verdict: the numbers in no context, what is denied, or how much is found and what not."""
     if alien:
         return f"{'number' if len(alien) == 1 else 'numbers'} in no context: {_listed(alien)}"
+    if denied := frozenset[str]().union(*(match.denied for match in matches)):
+        return f"negated in the answer, not in the contexts: {_listed(words(answer, denied))}"
     missing = dict.fromkeys(word for item in sentences for word in item.uncovered)
-    reason = f"{round(covered * len(answer.terms))} of {len(answer.terms)} terms found in the contexts"
-    return f"{reason}; not found: {_listed(missing)}" if missing else reason
+    reason = f"{covered} terms found in the contexts" + (f"; not found: {_listed(missing)}" if missing else "")
+    apart = words(answer, frozenset[str]().union(*(match.apart for match in matches)))
+    return f"{reason}; not where the rest of its sentence stands: {_listed(apart)}" if apart else reason
 
 
 def on_coverage(whose: str, text: str, passage: Passage, missing: frozenset[str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from ragmetrics_core.lexical.numerals import number, numbers, unmarked
+from ragmetrics_core.lexical.numerals import number, numbers, spelt, unmarked
 from ragmetrics_core.lexical.sentences import split_sentences
 
 _FUNCTION_WORDS = """
@@ -39,12 +39,18 @@ _MARKS = "\u0300-\u036f\u064b-\u065f\u0900-\u0963\u0971-\u0dff\u0e00-\u0eff\u100
 _TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|[\w{_MARKS}]+(?:['’][\w{_MARKS}]+)*")
 _PIECE = re.compile(rf"\d+|[{_DENSE}]+|[^\d{_DENSE}]+")
 
+_WORD = "[A-ZÀ-ÖØ-ÞΑ-ΩА-Я][\\w’'.-]*"
+_NAME = re.compile(rf"(?:(?<=[\w,;:)\"'’”] )[\"'“(]?{_WORD}|^[\"'“(]?{_WORD} {_WORD})(?: {_WORD})*")
+_NEGATIONS = r"\b(?:not(?! only\b| just\b)|never|cannot|no|without|neither|nor|unable to|fail(?:s|ed)? to)|n['’]t"
+_NEGATION = re.compile(rf"(?:{_NEGATIONS})\b((?:[^\w.!?]+\w+){{1,4}})", re.IGNORECASE)
+
+_UNITS = "zero one two three four five six seven eight nine"
 _TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_NUMERALS = {
-    **{word: str(value) for value, word in enumerate(_TEENS.split(), 10)},
-    **{word: str(10 * value) for value, word in enumerate(_TENS.split(), 2)},
-}
+_TENS = "ten twenty thirty forty fifty sixty seventy eighty ninety"
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth"
+_NUMERALS = {word: str(10 * value) for value, word in enumerate(_TENS.split(), 1)}
+_NUMERALS |= {word: str(value) for value, word in enumerate(f"{_UNITS} {_TEENS}".split())}
+_NUMERALS |= {word: str(value) for value, word in enumerate(_ORDINALS.split(), 1)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,8 +75,7 @@ class Passage:
         terms: Every content term.
         bigrams: Every pair of neighbouring content terms of a sentence.
         beginnings: The first four letters of every term that is no number.
-        numbers: Every number, written as ``number`` returns it, those in English words from ten to nineteen
-            and round tens up to ninety included.
+        numbers: Every number, written as ``number`` returns it, those in English words included.
     """
 
     sentences: tuple[Sentence, ...]
@@ -97,9 +102,9 @@ def _read(text: str) -> Passage:
     for sentence in sentences:
         terms.update(sentence.terms)
         bigrams.update(pairwise(sentence.terms))
-    spelt = {term for term in terms if term[0].isdecimal()}
+    spelt_out = {number for sentence in sentences for number in spelt(sentence.terms)}
     beginnings = frozenset(beginning(term) for term in terms if not term[0].isdecimal())
-    return Passage(sentences, frozenset(terms), frozenset(bigrams), beginnings, numbers(text) | spelt)
+    return Passage(sentences, frozenset(terms), frozenset(bigrams), beginnings, numbers(text) | spelt_out)
 
 
 def beginning(term: str) -> str:
@@ -155,6 +160,16 @@ def _pairs_or_stem(piece: str) -> Iterator[str]:
         yield from map("".join, pairwise(piece))
 
 
+def names(text: str) -> list[frozenset[str]]:
+    """Terms of each name of a sentence: words with capitals, at its start only if there are several."""
+    return [terms for name in _NAME.findall(text) if (terms := frozenset(content(name)))]
+
+
+def negated(text: str) -> frozenset[str]:
+    """The first content term after each English negation of a sentence."""
+    return frozenset(term for after in _NEGATION.findall(text) for term in content(after)[:1])
+
+
 def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
     """Words as they are written whose terms are among those given; the terms themselves for scripts without spaces.
 
@@ -202,7 +217,8 @@ def _stem_english(word: str) -> str:
     if len(word) < 4 or not word.isalpha():
         return word
     if word.endswith("ies"):
-        return word[:-3] + "y" if len(word) > 4 else word[:-1]
+        word = word[:-3] + "y" if len(word) > 4 else word[:-1]
+        return _NUMERALS.get(word, word)
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     for ending, shortest in (("ing", 6), ("ed", 5), ("ly", 6)):

@@ -35,7 +35,7 @@ class SentenceSupport(Silent, extra="ignore"):
     evidence: str = Field(description="The best matching sentence of that context.")
     coverage: Share = Field(description="Share of the sentence's content terms found in the contexts.")
     uncovered: tuple[str, ...] = Field((), description="Content terms found nowhere.")
-    numbers: tuple[str, ...] = Field((), description="Numbers of two or more digits found nowhere.")
+    numbers: tuple[str, ...] = Field((), description="Numbers found nowhere.")
 
 
 class Poll(Silent, extra="ignore"):
