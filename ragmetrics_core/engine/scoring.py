@@ -234,14 +234,8 @@ async def _answer(judge: RunJudge, question: Question[Any]) -> Answer[Any]:
 def _crashed(metric: Metric, error: Exception) -> Failed:
     """A failure that says where the metric's or judge's code raised; texts stay out of the message."""
     frames = traceback.extract_tb(error.__traceback__)
-    frame = next(
-        (
-            it
-            for it in reversed(frames)
-            if not it.filename.startswith(_NOT_THEIRS) and "site-packages" not in it.filename
-        ),
-        frames[-1],
-    )
+    theirs = [it for it in frames if not it.filename.startswith(_NOT_THEIRS) and "site-packages" not in it.filename]
+    frame = (theirs or frames)[-1]
     message = f"{metric.name}: {type(error).__name__} in {frame.name} ({frame.filename}:{frame.lineno}); see error.raw"
     if isinstance(error, errors.RagMetricsError):  # it says what to do, and holds no text
         message = f"{metric.name}: {error}"

@@ -31,14 +31,8 @@ _NONE = SampleResult(index=0, sample=None)
 class Decider:
     """The gates of one run: draws the order of its rows, takes their results in it, and says when all is decided.
 
-    Args:
-        until: How the run stops.
-        gates: Means to reach; with ``against`` also every metric that the earlier run has.
-        metrics: Metrics of the run.
-        judges: Names of its judges.
-
-    Attributes:
-        samples: Those of all rows, None for a row that is none; None for rows that come from an iterator.
+    Gates are means to reach, and with ``against`` every metric that the earlier run has; judges are names.
+    ``samples`` are those of all rows, None for a row that is none; None for rows that come from an iterator.
 
     Raises:
         SettingError: If there is no gate, or one on a metric that the run does not have.

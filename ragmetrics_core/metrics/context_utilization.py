@@ -30,14 +30,7 @@ from ragmetrics_core.data.questions import (
     cells,
 )
 from ragmetrics_core.data.sample import Context, Sample
-from ragmetrics_core.metrics.average_precision import (
-    average_precision,
-    expected_average_precision,
-    generalised_average_precision,
-    ndcg,
-    precisions,
-    random_order,
-)
+from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.calls import call_table
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
 from ragmetrics_core.metrics.templates import prompt
@@ -228,7 +221,7 @@ class ContextUtilization(Metric):
         first: dict[str, int] = {}
         found = [_EMPTY if one.blank else verdicts.get(one.text, _UNKNOWN) for one in contexts]
         complete = _UNKNOWN not in found
-        shares = precisions([bool(verdict.useful) for verdict in found])
+        shares = ap.precisions([bool(verdict.useful) for verdict in found])
         chunks = []
         for rank, (context, verdict, share) in enumerate(zip(contexts, found, shares, strict=True), start=1):
             original = first.setdefault(context.text, rank)
@@ -244,19 +237,19 @@ class ContextUtilization(Metric):
         ranks = [str(chunk.rank) for chunk in chunks if chunk.useful]
         noise = (len(chunks) - len(ranks)) / len(chunks)
         update: dict[str, Any] = {"useful": len(ranks), "noise_share": noise}
-        score: Callable[[Sequence[Any]], float] = average_precision
+        score: Callable[[Sequence[Any]], float] = ap.average_precision
         said: list[Any] = [bool(chunk.useful) for chunk in chunks]
         if self.relevance == "graded":
-            score, said = generalised_average_precision, [it.grade / 3 for it in chunks if it.grade is not None]
-            update |= {"ideal": score(sorted(said, reverse=True)), "ndcg": ndcg(said)}
+            score, said = ap.generalised_average_precision, [it.grade / 3 for it in chunks if it.grade is not None]
+            update |= {"ideal": score(sorted(said, reverse=True)), "ndcg": ap.ndcg(said)}
         elif self.relevance == "probability":
-            score, said = expected_average_precision, [it.probability for it in chunks if it.probability is not None]
+            score, said = ap.expected_average_precision, [it.probability for it in chunks if it.probability is not None]
         if len(said) < len(chunks):
             lacking = "grades" if self.relevance == "graded" else "probabilities"
             return self.failed(MalformedReply(f"the judge gave no {lacking}; use relevance='binary' with this judge"))
         value = score(said)
         if self.relevance == "binary":
-            baseline = random_order(len(chunks), len(ranks))
+            baseline = ap.random_order(len(chunks), len(ranks))
             update |= {"random_order": baseline, "lift": value - baseline, "ideal": float(any(said))}
         if sample.ledger is not None:
             useful, contexts = [bool(chunk.useful) for chunk in chunks], sample.contexts[: self.k]

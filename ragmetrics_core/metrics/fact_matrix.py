@@ -57,12 +57,8 @@ class ExtractFacts(Question[Any]):
 
 def extraction(text: str, told: Instructions, question: dict[str, Part], *, reasoning: bool = False) -> ExtractFacts:
     """The question for the facts of a golden response, or of an answer; with ``reasoning`` after a chain of thought."""
-    return ExtractFacts(
-        parts={**question, "reference": Part("Reference answer", text)},
-        instructions=told,
-        Reply=ReasonedFacts if reasoning else Facts,
-        example=_examples,
-    )
+    parts, reply = {**question, "reference": Part("Reference answer", text)}, ReasonedFacts if reasoning else Facts
+    return ExtractFacts(parts=parts, instructions=told, Reply=reply, example=_examples)
 
 
 def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
@@ -120,10 +116,7 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
     )
 
     def combine(self, subset: Iterable[int]) -> float:
-        """Value that the metric takes on some of the contexts; no call is made.
-
-        Args:
-            subset: Indices of contexts, from 0.
+        """Value that the metric takes on some of the contexts, by their indices from 0; no call is made.
 
         Returns:
             Weighted mean over the facts, in [0, 1], of the logical OR over these contexts, of 1 − Π(1 − p) over

@@ -14,16 +14,7 @@ from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.files import write_text
 from ragmetrics_core.data.frozen import clean
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.page.biases import (
-    CAUGHT,
-    FLIPPED,
-    TRAITS,
-    RankShare,
-    correlations,
-    rank_share,
-    shared_families,
-    usefulness_by_rank,
-)
+from ragmetrics_core.page import biases
 from ragmetrics_core.page.diagnosis import RULES, diagnose
 from ragmetrics_core.page.figures import check_matplotlib, ranks_svg, scores_svg
 from ragmetrics_core.page.methods import paragraphs
@@ -69,22 +60,22 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "diagnoses": {code: rule.title for code, rule in RULES.items()},
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
     }
-    shares = usefulness_by_rank(rows)
+    shares = biases.usefulness_by_rank(rows)
     if run.decisions:  # no interval of another kind holds where a run stopped for what it saw
         shares = [replace(share, low=share.share, high=share.share) for share in shares]
     return {
         "summary": summary,
         "run": run,
-        "families": shared_families(rows),
+        "families": biases.shared_families(rows),
         "figures": {name: _figure(name, rows) for name in metrics},
         "shares": shares,
         "ranks": _ranks(shares, run) if shares else "",
         "rules": RULES,
         "diagnoses": found,
-        "traits": TRAITS,
-        "correlations": [] if run.decisions else correlations(rows, metrics),
-        "caught": CAUGHT,
-        "flipped": FLIPPED,
+        "traits": biases.TRAITS,
+        "correlations": [] if run.decisions else biases.correlations(rows, metrics),
+        "caught": biases.CAUGHT,
+        "flipped": biases.FLIPPED,
         "methods": paragraphs(summary, run),
         "columns": _trusted(json_text(columns)),
         "index": _trusted(index_json(rows, metrics)),
@@ -97,9 +88,9 @@ def _figure(name: str, rows: Sequence[SampleResult]) -> Any:
     return _trusted(scores_svg(scores, f"Histogram and box plot of {len(scores)} scores of {name}")) if scores else ""
 
 
-def _ranks(shares: Sequence[RankShare], run: RunFacts) -> Any:
+def _ranks(shares: Sequence[biases.RankShare], run: RunFacts) -> Any:
     places = enumerate(run.audit.by_place if run.audit else (), 1)
-    shuffled = [rank_share(place, [True] * useful + [False] * (n - useful)) for place, (useful, n) in places if n]
+    shuffled = [biases.rank_share(at, [True] * good + [False] * (n - good)) for at, (good, n) in places if n]
     label = "Share of useful chunks by rank: " + ", ".join(f"{s.rank}: {s.share:.2f}" for s in shares)
     return _trusted(ranks_svg(shares, shuffled, label))
 

@@ -253,14 +253,8 @@ def _change(
     if not (count := len(scored[0])):
         return change
     if margin is None:
-        found = {
-            "pairs": count,
-            "difference": fmean(scored[0]),
-            "verdict": "not tested",
-            "abstained": 1.0,
-            "failed": 1.0,
-        }
-        return change.model_copy(update=found)
+        untested = {"verdict": "not tested", "abstained": 1.0, "failed": 1.0}
+        return change.model_copy(update={**untested, "pairs": count, "difference": fmean(scored[0])})
     interval, test = paired.difference_interval(*scored), paired.permutation(*scored)
     error = paired.standard_error(*scored)
     sided = [paired.one_sided(*differences) for differences in (scored, worst, best)]

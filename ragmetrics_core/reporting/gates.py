@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
-from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome, check_shares
+from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, On, Outcome, check_shares
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
@@ -46,13 +46,7 @@ def parse_gate(text: str, names: Sequence[str]) -> Gate:
         raise SettingError(told) from None
 
 
-def decide(
-    gate: Gate,
-    measured: Report | Summary,
-    *,
-    on: Literal["interval", "point"] = "interval",
-    min_scored: float = MIN_SCORED,
-) -> Decision:
+def decide(gate: Gate, measured: Report | Summary, *, on: On = "interval", min_scored: float = MIN_SCORED) -> Decision:
     """Hold a gate against what a run measured.
 
     Rows that failed or were not judged count as 0 and as 1: the gate is passed if the worst case reaches the

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.signature import Signature
 from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.sequential import Outcome
+from ragmetrics_core.statistics.sequential import On, Outcome
 
 
 class Audit(Frozen):
@@ -72,7 +72,7 @@ class SequentialDecision(Decision):
     """What was decided of one metric while the run went on, so that the run could stop."""
 
     at_least: Share | None = Field(None, description="the mean to reach; None: that of an earlier run less a margin")
-    on: Literal["interval", "point"] = Field("interval", description="mean of samples like these, or of these rows")
+    on: On = Field("interval", description="mean of samples like these, or of these rows")
     alpha: Share = Field(0.05, description="risk that the decision is wrong")
     decided_at: int | None = Field(None, description="samples looked at then; None while undecided")
     e_value: float | None = Field(None, description="evidence for the outcome; None if no other is possible")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
 
 Outcome = Literal["passed", "failed", "undecided"]
+On = Literal["interval", "point"]
+"""What a gate speaks of: samples like these, or the rows of this run."""
 
 Score = float | tuple[float, float] | None
 """A score, the lowest and highest that it may be, or None for a sample that failed: anything from 0 to 1."""
@@ -208,7 +210,7 @@ class UntilDecided:
         cluster: Which samples belong together, as in ``Report.summary``; with ``on="point"`` each stands alone.
     """
 
-    on: Literal["interval", "point"] = "interval"
+    on: On = "interval"
     alpha: float = 0.05
     margin: float = 0.0
     min_samples: int = 10
