@@ -1,7 +1,5 @@
 """Questions with reference answers: LlamaIndex's labelled datasets, and running an engine over them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from os import PathLike

@@ -1,7 +1,5 @@
 """A LlamaIndex application over our own documentation, captured and scored by the embedded judge, offline."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llama_index.core import get_response_synthesizer

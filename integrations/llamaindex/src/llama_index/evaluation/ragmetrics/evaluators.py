@@ -1,7 +1,5 @@
 """The metrics as LlamaIndex evaluators: one small class over any core metric, and its four subclasses."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast

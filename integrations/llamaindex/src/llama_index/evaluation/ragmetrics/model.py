@@ -1,7 +1,5 @@
 """Any LlamaIndex LLM as the chat model behind an LLM judge."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

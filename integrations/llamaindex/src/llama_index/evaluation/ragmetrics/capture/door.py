@@ -1,7 +1,5 @@
 """``capture``, ``watch`` and ``samples_from`` for LlamaIndex."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any

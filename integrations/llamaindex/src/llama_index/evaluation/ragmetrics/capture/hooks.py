@@ -1,7 +1,5 @@
 """The handlers that the framework calls. They hand on what they are told; their errors would be swallowed unseen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llama_index.core.instrumentation.events.chat_engine import StreamChatDeltaReceivedEvent

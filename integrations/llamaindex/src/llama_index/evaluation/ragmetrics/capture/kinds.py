@@ -1,7 +1,5 @@
 """What a span does, by the type of its instance: names alone would mistake a user's own step for the framework's."""
 
-from __future__ import annotations
-
 import sys
 from functools import lru_cache
 from types import FrameType

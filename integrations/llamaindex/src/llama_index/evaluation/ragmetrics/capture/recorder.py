@@ -4,8 +4,6 @@ A run begins at the outermost engine (query, chat or workflow); a retriever, rer
 any engine is a run of its own. Nothing is assembled here, and runs that belong together are joined by the core.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 import weakref

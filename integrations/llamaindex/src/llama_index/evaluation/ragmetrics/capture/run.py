@@ -1,7 +1,5 @@
 """What is kept of a run: the core's tree of calls, and what the framework itself says of question and answer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Copies of what the framework's objects hold at one moment; they are live, and applications change them."""
 
-from __future__ import annotations
-
 import json
 import re
 import weakref

@@ -1,7 +1,5 @@
 """Observing a streamed answer: copied token by token while the application reads it, never read for it."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import AbstractContextManager, ExitStack

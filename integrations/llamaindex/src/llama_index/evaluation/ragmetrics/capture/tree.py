@@ -1,7 +1,5 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
