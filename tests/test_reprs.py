@@ -21,7 +21,7 @@ _SHOWN = """
     Ledger.conversation EvidenceCall.agent
     Signature.settings Signature.prompt Signature.details
     RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
-    SequentialDecision.sentence
+    SequentialDecision.sentence Rule.title Rule.reasoning Rule.remedy Rule.holds
     Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades MetricSummary.undefined
     MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes Comparison.differing
     Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
