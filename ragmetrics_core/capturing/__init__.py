@@ -34,6 +34,7 @@ from ragmetrics_core.capturing.reading import question_in_state as question_in_s
 from ragmetrics_core.capturing.reading import spoken as spoken
 from ragmetrics_core.capturing.reading import texts_in as texts_in
 from ragmetrics_core.capturing.rules import samples_of as samples_of
+from ragmetrics_core.capturing.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capturing.tree import SCORE_KEYS as SCORE_KEYS
 from ragmetrics_core.capturing.tree import Answer as Answer
 from ragmetrics_core.capturing.tree import Document as Document
@@ -66,5 +67,6 @@ from ragmetrics_core.judging.judge import Judge as Judge
 from ragmetrics_core.metrics.registry import METRICS as METRICS
 from ragmetrics_core.metrics.registry import chosen as chosen
 from ragmetrics_core.metrics.registry import metric_named as metric_named
+from ragmetrics_core.reporting.report import Sink as Sink
 
 EvaluationRun = _Run

@@ -4,6 +4,7 @@ import atexit
 import math
 import random
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.captured import Redact, Redaction
 from ragmetrics_core.capturing.guarded import Problems, guarded, renew_after_fork
+from ragmetrics_core.capturing.sinks import Outlet
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
@@ -21,11 +23,12 @@ from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
-from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.report import Report, Sink
 
 Run = TypeVar("Run")
 
 _EXIT_SECONDS = 2.0
+_SINK_SECONDS = 10.0  # for a sink that hangs, where nobody said how long to wait
 
 
 @dataclass
@@ -91,6 +94,7 @@ class BackgroundEvaluator(Generic[Run]):
         max_queue: int | None = 1000,
         keep: bool = False,
         on_result: Callable[[SampleResult], None] | None = None,
+        sinks: Iterable[Sink] = (),
         concurrency: int = 8,
         limits: Limits | None = None,
         redact: Redact | None = None,
@@ -105,6 +109,7 @@ class BackgroundEvaluator(Generic[Run]):
         self._run = EvaluationRun(metrics, judge, concurrency, None, limits)
         self._new_run = partial(EvaluationRun, tuple(self._run.metrics), judge, concurrency, None, limits)
         self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
+        self.outlets = [Outlet(sink, self.problems, max_queue) for sink in sinks]
         self._random = random.Random(seed)  # noqa: S311  # a sampling decision, no secret
         self._stopped = False
         self._begin()
@@ -166,7 +171,13 @@ class BackgroundEvaluator(Generic[Run]):
                 self._take(self._rest)  # in the queue, behind all runs that may still go with them
             self._stopped = self._stopped or stop
             self._changed.notify_all()
-            return self._changed.wait_for(lambda: self._unjudged == 0, timeout)
+            done = self._changed.wait_for(lambda: self._unjudged == 0, timeout)
+        until = time.monotonic() + (_SINK_SECONDS if timeout is None else timeout)
+        for outlet in self.outlets:
+            outlet.put(None)
+        for outlet in self.outlets:
+            outlet.wait(until)
+        return done
 
     @property
     def pending(self) -> int:
@@ -263,6 +274,8 @@ class BackgroundEvaluator(Generic[Run]):
         if self._keep:
             with self._changed:
                 self._results.append(result)
+        for outlet in self.outlets:
+            outlet.put(result)
         if self._on_result is not None:
             self._on_result(result)
 
@@ -270,5 +283,5 @@ class BackgroundEvaluator(Generic[Run]):
 def _at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
     """Best effort for two seconds, then ``stop`` says what is missing."""
     evaluator = reference()
-    if evaluator is not None and evaluator.pending:
+    if evaluator is not None and (evaluator.pending or any(one.queue.unfinished_tasks for one in evaluator.outlets)):
         evaluator.stop(timeout=_EXIT_SECONDS)

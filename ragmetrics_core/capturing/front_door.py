@@ -16,6 +16,7 @@ from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
+from ragmetrics_core.reporting.report import Sink
 
 Run = TypeVar("Run")
 Run_contra = TypeVar("Run_contra", contravariant=True)
@@ -173,6 +174,7 @@ class FrontDoor(Generic[Run]):
         max_queue: int | None = 1000,
         keep: bool = False,
         on_result: Callable[[SampleResult], None] | None = None,
+        sinks: Iterable[Sink] = (),
         concurrency: int = 8,
         limits: Limits | None = None,
         redact: Redact | None = None,
@@ -192,6 +194,7 @@ class FrontDoor(Generic[Run]):
             max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
             keep: Keep every result for ``report()``; otherwise only running ``aggregates``, in constant memory.
             on_result: Called in the background thread with each result, in the order in which they are done.
+            sinks: Where results go, each in a thread of its own: ``JsonlSink``, or yours with ``write`` and ``flush``.
             concurrency: Most model calls in flight.
             limits: What judging may spend; see ``ragmetrics_core.evaluate``.
             redact: As for ``capture``.
@@ -221,6 +224,7 @@ class FrontDoor(Generic[Run]):
             max_queue=max_queue,
             keep=keep,
             on_result=on_result,
+            sinks=sinks,
             concurrency=concurrency,
             limits=limits,
             redact=redact,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.extras import extra
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["JsonlWriter", "Report", "RunFacts"]
+
+
+class Sink(Protocol):
+    """Where results go, one after another."""
+
+    def write(self, result: SampleResult) -> None:
+        """Take one result."""
+
+    def flush(self) -> None:
+        """Return when all that was written has arrived; most keep nothing back."""
+        return
 
 
 @dataclass(init=False, repr=False)
@@ -111,6 +122,12 @@ class Report:
             for row in self.results:
                 writer.write(row)
             writer.close(self.run, whole=True)
+
+    def write_to(self, target: Sink) -> None:
+        """Write every result to a sink, as ``watch(sinks=…)`` does while an application runs."""
+        for row in self.results:
+            target.write(row)
+        target.flush()
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Report:
