@@ -124,9 +124,7 @@ class Captured(Generic[Run]):
         with self._lock:
             if self._max_samples is not None and self._kept >= self._max_samples:
                 self.dropped += 1
-                self.problems.note(
-                    f"more than max_samples={self._max_samples} runs were captured; later ones are dropped"
-                )
+                self.problems.note(f"more than max_samples={self._max_samples} runs ended; later ones are dropped")
                 return
             self._kept += 1
             self._pending.append(run)

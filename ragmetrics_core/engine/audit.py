@@ -21,18 +21,11 @@ def audit(
     count: int = 50,
     seed: int = 0,
 ) -> Audit | None:
-    """Judge the chunks of some samples again in a shuffled order, without stored replies.
+    """Judge the chunks of some results of a run again in a shuffled order, without stored replies, by its judge.
 
-    Args:
-        results: Results of a run.
-        metrics: Its metrics; the first Context Utilization among them is asked again with its own settings.
-        judge: The judge of the run.
-        concurrency: Most model calls in flight.
-        count: Most samples to judge again, drawn at random among those with two judged chunks or more.
-        seed: Of the draw and of the shuffling.
-
-    Returns:
-        What changed; None if the run has no Context Utilization.
+    The first Context Utilization among its metrics is asked again with its own settings, on ``count`` samples at most,
+    drawn at random among those with two judged chunks or more; ``seed`` is that of the draw and of the shuffling. None
+    if the run has no Context Utilization.
     """
     metric = next((metric for metric in metrics if isinstance(metric, ContextUtilization)), None)
     if metric is None:

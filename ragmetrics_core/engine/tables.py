@@ -27,9 +27,8 @@ Samples = Iterable[Sample | Mapping[str, Any]] | Any
 def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample | RowError]:
     """Iterate over samples, lazily; a row that is no sample comes as its error.
 
-    Args:
-        samples: Samples, mappings, a data frame (pandas, Polars), an Arrow table, or any other iterable.
-        columns: Per field of the sample where rows have it; found by itself if not given.
+    They are samples, mappings, a data frame (pandas, Polars), an Arrow table, or any other iterable; ``columns`` say
+    per field of the sample where rows have it, which is found by itself if not given.
 
     Raises:
         SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated, or columns

@@ -50,9 +50,9 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     mark = fence([text for blocks in shown.values() for _, text in blocks])
     texts = {name: "".join(f"{mark} {label}\n{text}\n{mark}\n" for label, text in it) for name, it in shown.items()}
     twice = f"{mark}\n{mark} "  # what closes a text opens the next
-    fixed = _fixed(above, question.instructions)
-    head = fixed or Message("system", _fill(above, question.instructions, texts).replace(twice, f"{mark} "))
-    body = _fill(below, question.instructions, texts).replace(twice, f"{mark} ").removesuffix(f"\n{mark}")
+    texts |= _own(question.instructions)
+    head = _fixed(above, question.instructions) or Message("system", _fill(above, texts).replace(twice, f"{mark} "))
+    body = _fill(below, texts).replace(twice, f"{mark} ").removesuffix(f"\n{mark}")
     if head.content and body:
         return (head, Message("user", body))
     return (Message("user", head.content or body),)
@@ -75,25 +75,23 @@ def _names(template: str) -> tuple[str, ...]:
 def _fixed(part: str, instructions: Instructions) -> Message | None:
     """A system message that no sample changes, the same for thousands of questions; None if one may."""
     if {"examples", "language"}.issuperset(_names(part)):
-        return Message("system", _fill(part, instructions, {}))
+        return Message("system", _fill(part, _own(instructions)))
     return None
 
 
-def _fill(template: str, instructions: Instructions, texts: Mapping[str, str]) -> str:
+def _fill(template: str, texts: Mapping[str, str]) -> str:
     def replace(match: re.Match[str]) -> str:
-        text = _value(match["alone"] or match["inside"], instructions, texts)
+        text = texts[match["alone"] or match["inside"]]
         return text and text.removesuffix("\n") + (match["end"] or "")
 
     return PLACEHOLDER.sub(replace, template).strip()
 
 
-def _value(name: str, instructions: Instructions, texts: Mapping[str, str]) -> str:
-    """What replaces a placeholder."""
-    if name == "examples":
-        return safe(instructions.examples).strip()
-    if name == "language":
-        return f"Write explanations in {safe(instructions.language)}." if instructions.language else ""
-    return texts[name]
+@lru_cache(maxsize=64)
+def _own(instructions: Instructions) -> dict[str, str]:
+    """What replaces placeholders in every prompt of a metric."""
+    language = f"Write explanations in {safe(instructions.language)}." if instructions.language else ""
+    return {"examples": safe(instructions.examples).strip(), "language": language}
 
 
 def _blocks(part: Part) -> list[tuple[str, str]]:

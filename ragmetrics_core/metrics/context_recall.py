@@ -44,9 +44,7 @@ class Rating(Silent, extra="ignore"):
     """How well the answer matches an expected answer: a score inside the rubric's band that the judge named, if any."""
 
     reason: Comment = ""
-    band: Annotated[
-        str, BeforeValidator(lambda it: "" if it is None else it.strip() if isinstance(it, str) else it)
-    ] = ""
+    band: Annotated[str, BeforeValidator(lambda v: "" if v is None else v.strip() if isinstance(v, str) else v)] = ""
     score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_number)]
 
     @model_validator(mode="after")

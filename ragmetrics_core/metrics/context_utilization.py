@@ -83,9 +83,7 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
     lift: float | None = Field(None, description="Score minus ``random_order``.")
     ideal: Share | None = Field(None, description="Best value any order of the same verdicts reaches.")
     ndcg: Share | None = Field(None, description="Normalised discounted cumulative gain, for graded relevance.")
-    changed_verdicts: Share | None = Field(
-        None, description="Share of verdicts that change if reversed (``orders=2``)."
-    )
+    changed_verdicts: Share | None = Field(None, description="Share of verdicts changed when reversed (``orders=2``).")
 
 
 _UNKNOWN = JudgedChunk(rank=0)

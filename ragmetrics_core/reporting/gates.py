@@ -80,10 +80,8 @@ def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[
     if summary.stopped:
         return "undecided", f" was not measured to the end: {summary.stopped}."
     if found.count < min_scored * summary.rows - ROUNDING:
-        return (
-            "undecided",
-            f": {found.count} of {summary.rows} rows were scored, fewer than {min_scored:.0%}: {missing}.",
-        )
+        few = f": {found.count} of {summary.rows} rows were scored, fewer than {min_scored:.0%}: {missing}."
+        return "undecided", few
     if summary.decisions and (found.interval is None or on != summary.decisions[0].on):
         return "undecided", ": this run stopped when its gates were decided, and has no bounds that answer this."
     total, rows = found.count * found.mean, found.count + found.unknown

@@ -23,9 +23,7 @@ class Audit(Frozen):
     changed: int = Field(description="those whose verdict changed")
     failed: int = Field(0, description="samples that could not be judged again")
     seed: int = Field(0, description="seed of the choice of samples and of the shuffling")
-    by_place: tuple[tuple[int, int], ...] = Field(
-        (), description="per shuffled place: chunks judged useful, and judged"
-    )
+    by_place: tuple[tuple[int, int], ...] = Field((), description="per shuffled place: chunks found useful, and judged")
 
     @property
     def sentence(self) -> str:

@@ -140,13 +140,9 @@ def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
 def bootstrap(
     sources: Sequence[Sequence[Row]], statistic: Callable[[Sequence[Row]], float | None], *, draws: int, seed: int = 0
 ) -> Bounds | None:
-    """95 % percentile interval of the mean of a statistic over sources, resampling rows within each source.
+    """95 % percentile interval of the mean of a statistic over sources, resampling the rows of each so many times.
 
-    Args:
-        sources: Rows per source.
-        statistic: What to compute; resamples where it is None, and sources where it always is, are left out.
-        draws: Number of resamples.
-        seed: Of the resampling.
+    Resamples where the statistic is None, and sources where it always is, are left out.
 
     Returns:
         The bounds; None if all resamples of a source agree, as where a judge is always right: rows that never

@@ -38,13 +38,7 @@ def samples_needed(gate: Callable[[], SequentialGate], mean: float, rows: int, *
     """How many samples a gate will look at on average if the mean is this, simulated with scores of 0 and 1.
 
     Of all scores with one mean these let evidence grow most slowly (Jensen's inequality), so that graded scores need
-    fewer. The average errs by about a seventh.
-
-    Args:
-        gate: Makes a gate.
-        mean: The mean supposed.
-        rows: Rows of the run.
-        runs: Runs simulated.
+    fewer. The average, over so many simulated ``runs`` of so many rows, errs by about a seventh.
     """
     draw = random.Random(0)  # noqa: S311  # a simulation is no cryptography
     taken = 0
