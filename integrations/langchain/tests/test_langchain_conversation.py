@@ -7,9 +7,11 @@ import random
 import re
 import statistics
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
@@ -64,6 +66,7 @@ def expected(turn: int, prompts: list[str], written: list[str]) -> list[tuple[An
     return [*(one for one in made if one[1] == 0), *found, *(one for one in made if one[1])]
 
 
+@pytest.mark.skipif(version("langchain").startswith("1.0."), reason="its summaries are asked for in another way")
 def test_thirty_turns_with_compaction(tmp_path: Path) -> None:
     shelf = Shelf(books=lambda query: [] if query == "void" else [document(words(query), query)])
     tool = create_retriever_tool(shelf, "look_up", "Looks a thing up.")

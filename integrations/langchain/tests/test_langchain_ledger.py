@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -649,8 +650,23 @@ def played(name: str) -> tuple[Sample, ...]:
     return captured.samples
 
 
+# LangChain 1.0 does not tell names of agents, which call of a tool failed, or a person's reply in a tool's place, and
+# its summaries are asked for in another way.
+SINCE_1_1 = {
+    "a_search_that_fails_beside_another_in_one_node",
+    "a_sub_agent",
+    "two_sub_agents_beside_each_other",
+    "a_hand_off",
+    "a_hand_off_that_drops_what_was_found",
+    "a_person_replies_instead_of_a_tool",
+    "a_thread_that_is_summarized",
+}
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_ledger(name: str) -> None:
+    if name in SINCE_1_1 and version("langchain").startswith("1.0."):
+        pytest.skip("LangChain 1.0 does not record it")
     samples = played(name)
     assert [[told(call) for call in sample.ledger.calls] for sample in samples if sample.ledger] == SHAPES[name][1]
     assert all(sample.answer for sample in samples)
