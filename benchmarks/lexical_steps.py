@@ -15,12 +15,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
 import fit_lexical
-from fit_lexical import Item, adherence_item, fit, masses_of
+from fit_lexical import Item, adherence_item, fit, masses_of, with_vectors
 from labelled import Row, rows_by_source
 from perturbations import KINDS, perturbed
 
@@ -176,15 +177,31 @@ def lines(data: Path) -> Iterator[str]:
     flat = list(chain.from_iterable(base.values()))
     yield f"  words only: AUROC {macro:.3f}; {_catches(flat)}"
     for name, step in STEPS.items():
-        now = judged(read if step.numbers else plain, step)
-        units = {source: list(zip(base[source], now[source], strict=True)) for source in base}
-        pairs = list(chain.from_iterable(units.values()))
-        rejected = fmean(old.probability >= 0.5 > new.probability for old, new in pairs if old.label)
-        accepted = fmean(old.probability < 0.5 <= new.probability for old, new in pairs if old.label)
-        yield (
-            f"  {name}: AUROC {_effect(units, _ranked)}; balanced {_effect(units, _at_one_half)}; "
-            f"{_catches([new for _, new in pairs])}; adherent newly rejected {rejected:.3f}, accepted {accepted:.3f}"
-        )
+        yield _line(name, base, judged(read if step.numbers else plain, step))
+    if find_spec("wordllama") is None:
+        yield "  sentence vectors: not installed (the extra vectors)"
+    else:
+        near = [
+            [with_vectors(edited, it) if it else None for edited, it in zip(_edited(row), own, strict=True)]
+            for row, own in zip(rows, read, strict=True)
+        ]
+        every = STEPS["all of them"]
+        yield _line("sentence vectors, beside all of them", judged(read, every), judged(near, every))
+
+
+def _edited(row: Row) -> list[Row]:
+    return [row, *({**row, "answer": perturbed(kind, row)} for kind in EDITS)]
+
+
+def _line(name: str, base: Mapping[str, Sequence[Judged]], now: Mapping[str, Sequence[Judged]]) -> str:
+    units = {source: list(zip(base[source], now[source], strict=True)) for source in base}
+    pairs = list(chain.from_iterable(units.values()))
+    rejected = fmean(old.probability >= 0.5 > new.probability for old, new in pairs if old.label)
+    accepted = fmean(old.probability < 0.5 <= new.probability for old, new in pairs if old.label)
+    return (
+        f"  {name}: AUROC {_effect(units, _ranked)}; balanced {_effect(units, _at_one_half)}; "
+        f"{_catches([new for _, new in pairs])}; adherent newly rejected {rejected:.3f}, accepted {accepted:.3f}"
+    )
 
 
 def _catches(rows: Sequence[Judged]) -> str:

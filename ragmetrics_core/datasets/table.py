@@ -53,7 +53,7 @@ def _marks(given: AnySet, reviews: Reviews | None, score: Score) -> str:
     whole = reviews is not None and len(reviews.first) == len(review_items(given))
     circular = isinstance(given, DiscreteSet) and given.header.parameters.get("retriever") == "bm25" and not whole
     related = given.header.model and family(given.header.model) == family(score.judge) != ""
-    return _NOT_EVIDENCE * (circular and score.judge == "lexical") + _FAMILY * bool(related)
+    return _NOT_EVIDENCE * (circular and score.judge.startswith("lexical")) + _FAMILY * bool(related)
 
 
 def caveats(given: AnySet, reviews: Reviews | None, scores: Sequence[Score]) -> list[str]:

@@ -74,10 +74,10 @@ def _by_name(name: str, api_base: str | None, api_key: str | None) -> Judge:
 
 
 def _made(name: str, api_base: str | None, api_key: str | None) -> Judge:
-    if name == "lexical":
+    if name in ("lexical", "lexical+vectors"):
         from ragmetrics_core.lexical.judge import LexicalJudge  # the largest part of judging, often unused
 
-        return LexicalJudge()
+        return LexicalJudge(vectors=name != "lexical")
     if not name:
         raise SettingError("the judge's name is blank; give a model's name such as 'openai/gpt-4o-mini', or 'lexical'")
     if name.startswith(_COMPATIBLE):

@@ -15,12 +15,7 @@ Features = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A logistic regression on features none of whose weights is negative.
-
-    Args:
-        intercept: Log-odds where every feature is 0.
-        slopes: One weight per feature, >= 0.
-    """
+    """A logistic regression: the log-odds where every feature is 0, and one weight per feature, none negative."""
 
     intercept: float
     slopes: Features
@@ -33,6 +28,7 @@ class Weights:
 
 # fitted: begin
 ADHERENT = Weights(intercept=-4.4791, slopes=(2.3802, 1.2484, 1.6483, 0.9078, 1.1085))
+WITH_VECTORS = Weights(intercept=-5.0688, slopes=(2.2223, 1.0937, 1.4824, 0.9233, 1.0645, 1.3918))
 USEFUL = Weights(intercept=-2.6009, slopes=(3.4432, 2.7402, 2.1507))
 FACT = Weights(intercept=-2.712, slopes=(2.1539, 1.2418, 1.1303))
 # fitted: end

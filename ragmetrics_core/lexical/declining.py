@@ -81,11 +81,7 @@ _ELSEWHERE = frozenset(wording.strip() for wording in _WORDINGS.split("|"))
 
 
 def declines(answer: str, question: str | None = None) -> bool:
-    """True if an answer only says that it cannot answer; False as soon as any part of it says something else.
-
-    Args:
-        answer: The answer.
-        question: What was asked; the answer may name it again.
+    """Does an answer say only that it cannot answer what was asked, whose words it may name again?
 
     Example:
         >>> declines("Sorry, I don't know."), declines("I don't know, but it may be Paris.")

@@ -82,12 +82,7 @@ def _match(sentence: Sentence, contexts: Sequence[Passage], places: Mapping[str,
 
 
 def adherence(answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match]) -> Features:
-    """Features of an answer against its contexts.
-
-    Args:
-        answer: The answer; without a content term the first three features are 0.
-        contexts: The contexts.
-        matches: The alignment of the two.
+    """Features of an answer against its contexts, aligned in ``matches``.
 
     Returns:
         Share of the answer's terms found in the contexts, share of its bigrams, mean over its sentences of the
@@ -107,11 +102,6 @@ def adherence(answer: Passage, contexts: Sequence[Passage], matches: Sequence[Ma
 def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
     """Features of a chunk against a question and its answer; no other chunk is looked at.
 
-    Args:
-        question: The question.
-        answer: The answer.
-        chunk: The chunk.
-
     Returns:
         Share of the answer's terms that the question does not hold (of the question's terms if there are none)
         found in the chunk; how many bigrams of both it shares, on a logarithmic scale; share of its first
@@ -126,11 +116,7 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
 
 
 def presence(fact: Passage, context: Passage) -> Features:
-    """Features of a fact against a context.
-
-    Args:
-        fact: The fact; without a content term every feature is 0.
-        context: The context.
+    """Features of a fact against a context, each 0 for a fact without a content term.
 
     Returns:
         Share of the fact's terms that the context holds, itself or another word that begins with the same four
@@ -149,15 +135,7 @@ def absent(fact: Passage, context: Passage) -> frozenset[str]:
 
 
 def likeness(answer: Passage, reference: Passage) -> float:
-    """How much of the reference an answer covers, blended with the F1 of both term sets.
-
-    Args:
-        answer: The answer.
-        reference: The expected answer.
-
-    Returns:
-        In [0, 1]; 0.0 if no term is shared, 1.0 if the term sets are equal.
-    """
+    """How much of the reference an answer covers, blended with the F1 of both term sets: 1.0 if these are equal."""
     shared = len(answer.terms & reference.terms)
     if not shared:
         return 0.0

@@ -94,11 +94,6 @@ def unmarked(text: str) -> str:
 
 
 def strange(text: str, known: AbstractSet[str]) -> dict[str, None]:
-    """Numbers of a text not known in any spelling, as they are written; none that point (*passage 2*) or count a list.
-
-    Args:
-        text: The text.
-        known: Numbers as ``numbers`` returns them.
-    """
+    """Numbers of a text not known in any spelling, as they are written; none that point (*passage 2*) or list."""
     found = _WRITTEN.finditer(_YEARS.sub(_years, _POINTER.sub(" ", unmarked(text))))
     return {it[1]: None for it in found if not any(way <= known for way in (*_spellings(it), *_decade(it)))}

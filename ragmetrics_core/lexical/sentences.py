@@ -45,14 +45,7 @@ def _cut(sentence: str) -> list[str]:
 
 
 def split_clauses(sentence: str) -> list[str]:
-    """Clauses of a sentence; a piece of fewer than three words stays with its neighbour.
-
-    Args:
-        sentence: One sentence.
-
-    Returns:
-        Its clauses in order, at least one for a sentence that is not blank.
-    """
+    """Clauses of a sentence in order; a piece of fewer than three words stays with its neighbour."""
     clauses: list[str] = []
     for piece in _CLAUSE.split(sentence):
         if clauses and min(len(piece.split()), len(clauses[-1].split())) < 3:

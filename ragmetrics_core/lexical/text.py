@@ -55,12 +55,7 @@ _NUMERALS |= {word: str(value) for value, word in enumerate(_ORDINALS.split(), 1
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sentence:
-    """A sentence and what it is made of.
-
-    Args:
-        text: The sentence as it stands in the text.
-        terms: Its content terms in order.
-    """
+    """A sentence as it stands in the text, and its content terms in order."""
 
     text: str
     terms: tuple[str, ...]
@@ -171,15 +166,7 @@ def negated(text: str) -> frozenset[str]:
 
 
 def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
-    """Words as they are written whose terms are among those given; the terms themselves for scripts without spaces.
-
-    Args:
-        text: Any text.
-        terms: Terms to look for.
-
-    Returns:
-        Each word once, in order.
-    """
+    """Words of a text with one of these terms, each once and in order; for scripts without spaces the terms."""
     found: dict[str, None] = {}
     for token in _TOKEN.findall(text):
         own = _terms_of(token)
@@ -189,12 +176,7 @@ def words(text: str, terms: frozenset[str]) -> tuple[str, ...]:
 
 
 def holds(text: str, wording: str) -> bool:
-    """Does a text hold a wording word for word? For wordings without a content term.
-
-    Args:
-        text: Any text.
-        wording: What to look for; a blank one is found nowhere.
-    """
+    """Does a text hold a wording without content terms word for word? A blank one is found nowhere."""
     if not _fold(wording).strip():  # nothing but marks that folding drops
         return bool(wording.strip()) and wording.strip() in text
     text, wording = _fold(text), _fold(wording)

@@ -40,7 +40,7 @@ def _definition(kind: str, run: RunFacts) -> str:
     polls = settings.get("polls")
     known = f", {polls} polls at most" if polls else ""
     definition = _COMBINATIONS.get(settings.get("combination", ""), _METRICS[kind])
-    if kind == "retrieval_accuracy" and definition == _METRICS[kind] and "lexical" in run.judges:
+    if kind == "retrieval_accuracy" and definition == _METRICS[kind] and {"lexical", "lexical+vectors"} & {*run.judges}:
         definition += _TEXTS["lexical"][kind]
     return definition + known
 
