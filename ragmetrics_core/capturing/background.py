@@ -186,11 +186,7 @@ class BackgroundEvaluator(Generic[Run]):
             return self._unjudged - sum(making is self._rest for making in self._queue)  # asking for the rest is no run
 
     def report(self, timeout: float | None = None) -> Report:
-        """Wait for the judge and report on everything judged so far.
-
-        Raises:
-            SettingError: If results are not kept.
-        """
+        """Wait for the judge and report on everything judged so far; ``SettingError`` if results are not kept."""
         if not self._keep:
             raise SettingError("results are not kept (keep=False); use aggregates or on_result")
         done = self.flush(timeout)

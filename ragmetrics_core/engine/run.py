@@ -46,11 +46,7 @@ POOL = 64  # samples that metrics look at which need others
 
 
 class Run:
-    """One run: metrics with their judges' sessions, and the samples in flight; arguments are those of ``evaluate``.
-
-    Raises:
-        SettingError: If a setting is invalid.
-    """
+    """One run: metrics with their judges' sessions, and samples in flight; arguments and errors as of ``evaluate``."""
 
     def __init__(
         self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike, limits: Limits | None = None, *,

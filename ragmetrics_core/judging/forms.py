@@ -58,8 +58,7 @@ def _strict(schema: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, An
 def read(choice: Choice, question: Question[R]) -> Found[R]:
     """Read the reply to a question, and where it stands: its ``Reply`` reads every object with a required field.
 
-    Raises:
-        UnusableReply: If there is no such object, it is not well-formed or complete, or several contradict each other.
+    ``UnusableReply`` if there is no such object, it is not well-formed or complete, or several contradict each other.
     """
     if choice.finish == "refused":
         raise ContentRefused("the model or a content filter refused to answer", raw=choice.text)

@@ -120,11 +120,7 @@ class _Asking:
         self._top_logprobs = 0 if session.capabilities().logprobs is False else judge.top_logprobs
 
     async def polled(self) -> Asked[Any]:
-        """As many replies as the question wants; those that failed are listed.
-
-        Raises:
-            JudgeError: If there is none.
-        """
+        """As many replies as the question wants, those that failed listed; ``JudgeError`` if there is none."""
         question = self._question
         found, errors = await self._ask(self._request, question.polls, question.first_poll or 0)
         if not found:

@@ -175,8 +175,7 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_distinct, parse_con
 def _corrected(text: str) -> str:
     """The text as JSON: names and strings in double quotes, no comments, no commas before a closing bracket.
 
-    Raises:
-        ValueError: If there is something that is no part of JSON, and no such slip either.
+    ``ValueError`` if there is something that is no part of JSON, and no such slip either.
     """
     parts: list[str] = []
     position = 0

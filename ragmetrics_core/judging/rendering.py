@@ -40,8 +40,7 @@ def _digest(text: str, salt: int) -> str:
 def render(question: Question[Any]) -> tuple[Message, ...]:
     """Render a question into the system message, if its template has one, and the user message.
 
-    Raises:
-        SettingError: If the template does not fit the parts; see ``check_template``.
+    ``SettingError`` if the template does not fit the parts; see ``check_template``.
     """
     check_template(question.instructions, tuple(question.parts))
     above, below = _parts(question.instructions.template)

@@ -65,11 +65,7 @@ def full_name(name: str) -> str:
 
 
 def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:
-    """Metrics of a run from objects and names; None means all.
-
-    Raises:
-        SettingError: If a name is unknown, or two metrics have the same name.
-    """
+    """Metrics of a run from objects and names, None for all; ``SettingError`` for unknown names, or one name twice."""
     if isinstance(metrics, (Metric, str)):
         metrics = [metrics]
     made = [metric_named(it) if isinstance(it, str) else it for it in (METRICS if metrics is None else metrics)]

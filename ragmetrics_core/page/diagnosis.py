@@ -59,8 +59,7 @@ class Diagnosis:
 def diagnose(row: SampleResult) -> Diagnosis | None:
     """Name the stage at which a sample probably went wrong: the first rule that holds.
 
-    Returns:
-        None where nothing is wrong, nothing is certain enough, or the application itself failed.
+    None where nothing is wrong, nothing is certain enough, or the application itself failed.
     """
     sample = row.sample
     if sample is None or sample.error is not None:

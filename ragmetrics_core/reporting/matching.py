@@ -47,8 +47,7 @@ def _text(row: SampleResult, by: GroupBy) -> str | None:
 def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:
     """Match the samples of two runs by id where every one has its own, else by question in order of occurrence.
 
-    Raises:
-        InputError: If nothing matches.
+    ``InputError`` if nothing matches.
     """
     ids = [[row.sample.id for row in side if row.sample] for side in (first, second)]
     own = all(None not in side and len(set(side)) == len(side) for side in ids)

@@ -142,11 +142,9 @@ def bootstrap(
 ) -> Bounds | None:
     """95 % percentile interval of the mean of a statistic over sources, resampling the rows of each so many times.
 
-    Resamples where the statistic is None, and sources where it always is, are left out.
-
-    Returns:
-        The bounds; None if all resamples of a source agree, as where a judge is always right: rows that never
-        differ cannot show how much others would, and an interval without width would say that they never do.
+    Resamples where the statistic is None, and sources where it always is, are left out. None if all resamples of a
+    source agree, as where a judge is always right: rows that never differ cannot show how much others would, and an
+    interval without width would say that they never do.
     """
     columns = []
     for number, rows in enumerate(sources, start=seed):

@@ -29,10 +29,9 @@ class Permuted(NamedTuple):
 def difference_interval(differences: Sequence[float], keys: Sequence[int] = (), level: float = 0.95) -> Interval:
     """Interval for the mean of paired differences in [-1, 1]; ``keys`` as in ``mean_interval``.
 
-    Returns:
-        The t interval over clusters after adding one difference of −1 and one of +1 (of the size of an average
-        cluster): mostly tied pairs would otherwise give intervals that cover .55 of the differences with 50 pairs
-        [sim]; equal scores never give zero width.
+    The t interval over clusters after adding one difference of −1 and one of +1 (of the size of an average cluster):
+    mostly tied pairs would otherwise give intervals that cover .55 of the differences with 50 pairs [sim]; equal scores
+    never give zero width.
 
     Example:
         >>> found = difference_interval([0.0] * 50)
