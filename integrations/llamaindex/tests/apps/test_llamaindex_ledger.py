@@ -6,6 +6,7 @@ The model and the embeddings are fakes, everything else is the framework's own.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
@@ -518,7 +519,14 @@ def _(kit: ModuleType) -> None:
     asyncio.run(run())
 
 
+def waits() -> None:
+    """Agents of 0.14.0 take a tool that waits for a person for one that failed."""
+    if version("llama-index-core") == "0.14.0":
+        pytest.skip("no tool of its agents can wait for a person")
+
+
 def test_a_run_that_was_cancelled_has_no_answer(parts: ModuleType) -> None:
+    waits()
     with capture() as captured:
         LEDGERS["a person does not answer"].run(parts)
     (sample,) = captured.samples
@@ -679,6 +687,8 @@ def _(kit: ModuleType) -> None:
 
 @pytest.mark.parametrize("name", LEDGERS)
 def test_ledger(name: str, parts: ModuleType) -> None:
+    if "a person" in name:
+        waits()
     row = LEDGERS[name]
     with capture(context_tools=row.tools) as captured:
         row.run(parts)
