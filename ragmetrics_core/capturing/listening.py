@@ -28,12 +28,12 @@ class Listener:
     ) -> None:
         self.problems = problems
         self.everywhere, self.all_threads, self.data = everywhere, all_threads, data
-        self.record: Callable[[Any], None] = _nobody
+        self.record: Callable[[Any], None] = _idle
         self.under: object = None
         self.begun = self.missed = False
 
 
-def _nobody(what: object) -> None:
+def _idle(what: object) -> None:
     """Until a listener knows where runs go, and for an adapter without hooks to put in place."""
 
 
@@ -51,9 +51,7 @@ class Listeners:
         problems: Errors of the hooks, counted for everybody who listens.
     """
 
-    def __init__(
-        self, opened: Callable[[Listener], None] = _nobody, closed: Callable[[Listener], None] = _nobody
-    ) -> None:
+    def __init__(self, opened: Callable[[Listener], None] = _idle, closed: Callable[[Listener], None] = _idle) -> None:
         self.open: tuple[Listener, ...] = ()
         self.problems: Problems = _Shared(self)
         self._opened, self._closed = opened, closed
