@@ -10,7 +10,7 @@ import pytest
 from said import of, shown
 from word_overlap import FACTS, USEFUL, adherent, ask, fact, recall, stated, useful
 
-from ragmetrics_core import ContextAdherence
+from ragmetrics_core import ContextAdherence, evaluate
 from ragmetrics_core.data.errors import QuestionNotSupported
 from ragmetrics_core.data.questions import Instructions, NotAnswered, Part, Question
 from ragmetrics_core.lexical import LexicalJudge, features
@@ -18,6 +18,7 @@ from ragmetrics_core.lexical.numerals import number, numbers, strange
 from ragmetrics_core.lexical.text import read
 from ragmetrics_core.metrics.context_adherence import Sufficient
 from ragmetrics_core.metrics.context_recall import Rating
+from ragmetrics_core.reporting.tables import footnotes
 
 FRANCE_QUESTION = "Where is France and what is it's capital?"
 FRANCE_ANSWER = "France is in western Europe and Paris is its capital."
@@ -418,3 +419,13 @@ def test_an_answer_that_says_anything_else_does_not(answer: str) -> None:
 def test_a_negative_answer_does_not_decline(question: str, answer: str) -> None:
     poll = adherent(answer, "Paris", question=question)
     assert poll.verdict in ("yes", "no")
+
+
+def test_a_report_counts_the_scores_of_which_it_is_uncertain() -> None:
+    rows = [
+        {"answer": answer, "contexts": [TestNegation.SAID]} for answer in ("The bridge was not opened.", "Wizards.")
+    ]
+    report = evaluate(rows, ["context_adherence"], judge="lexical", progress=False)
+    assert [row.results["context_adherence"].reason.startswith("uncertain") for row in report.results] == [True, False]
+    assert report.summary()["context_adherence"].uncertain == 1
+    assert "context_adherence: the judge is uncertain of 1 of 2 scores." in footnotes(report.summary(), report.run)

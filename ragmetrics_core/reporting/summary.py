@@ -43,6 +43,7 @@ class MetricSummary(Frozen):
 
     metric: str = Field(description="name of the metric")
     count: int = Field(0, description="rows scored")
+    uncertain: int = Field(0, description="rows scored of which the judge says that it is uncertain")
     mean: float | None = Field(None, description="mean score in [0, 1]; higher is better")
     median: float | None = Field(None, description="median score")
     sd: float | None = Field(None, description="standard deviation (divisor n − 1); None below two scores")
@@ -190,7 +191,9 @@ class _MetricTally:
         self._keys, self._unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
         self._undefined, self._failed = Counter[str](), Counter[str]()
         self._turns, self._failure = TurnTally(), ""
-        self._not_judged = self._told = 0  # told: samples whose evidence tells whether any chunk is useful
+        self._not_judged = self._uncertain = self._told = (
+            0  # told: samples whose evidence tells whether any chunk is useful
+        )
 
     def add(self, result: MetricResult | None, cluster: int, ledger: Ledger | None, *, bad: bool) -> None:
         """Count one row's result of this metric; None if there is none."""
@@ -207,6 +210,7 @@ class _MetricTally:
         else:
             self._values.append(result.value)
             self._keys.append(cluster)
+            self._uncertain += result.reason.startswith("uncertain: ")
             if ledger is not None:
                 self._turns.add(ledger, result)
             useful = _any_useful(result)
@@ -222,6 +226,7 @@ class _MetricTally:
         return MetricSummary(
             metric=name,
             count=len(values),
+            uncertain=self._uncertain,
             mean=mean(values),
             median=median(values),
             sd=sd(values),

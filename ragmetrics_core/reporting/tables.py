@@ -50,6 +50,8 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         if (own := numbers.interval) is not None and own.clusters is not None:
             effect = "" if own.design_effect is None else f", design effect {own.design_effect:.2f}"
             lines.append(f"{numbers.metric}: {own.clusters} clusters{effect}.")
+    uncertain = (numbers for numbers in summary.metrics if numbers.uncertain)
+    lines += [f"{it.metric}: the judge is uncertain of {it.uncertain} of {it.count} scores." for it in uncertain]
     for numbers in (numbers for numbers in summary.metrics if numbers.useful_share is not None):
         useful = f"any useful chunk in {numbers.useful_share:.0%} of the samples"
         lines.append(f"{numbers.metric}: {useful}; mean among those {_shown(3, numbers.mean_if_useful)}.")
