@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from ragmetrics_core.cli import agreement, compare, dataset, demo, evaluate, facts, metrics, store
+from ragmetrics_core.cli import agreement, compare, dataset, demo, evaluate, facts, metrics, push, store
 from ragmetrics_core.cli.output import Lines, discard, tolerant
 from ragmetrics_core.cli.paths import check_paths
 from ragmetrics_core.data.errors import RagMetricsError
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ragmetrics {version('ragmetrics-core')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (evaluate, compare, agreement, dataset, facts, store, demo, metrics):
+    for command in (evaluate, compare, agreement, dataset, facts, push, store, demo, metrics):
         command.add_to(commands)
     return parser
 

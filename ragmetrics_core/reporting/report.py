@@ -123,8 +123,12 @@ class Report:
                 writer.write(row)
             writer.close(self.run, whole=True)
 
-    def write_to(self, target: Sink) -> None:
-        """Write every result to a sink, as ``watch(sinks=…)`` does while an application runs."""
+    def write_to(self, target: Sink | str) -> None:
+        """Write every result to a sink, as ``watch(sinks=…)`` does, or onto the traces of a target, e.g. ``mlflow``."""
+        if isinstance(target, str):
+            from ragmetrics_core.traces.targets import target_named  # only where something is written
+
+            target = target_named(target)
         for row in self.results:
             target.write(row)
         target.flush()

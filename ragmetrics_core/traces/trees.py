@@ -132,7 +132,7 @@ def _tree(call: Call, said: Reading) -> Tree:
         conversation=said.session,
         paused=waits and call.span.error is None and said.session is not None,
         continues=continues,
-        given={"id": call.span.trace},
+        given={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
         other=tuple(Document("", one) for one in unread),
         unread=len(unread),
         places=(call.span.trace,),

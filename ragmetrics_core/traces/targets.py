@@ -1,0 +1,112 @@
+"""Scores onto the traces that they judge; addresses and keys are those of the clients' own environment variables.
+
+The judged trace and span of a sample are ``trace_id`` and ``span_id`` of its metadata, else the trace is its id, as
+``samples_from_spans`` gives it. A score has the same id each time it is written.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from uuid import NAMESPACE_URL, uuid5
+
+from ragmetrics_core.capturing import InputError, MetricResult, SampleResult, SettingError, Sink
+from ragmetrics_core.data.extras import extra
+
+
+class _Score(NamedTuple):
+    outcome: MetricResult
+    trace: str
+    span: str
+    more: dict[str, str]  # what a target keeps beside the score
+
+
+def _scores(result: SampleResult) -> Iterator[_Score]:
+    if result.sample is None:
+        return
+    own, _, turn = (result.sample.id or "").partition("#")
+    trace, span = (str(result.sample.metadata.get(name) or "") for name in ("trace_id", "span_id"))
+    if not (trace := trace or own):
+        raise InputError(f"row {result.index} names no trace: its id must be one, or its metadata have a trace_id")
+    for one in result.results.values():
+        made = uuid5(NAMESPACE_URL, f"ragmetrics:{trace}:{turn}:{one.metric}:{one.signature}")
+        more = {"ragmetrics.id": str(made), "signature": str(one.signature), "outcome": one.status}
+        yield _Score(one, trace, span, more | ({"code": one.code} if one.status == "undefined" else {}))
+
+
+def _otel(module: str) -> Any:
+    return extra(f"opentelemetry.{module}", "otel", "this target")
+
+
+class OpenTelemetry(Sink):
+    """An event ``gen_ai.evaluation.result`` in the context of the judged span, by OTLP over HTTP or your exporter."""
+
+    def __init__(self, exporter: Any = None) -> None:
+        self._exporter = exporter or _otel("exporter.otlp.proto.http._log_exporter").OTLPLogExporter()
+        scope = _otel("sdk.util.instrumentation").InstrumentationScope("ragmetrics")
+        self._source = _otel("sdk.resources").Resource.create(), scope
+
+    def write(self, result: SampleResult) -> None:
+        """Send the outcomes of one sample; ``InputError`` if they were not taken."""
+        records = [self._record(one) for one in _scores(result)]
+        if records and self._exporter.export(records).name != "SUCCESS":
+            raise InputError(f"row {result.index} was not taken: is OTEL_EXPORTER_OTLP_ENDPOINT right?")
+
+    def _record(self, score: _Score) -> Any:
+        outcome, trace = score.outcome, _otel("trace")
+        try:
+            judged = trace.SpanContext(int(score.trace.removeprefix("tr-"), 16), int(score.span, 16), is_remote=True)
+        except ValueError:
+            raise InputError(f"trace {score.trace}: OpenTelemetry needs trace_id and span_id as hex digits") from None
+        said: dict[str, Any] = {"name": outcome.metric, "explanation": outcome.reason}
+        value = {"score.label": "undefined"} if outcome.value is None else {"score.value": outcome.value}
+        said |= {} if outcome.status == "failed" else value
+        told = {**{f"gen_ai.evaluation.{name}": value for name, value in said.items()}, **score.more}
+        told |= {"error.type": outcome.error.type} if outcome.status == "failed" else {}
+        around = trace.set_span_in_context(trace.NonRecordingSpan(judged))
+        facts = {"timestamp": time.time_ns(), "context": around, "attributes": told}
+        record = _otel("_logs").LogRecord(event_name="gen_ai.evaluation.result", **facts)
+        return _otel("sdk._logs").ReadableLogRecord(record, *self._source)
+
+
+class MLflow(Sink):
+    """An assessment on the judged trace of ``MLFLOW_TRACKING_URI``; one that is there is not written again."""
+
+    def __init__(self) -> None:
+        self._mlflow = extra("mlflow", "mlflow", "this target")
+        self._client = extra("mlflow.tracing.client", "mlflow", "this target").TracingClient()
+
+    def write(self, result: SampleResult) -> None:
+        """Send the outcomes of one sample; ``InputError`` if they were not taken."""
+        scores = [*_scores(result)]
+        try:
+            there = self._client.get_trace_info(scores[0].trace).assessments if scores else ()
+            known = {(one.metadata or {}).get("ragmetrics.id") for one in there}
+            for score in scores:
+                if score.more["ragmetrics.id"] not in known:
+                    self._log(score)
+        except self._mlflow.exceptions.MlflowException as error:
+            raise InputError(f"row {result.index} was not taken by MLflow: {error.error_code}") from error
+
+    def _log(self, score: _Score) -> None:
+        outcome, entities = score.outcome, self._mlflow.entities
+        error = outcome.error if outcome.status == "failed" else None
+        kind = "CODE" if outcome.judge in ("", "lexical") else "LLM_JUDGE"
+        self._mlflow.log_feedback(
+            trace_id=score.trace,
+            name=outcome.metric,
+            value=outcome.value,
+            source=entities.AssessmentSource(kind, outcome.judge or "ragmetrics"),
+            error=error and entities.AssessmentError(error_code=error.type, error_message=error.message),
+            rationale=outcome.reason,
+            metadata=score.more,
+        )
+
+
+_TARGETS: dict[str, Callable[[], Sink]] = {"otel": OpenTelemetry, "mlflow": MLflow}
+
+
+def target_named(name: str) -> Sink:
+    """The target of this name; ``SettingError`` if there is none."""
+    if name not in _TARGETS:
+        raise SettingError(f"no target {name!r}; there are: {', '.join(_TARGETS)}")
+    return _TARGETS[name]()

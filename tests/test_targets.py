@@ -1,0 +1,156 @@
+"""Scores onto traces: what the real clients send, held against the documented bodies."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+from ragmetrics_core import Failed, Report, Sample, Scored, Undefined
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.results import ErrorInfo, SampleResult
+
+TRACE, SPAN = "0123456789abcdef" * 2, "fedcba9876543210"
+OUTCOMES = [
+    Scored(metric="context_adherence", reason="2 of 2 agree", value=0.0, judge="gpt-4o-mini"),
+    Undefined(metric="context_recall", reason="there is no reference", code="missing"),
+    Failed(
+        metric="mine", reason="too slow", error=ErrorInfo(type="JudgeTimeout", message="no reply in 60 s"), judge="m"
+    ),
+]
+
+
+def report(trace=TRACE, **metadata):
+    sample = Sample(question="q", answer="a", id=trace, metadata={"span_id": SPAN, **metadata})
+    rows = [SampleResult(index=0, sample=sample, results={one.metric: one for one in OUTCOMES})]
+    return Report([*rows, SampleResult(index=1, sample=None, problem="no object")])
+
+
+class Receiver:
+    """Takes what clients send and answers as MLflow's REST API does; it keeps assessments."""
+
+    def __init__(self):
+        self.bodies, self.status, self.assessments = [], 200, []
+
+    def reply(self, handler):
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        if handler.path.endswith("/assessments"):
+            self.assessments.append(json.loads(body)["assessment"])
+            return {"assessment": self.assessments[-1]}
+        if "/mlflow/traces/" in handler.path:
+            trace = handler.path.rpartition("/")[2].partition("?")[0]
+            info = {"trace_id": trace, "request_time": "2026-11-20T00:00:00Z", "state": "OK"}
+            place = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "0"}}
+            kept = [one for one in self.assessments if one["trace_id"] == trace]
+            return {"trace": {"trace_info": {**info, "trace_location": place, "assessments": kept}}}
+        self.bodies.append((handler.path, body))
+        return {}
+
+
+@pytest.fixture
+def receiver():
+    received = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            body = json.dumps(received.reply(self)).encode()
+            self.send_response(received.status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PATCH = answer  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        received.url = f"http://127.0.0.1:{server.server_port}"
+        yield received
+        server.shutdown()
+        thread.join()
+
+
+def plain(attributes):
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
+
+
+def test_an_event_for_each_outcome_in_the_context_of_the_judged_span(receiver, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    report().write_to("otel")
+    ((path, body),) = receiver.bodies
+    assert path == "/v1/logs"
+    (resource,) = ExportLogsServiceRequest.FromString(body).resource_logs
+    records = resource.scope_logs[0].log_records
+    assert {one.event_name for one in records} == {"gen_ai.evaluation.result"}
+    assert {(one.trace_id.hex(), one.span_id.hex()) for one in records} == {(TRACE, SPAN)}
+    own = [plain(one.attributes) for one in records]
+    assert len({one.pop("ragmetrics.id") for one in own}) == 3
+    name, why, score = (f"gen_ai.evaluation.{one}" for one in ("name", "explanation", "score"))
+    assert [{key: value for key, value in one.items() if key != "signature"} for one in own] == [
+        {name: "context_adherence", why: "2 of 2 agree", f"{score}.value": 0.0, "outcome": "scored"},
+        {name: "context_recall", why: "there is no reference", f"{score}.label": "undefined", "outcome": "undefined"}
+        | {"code": "missing"},
+        {name: "mine", why: "too slow", "error.type": "JudgeTimeout", "outcome": "failed"},
+    ]
+
+
+def test_what_a_receiver_refuses_is_an_error(receiver, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    receiver.status = 400
+    with pytest.raises(InputError, match="row 0 was not taken"):
+        report().write_to("otel")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [(report("run-7"), "hex digits"), (report(span_id=""), "hex digits"), (report(None), "no trace")]
+)
+def test_a_row_without_a_trace_is_an_error_that_says_so(given, says, receiver, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    with pytest.raises(InputError, match=says):
+        given.write_to("otel")
+    assert not receiver.bodies
+
+
+def test_assessments_of_mlflow_and_a_second_push_changes_nothing(receiver, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", receiver.url)
+    path = tmp_path / "report.jsonl"
+    report("tr-" + TRACE).to_jsonl(path)
+    for _ in range(2):
+        assert main(["push", str(path), "--to", "mlflow"]) == 0
+        assert capsys.readouterr().out == "3 results of 2 rows: mlflow\n"
+    kept = receiver.assessments
+    assert [one["trace_id"] for one in kept] == ["tr-" + TRACE] * 3
+    error = {"error_code": "JudgeTimeout", "error_message": "no reply in 60 s"}
+    told = [(one["assessment_name"], one["rationale"], one["feedback"], one["source"]) for one in kept]
+    assert told == [
+        ("context_adherence", "2 of 2 agree", {"value": 0.0}, {"source_type": "LLM_JUDGE", "source_id": "gpt-4o-mini"}),
+        (
+            "context_recall",
+            "there is no reference",
+            {"value": None},
+            {"source_type": "CODE", "source_id": "ragmetrics"},
+        ),
+        ("mine", "too slow", {"value": None, "error": error}, {"source_type": "LLM_JUDGE", "source_id": "m"}),
+    ]
+    assert [one["metadata"]["outcome"] for one in kept] == ["scored", "undefined", "failed"]
+
+
+def test_mlflow_refusing_is_an_error(receiver, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", receiver.url)
+    receiver.status = 400
+    with pytest.raises(InputError, match="was not taken by MLflow"):
+        report("tr-" + TRACE).write_to("mlflow")
+
+
+def test_no_such_target():
+    with pytest.raises(SettingError, match=re.escape("no target 'excel'; there are: otel, mlflow")):
+        report().write_to("excel")
