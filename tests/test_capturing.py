@@ -619,16 +619,16 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 STOPPED = """
 import os, threading
 from ragmetrics_core import Sample
-from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Problems
+from ragmetrics_core.capturing import BackgroundEvaluator, Captured, Overrides, Problems, Turns
 
 evaluator = BackgroundEvaluator(lambda run: [run], ["adherence"], "lexical")
-captured, problems = Captured(lambda run: [run]), Problems()
+captured, problems, turns = Captured(lambda run: [run]), Problems(), Turns(lambda run: [], Overrides())
 evaluator.record(Sample(contexts=["c"], answer="c"))
 assert evaluator.flush(timeout=30)
 held, let_go = threading.Event(), threading.Event()
 
 def hold():  # as a thread may that records or judges at the moment of the fork
-    with evaluator._changed, captured._lock, problems._lock:
+    with evaluator._changed, captured._lock, problems._lock, turns._lock:
         held.set()
         let_go.wait()
 
@@ -637,6 +637,8 @@ held.wait()
 child = os.fork()
 if not child:
     len(problems.counts)
+    threading.Timer(20, os._exit, (2,)).start()  # what waits for a lock of the parent would wait for ever
+    assert turns.finish() == []
     captured.record(Sample(answer="a"))
     started_at_zero = evaluator.aggregates["context_adherence"].scored == 0
     fine = evaluator.stop(timeout=30) and len(captured.samples) == 1 and started_at_zero

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.conversations import Conversations
 from ragmetrics_core.capturing.evidence import Calls, chosen, text_of, wrote
-from ragmetrics_core.capturing.guarded import Problems
+from ragmetrics_core.capturing.guarded import Problems, renew_after_fork
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import one_line
@@ -81,10 +81,15 @@ class Turns(Generic[Run]):
         self._unanswered: OrderedDict[str, list[Tree]] = OrderedDict()
         self._groups: list[_Group] = []
         self._loose: OrderedDict[str, list[Tree]] = OrderedDict()
-        self._lock = threading.RLock()
         self._model_calls = self._made = 0
         self._silent: set[str] = set()
         self.conversations = Conversations()
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's threads may have held the lock."""
+        self._lock = threading.RLock()
 
     def add(self, run: Run) -> list[Sample]:
         """Samples that are complete with this run; what must wait for another run is kept."""
