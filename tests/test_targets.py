@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import threading
@@ -35,7 +36,7 @@ class Receiver:
     """Takes what clients send and answers as MLflow's REST API does; it keeps assessments."""
 
     def __init__(self):
-        self.bodies, self.status, self.assessments = [], 200, []
+        self.bodies, self.status, self.assessments, self.answer = [], 200, [], {}
 
     def reply(self, handler):
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
@@ -49,7 +50,8 @@ class Receiver:
             kept = [one for one in self.assessments if one["trace_id"] == trace]
             return {"trace": {"trace_info": {**info, "trace_location": place, "assessments": kept}}}
         self.bodies.append((handler.path, body))
-        return {}
+        self.authorization = handler.headers.get("Authorization")
+        return self.answer
 
 
 @pytest.fixture
@@ -151,6 +153,48 @@ def test_mlflow_refusing_is_an_error(receiver, monkeypatch):
         report("tr-" + TRACE).write_to("mlflow")
 
 
+@pytest.fixture
+def langfuse(receiver, monkeypatch):
+    for name, value in {"BASE_URL": receiver.url, "PUBLIC_KEY": "pk", "SECRET_KEY": "sk"}.items():
+        monkeypatch.setenv(f"LANGFUSE_{name}", value)
+    receiver.status, receiver.answer = 202, {"message": "Accepted"}
+    return receiver
+
+
+def test_scores_of_langfuse_have_the_same_ids_each_time(langfuse):
+    for _ in range(2):
+        report().write_to("langfuse")
+    (path, first), (_, second) = langfuse.bodies
+    assert path == "/api/public/scores"
+    assert first == second
+    assert langfuse.authorization == "Basic " + base64.b64encode(b"pk:sk").decode()
+    found = json.loads(first)
+    assert len({one["id"] for one in found}) == 3
+    assert {(one["traceId"], one["observationId"]) for one in found} == {(TRACE, SPAN)}
+    assert [(one["name"], one["value"], one["dataType"], one["comment"]) for one in found] == [
+        ("context_adherence", 0.0, "NUMERIC", "2 of 2 agree"),
+        ("context_recall.outcome", "undefined", "CATEGORICAL", "there is no reference"),
+        ("mine.outcome", "failed", "CATEGORICAL", "too slow"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"), [(401, {}), (400, {}), (207, {"accepted": 2, "rejected": 1, "errors": [{"message": "no"}]})]
+)
+def test_langfuse_refusing_all_or_some_is_an_error(langfuse, status, answer):
+    langfuse.status, langfuse.answer = status, answer
+    with pytest.raises(InputError, match="row 0 was not taken") as caught:
+        report().write_to("langfuse")
+    assert "sk" not in str(caught.value)
+
+
+def test_langfuse_without_keys_says_which(monkeypatch):
+    monkeypatch.delenv("LANGFUSE_SECRET_KEY", raising=False)
+    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk")
+    with pytest.raises(SettingError, match="needs LANGFUSE_SECRET_KEY in"):
+        report().write_to("langfuse")
+
+
 def test_no_such_target():
-    with pytest.raises(SettingError, match=re.escape("no target 'excel'; there are: otel, mlflow")):
+    with pytest.raises(SettingError, match=re.escape("no target 'excel'; there are: otel, mlflow, langfuse")):
         report().write_to("excel")

@@ -13,7 +13,13 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     parser = command(commands, "push", _push, "write scores onto the traces that they judge")
     add(parser, "results", "results over traces", "R.jsonl", Path)
-    add(parser, "--to", "otel or mlflow; addresses and keys as their clients take them", "TARGET", required=True)
+    add(
+        parser,
+        "--to",
+        "otel, mlflow or langfuse; addresses and keys as their clients take them",
+        "TARGET",
+        required=True,
+    )
 
 
 def _push(options: argparse.Namespace) -> int:

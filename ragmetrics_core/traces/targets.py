@@ -4,6 +4,7 @@ The judged trace and span of a sample are ``trace_id`` and ``span_id`` of its me
 ``samples_from_spans`` gives it. A score has the same id each time it is written.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -102,7 +103,45 @@ class MLflow(Sink):
         )
 
 
-_TARGETS: dict[str, Callable[[], Sink]] = {"otel": OpenTelemetry, "mlflow": MLflow}
+class Langfuse(Sink):
+    """A score on the judged trace of ``LANGFUSE_BASE_URL``; an outcome without a value is one of ``METRIC.outcome``."""
+
+    def __init__(self) -> None:
+        api, told = extra("langfuse.api", "langfuse", "this target"), os.environ.get
+        names = [f"LANGFUSE_{name}_KEY" for name in ("PUBLIC", "SECRET")]
+        if missing := [name for name in names if not told(name)]:
+            raise SettingError(f"langfuse needs {' and '.join(missing)} in the environment")
+        url = told("LANGFUSE_BASE_URL") or told("LANGFUSE_HOST") or "https://cloud.langfuse.com"
+        self._scores = api.LangfuseAPI(base_url=url, username=told(names[0]), password=told(names[1])).scores
+        refused = extra("langfuse.api.core.api_error", "langfuse", "this target").ApiError
+        self._errors = refused, extra("httpx", "langfuse", "this target").HTTPError
+
+    def write(self, result: SampleResult) -> None:
+        """Send the outcomes of one sample; ``InputError`` if they were not taken."""
+        bodies = [self._body(one) for one in _scores(result)]
+        try:
+            taken = not bodies or not getattr(self._scores.create(request=bodies), "errors", None)
+        except self._errors as error:
+            raise InputError(f"row {result.index} was not taken by Langfuse: {type(error).__name__}") from None
+        if not taken:
+            raise InputError(f"row {result.index} was not taken whole by Langfuse")
+
+    def _body(self, score: _Score) -> Any:
+        outcome, kind = score.outcome, extra("langfuse.api", "langfuse", "this target")
+        plain = outcome.value is not None
+        return kind.CreateScoreRequest(
+            id=score.more["ragmetrics.id"],
+            name=outcome.metric if plain else f"{outcome.metric}.outcome",
+            value=outcome.value if plain else outcome.status,
+            data_type="NUMERIC" if plain else "CATEGORICAL",
+            trace_id=score.trace,
+            observation_id=score.span or None,
+            comment=outcome.reason,
+            metadata=score.more,
+        )
+
+
+_TARGETS: dict[str, Callable[[], Sink]] = {"otel": OpenTelemetry, "mlflow": MLflow, "langfuse": Langfuse}
 
 
 def target_named(name: str) -> Sink:
