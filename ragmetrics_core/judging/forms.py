@@ -1,7 +1,5 @@
 """The form of a reply, from the question's pydantic model: its schema for the model, and how a reply is read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any

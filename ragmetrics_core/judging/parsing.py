@@ -5,8 +5,6 @@ Truncated objects, repeated keys, NaN and infinities are not; nor is an object t
 within a sentence or words follow it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -6,8 +6,6 @@ listed has a probability between 0 and the smallest listed one: where that could
 the listed labels cover too little, there is no probability, never a guess.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_right

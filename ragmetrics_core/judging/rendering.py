@@ -7,8 +7,6 @@ prompts, and what follows a shared text can vary without changing what stands be
 again, and only ``{names}`` of parts are replaced.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

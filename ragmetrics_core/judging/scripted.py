@@ -1,7 +1,5 @@
 """A judge for tests and documentation whose replies are written down beforehand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Of each verdict that window counts which says yes most clearly; a group of texts
 was judged in windows says so, and among the fallbacks of its usage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

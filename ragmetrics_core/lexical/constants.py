@@ -5,8 +5,6 @@ Each source weighs the same; inside a source the two classes are weighed to the 
 verdicts begin at a probability of one half.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import exp
 

@@ -1,7 +1,5 @@
 """Answers that only decline to answer: they make no claim, so there is nothing to check against the contexts."""
 
-from __future__ import annotations
-
 import re
 
 from ragmetrics_core.lexical.sentences import split_sentences

@@ -1,7 +1,5 @@
 """Features of the embedded judge: pure functions of texts taken apart."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet

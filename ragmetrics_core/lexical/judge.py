@@ -1,7 +1,5 @@
 """The embedded judge: answers questions by word overlap, with no model, no file and no network."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Numbers of a text in one spelling, so that equal numbers meet."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator

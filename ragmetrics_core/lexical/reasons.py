@@ -1,7 +1,5 @@
 """What the embedded judge says about its verdicts: sizes and terms, in a line."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 

@@ -1,7 +1,5 @@
 """Sentences and clauses of a text."""
 
-from __future__ import annotations
-
 import re
 
 LONGEST_SENTENCE = 1000

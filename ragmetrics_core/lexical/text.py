@@ -4,8 +4,6 @@ Everything here is linear in the length of the text and safe for any string: NUL
 without spaces or without a single word.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator
