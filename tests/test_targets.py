@@ -7,7 +7,9 @@ import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
+import langsmith
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
@@ -193,6 +195,27 @@ def test_langfuse_without_keys_says_which(monkeypatch):
     monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk")
     with pytest.raises(SettingError, match="needs LANGFUSE_SECRET_KEY in"):
         report().write_to("langfuse")
+
+
+def test_the_recipe_for_langsmith(receiver):
+    page = (Path(__file__).parents[1] / "docs" / "traces.md").read_text(encoding="utf-8")
+    (recipe,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def feedback" in block]
+    namespace = {}
+    exec(recipe, namespace)
+    client = langsmith.Client(api_url=receiver.url, api_key="sk", auto_batch_tracing=False, info={})
+    run, project = "0190a5b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b", "5a6b7c8d-1234-4abc-9def-0123456789ab"
+    for _ in range(2):
+        namespace["feedback"](client)(report(run_id=run, project_id=project).results[0])
+    bodies = [json.loads(body) for path, body in receiver.bodies if path == "/feedback"]
+    assert bodies[3]["id"] == bodies[0]["id"]
+    assert {(one["run_id"], one["session_id"]) for one in bodies} == {(run, project)}
+    names = ("key", "score", "value", "comment", "error")
+    assert [tuple(one.get(name) for name in names) for one in bodies[:3]] == [
+        ("context_adherence", 0.0, None, "2 of 2 agree", None),
+        ("context_recall", None, "undefined", "there is no reference", None),
+        ("mine", None, None, "too slow", True),
+    ]
+    assert len(bodies) == 6
 
 
 def test_no_such_target():
