@@ -12,6 +12,7 @@ from pathlib import Path
 import langsmith
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ragmetrics_core import Failed, Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
@@ -105,6 +106,27 @@ def test_an_event_for_each_outcome_in_the_context_of_the_judged_span(receiver, m
         | {"code": "missing"},
         {name: "mine", why: "too slow", "error.type": "JudgeTimeout", "outcome": "failed"},
     ]
+
+
+def test_a_span_of_an_evaluator_for_each_outcome_with_one_link_and_the_same_ids_each_time(receiver, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    for _ in range(2):
+        report().write_to("openinference")
+    assert [path for path, _ in receiver.bodies] == ["/v1/traces"] * 2
+    groups = [ExportTraceServiceRequest.FromString(body).resource_spans[0] for _, body in receiver.bodies]
+    first, second = (group.scope_spans[0].spans for group in groups)
+    assert [(one.trace_id, one.span_id) for one in first] == [(one.trace_id, one.span_id) for one in second]
+    assert len({one.span_id for one in first}) == 3
+    assert [[(link.trace_id.hex(), link.span_id.hex()) for link in one.links] for one in first] == [[(TRACE, SPAN)]] * 3
+    told = [plain(one.attributes) for one in first]
+    assert {one["openinference.span.kind"] for one in told} == {"EVALUATOR"}
+    names = ("name", "score", "label", "explanation", "annotator_kind")
+    assert [tuple(one.get(f"evaluations.0.evaluation.{name}") for name in names) for one in told] == [
+        ("context_adherence", 0.0, None, "2 of 2 agree", "LLM"),
+        ("context_recall", None, "undefined", "there is no reference", "CODE"),
+        ("mine", None, "failed", "too slow", "LLM"),
+    ]
+    assert [(one.status.code, one.status.message) for one in first] == [(1, ""), (1, ""), (2, "JudgeTimeout")]
 
 
 def test_what_a_receiver_refuses_is_an_error(receiver, monkeypatch):
@@ -219,5 +241,7 @@ def test_the_recipe_for_langsmith(receiver):
 
 
 def test_no_such_target():
-    with pytest.raises(SettingError, match=re.escape("no target 'excel'; there are: otel, mlflow, langfuse")):
+    with pytest.raises(
+        SettingError, match=re.escape("no target 'excel'; there are: otel, openinference, mlflow, langfuse")
+    ):
         report().write_to("excel")

@@ -16,7 +16,7 @@ def add_to(commands: Any) -> None:
     add(
         parser,
         "--to",
-        "otel, mlflow or langfuse; addresses and keys as their clients take them",
+        "otel, openinference, mlflow or langfuse; addresses and keys as their clients take them",
         "TARGET",
         required=True,
     )

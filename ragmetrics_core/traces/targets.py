@@ -4,14 +4,17 @@ The judged trace and span of a sample are ``trace_id`` and ``span_id`` of its me
 ``samples_from_spans`` gives it. A score has the same id each time it is written.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-from uuid import NAMESPACE_URL, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from ragmetrics_core.capturing import InputError, MetricResult, SampleResult, SettingError, Sink
 from ragmetrics_core.data.extras import extra
+
+_NO_MODEL = ("", "lexical")  # names of judges
 
 
 class _Score(NamedTuple):
@@ -41,23 +44,29 @@ def _otel(module: str) -> Any:
 class OpenTelemetry(Sink):
     """An event ``gen_ai.evaluation.result`` in the context of the judged span, by OTLP over HTTP or your exporter."""
 
+    _client = "_log_exporter", "OTLPLogExporter"
+
     def __init__(self, exporter: Any = None) -> None:
-        self._exporter = exporter or _otel("exporter.otlp.proto.http._log_exporter").OTLPLogExporter()
+        module, name = self._client
+        self._exporter = exporter or getattr(_otel(f"exporter.otlp.proto.http.{module}"), name)()
         scope = _otel("sdk.util.instrumentation").InstrumentationScope("ragmetrics")
         self._source = _otel("sdk.resources").Resource.create(), scope
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample; ``InputError`` if they were not taken."""
-        records = [self._record(one) for one in _scores(result)]
+        records = [self._record(one, self._judged(one)) for one in _scores(result)]
         if records and self._exporter.export(records).name != "SUCCESS":
             raise InputError(f"row {result.index} was not taken: is OTEL_EXPORTER_OTLP_ENDPOINT right?")
 
-    def _record(self, score: _Score) -> Any:
-        outcome, trace = score.outcome, _otel("trace")
+    def _judged(self, score: _Score) -> Any:
         try:
-            judged = trace.SpanContext(int(score.trace.removeprefix("tr-"), 16), int(score.span, 16), is_remote=True)
+            ids = int(score.trace.removeprefix("tr-"), 16), int(score.span, 16)
         except ValueError:
             raise InputError(f"trace {score.trace}: OpenTelemetry needs trace_id and span_id as hex digits") from None
+        return _otel("trace").SpanContext(*ids, is_remote=True)
+
+    def _record(self, score: _Score, judged: Any) -> Any:
+        outcome, trace = score.outcome, _otel("trace")
         said: dict[str, Any] = {"name": outcome.metric, "explanation": outcome.reason}
         value = {"score.label": "undefined"} if outcome.value is None else {"score.value": outcome.value}
         said |= {} if outcome.status == "failed" else value
@@ -67,6 +76,32 @@ class OpenTelemetry(Sink):
         facts = {"timestamp": time.time_ns(), "context": around, "attributes": told}
         record = _otel("_logs").LogRecord(event_name="gen_ai.evaluation.result", **facts)
         return _otel("sdk._logs").ReadableLogRecord(record, *self._source)
+
+
+class OpenInference(OpenTelemetry):
+    """A span of kind EVALUATOR with a link to the judged span; its ids are made of the score's."""
+
+    _client = "trace_exporter", "OTLPSpanExporter"
+
+    def _record(self, score: _Score, judged: Any) -> Any:
+        outcome, trace, own = score.outcome, _otel("trace"), UUID(score.more["ragmetrics.id"]).int
+        kind = "CODE" if outcome.judge in _NO_MODEL else "LLM"
+        said = {"name": outcome.metric, "explanation": outcome.reason, "annotator_kind": kind}
+        said |= {"identifier": score.more["ragmetrics.id"], "metadata": json.dumps(score.more)}
+        value = {"label": outcome.status} if outcome.value is None else {"score": outcome.value}
+        told = {f"evaluations.0.evaluation.{name}": one for name, one in (said | value).items()}
+        error, now = outcome.error.type if outcome.status == "failed" else None, time.time_ns()
+        return _otel("sdk.trace").ReadableSpan(
+            f"evaluate {outcome.metric}",
+            trace.SpanContext(own, own % 2**64, False, trace.TraceFlags(1)),
+            resource=self._source[0],
+            attributes={"openinference.span.kind": "EVALUATOR", **told},
+            links=[trace.Link(judged)],
+            status=trace.Status(trace.StatusCode.ERROR if error else trace.StatusCode.OK, error),
+            start_time=now,
+            end_time=now,
+            instrumentation_scope=self._source[1],
+        )
 
 
 class MLflow(Sink):
@@ -91,7 +126,7 @@ class MLflow(Sink):
     def _log(self, score: _Score) -> None:
         outcome, entities = score.outcome, self._mlflow.entities
         error = outcome.error if outcome.status == "failed" else None
-        kind = "CODE" if outcome.judge in ("", "lexical") else "LLM_JUDGE"
+        kind = "CODE" if outcome.judge in _NO_MODEL else "LLM_JUDGE"
         self._mlflow.log_feedback(
             trace_id=score.trace,
             name=outcome.metric,
@@ -141,7 +176,12 @@ class Langfuse(Sink):
         )
 
 
-_TARGETS: dict[str, Callable[[], Sink]] = {"otel": OpenTelemetry, "mlflow": MLflow, "langfuse": Langfuse}
+_TARGETS: dict[str, Callable[[], Sink]] = {
+    "otel": OpenTelemetry,
+    "openinference": OpenInference,
+    "mlflow": MLflow,
+    "langfuse": Langfuse,
+}
 
 
 def target_named(name: str) -> Sink:
