@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import pytest
-from haystack import Document, SuperComponent, component
+from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.agents import Agent
 from haystack.components.agents.state import State
 from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
@@ -540,6 +540,56 @@ def two_agents_as_tools_beside_each_other() -> None:
 def a_pipeline_with_a_model_as_tool() -> None:
     inner = rag(llm=says("The chronicle gives the year: 1632."))
     agent(rag_tool(inner), calls("asked", query="gate?"), "In 1632.").run(messages=user())
+
+
+ABOUT_GATE, ABOUT_MILL = "The chronicle gives the year: 1632.", "A flood broke the wheel of the mill."
+BUILT = {
+    "input_mapping": {"query": ["embedder.text", "prompt.question", "answers.query"]},
+    "output_mapping": {"answers.answers": "answers"},
+}
+AS_TEXT = {"outputs_to_string": {"source": "answers", "handler": lambda answers: answers[0].data}}
+
+
+def building(*replies: str) -> Pipeline:
+    """A pipeline that makes answer objects."""
+    made = rag(llm=says(*replies), answers=AnswerBuilder())
+    made.connect("llm.replies", "answers.replies")
+    made.connect("retriever.documents", "answers.documents")
+    return made
+
+
+def from_builder(step: int, text: str, query: str) -> tuple[Call, ...]:
+    return written(step, text, name="qa", query=query), retrieval(step, *FIRST, name="qa", query=query)
+
+
+@row(*from_builder(1, ABOUT_GATE, "gate?"), *from_builder(2, ABOUT_MILL, "mill?"), answer="Both are told.")
+def a_pipeline_with_an_answer_builder_as_tool() -> None:
+    tool = PipelineTool(building(ABOUT_GATE, ABOUT_MILL), name="qa", description="Answers.", **BUILT, **AS_TEXT)
+    agent(tool, calls("qa", query="gate?"), calls("qa", query="mill?"), "Both are told.").run(messages=user())
+
+
+@row(*from_builder(1, ABOUT_GATE, "gate?"), answer="In 1632.")
+def an_answer_builder_whose_answers_are_shown_as_json() -> None:
+    inner = SuperComponent(building(ABOUT_GATE), **BUILT)
+    tool = ComponentTool(component=inner, name="qa", description="Answers.")
+    connected(agent=agent(tool, calls("qa", query="gate?"), "In 1632.")).run({"agent": {"messages": user()}})
+
+
+@row(answer=ABOUT_GATE)
+def an_answer_builder_in_the_tool_that_ends_the_run() -> None:
+    tool = PipelineTool(building(ABOUT_GATE), name="qa", description="Answers.", **BUILT)
+    Agent(chat_generator=says(calls("qa", query="gate?")), tools=[tool], exit_conditions=["qa"]).run(messages=user())
+
+
+@row(retrieval(0, *FIRST, query=Q), answer="In 1632.")
+def a_built_answer_that_is_revised() -> None:
+    connected(
+        ("qa.answers", "check.drafts"),
+        ("check", "final"),
+        qa=SuperComponent(building(ABOUT_GATE), **BUILT),
+        check=PromptBuilder("Shorten: {{ drafts[0].data }}"),
+        final=says("In 1632."),
+    ).run({"qa": {"query": Q}})
 
 
 @row(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from haystack_integrations.tracing.ragmetrics.nodes import AGENT, Node, Run
+from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, Node, Run
 from haystack_integrations.tracing.ragmetrics.tree import Calls, prompt, replies
 
 from ragmetrics_core.capturing import Answer, Message, documents_in, one_line, texts_in
@@ -20,16 +20,25 @@ _ASKED = ("query", "queries", "question", "questions", "prompt")
 def answers(calls: Calls) -> list[Answer]:
     """Answers in the run's output, else answer objects that a component swallowed; none leaves it to the rules."""
     left = _outputs(calls.run)
+    spoken = _final(calls.run, [one for place, value in left for one in _spoken(calls, place, value)])
+    said = [_judged(calls, _traced(calls, one)) for one in spoken]
     found = [one for place, value in left for one in _objects(place, value)]
     for node in sorted(calls.run.components(), key=lambda node: -node.closed):
-        found = found or [one for name, value in node.sockets.items() for one in _objects(f"{node.path}.{name}", value)]
+        made = [one for name, value in node.sockets.items() for one in _objects(f"{node.path}.{name}", value)]
+        found = found or [one for one in made if not _is_draft(node, one, said)]
     if found:
         return _once([_traced(calls, one) for one in found])
-    spoken = _final(calls.run, [one for place, value in left for one in _spoken(calls, place, value)])
-    found = [_judged(calls, _traced(calls, one)) for one in spoken]
-    if len({one.place for one in found}) > 1:  # those whose call had documents
-        found = [one for one in found if one.documents] or found
-    return _once(found)
+    if len({one.place for one in said}) > 1:  # those whose call had documents
+        said = [one for one in said if one.documents] or said
+    return _once(said)
+
+
+def _is_draft(node: Node, made: Answer, said: list[Answer]) -> bool:
+    """Whether an answer object went to an agent, as a tool's result, or to a later call that answers."""
+    later = [one.call for one in said if one.call and one.call.began > node.closed and not _is_verdict(one.text or "")]
+    shown = " ".join(one_line(message.text) for call in later for message in call.prompt)
+    told = any(one.operation == AGENT_TOOL and not one.ends_agent for one in node.ancestors)
+    return told or bool(one_line(made.text) and one_line(made.text) in shown)
 
 
 def replies_of(calls: Calls, name: str) -> list[Answer]:

@@ -136,6 +136,12 @@ class Node:
         return tuple(found)
 
     @property
+    def ends_agent(self) -> bool:
+        """Whether the agent around a tool ended with it, so that its result is the answer."""
+        agent = next((one for one in self.ancestors if one.operation == AGENT), None)
+        return agent is not None and agent.sockets.get("exit_reason") == self.name
+
+    @property
     def sockets(self) -> Mapping[str, Any]:
         """Its outputs by socket; empty if it left none."""
         return self.output if isinstance(self.output, dict) else {}

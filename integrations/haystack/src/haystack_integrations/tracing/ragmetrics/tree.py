@@ -92,9 +92,8 @@ class Calls:
         if node.failed or unread or (isinstance(message, Said) and message.failed):
             said = made.text or next(texts_in(node.sockets.get("error")), None)
             made.error, made.text, made.documents = said or "the tool failed", None, None
-        ended = later is None and any(agent.sockets.get("exit_reason") == node.name for agent in _agents(node))
         # It hands the answer in, or looks for tools: the one argument of Haystack's own tool for that.
-        made.control = (ended and not made.documents) or "tool_keywords" in node.input
+        made.control = (later is None and node.ends_agent and not made.documents) or "tool_keywords" in node.input
 
     @cached_property
     def _models_of(self) -> dict[Node, list[Node]]:
