@@ -4,24 +4,32 @@ The names that most programs need; all others are imported from their rooms, e.g
 Importing the package loads nothing heavy: every name is imported at its first use.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-# Names are listed once, in the stub that type checkers read: "from room import name as name".
-_LINES = Path(__file__).with_name("__init__.pyi").read_text("utf-8").splitlines()
-_HOME = {line.split()[-1]: line.split()[1] for line in _LINES if line.startswith("from ")}
 
-__all__ = sorted(_HOME)
+def names_of_stub(package: str, path: str) -> tuple[Callable[[str], Any], list[str]]:
+    """What a package with a stub needs: its ``__getattr__``, and its names, each imported at its first use.
+
+    Names are listed once, in the stub that type checkers read: ``from room import name as name``.
+    """
+    lines = Path(path).with_suffix(".pyi").read_text("utf-8").splitlines()
+    homes = {words[-1]: (words[1], words[3]) for words in map(str.split, lines) if words[:1] == ["from"]}
+
+    def named(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home, original = homes[name]
+        value = getattr(import_module(home), original)
+        setattr(import_module(package), name, value)
+        return value
+
+    return named, sorted(homes)
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name at its first use."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+__getattr__, __all__ = names_of_stub(__name__, __file__)
 
 
 def __dir__() -> list[str]:

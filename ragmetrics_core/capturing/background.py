@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.captured import Redact, Redaction
-from ragmetrics_core.capturing.guarded import Problems, guarded, renew_after_fork
+from ragmetrics_core.capturing.hooks import Problems, guarded, renew_after_fork
 from ragmetrics_core.capturing.sinks import Outlet
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import SampleResult

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ragmetrics_core.capturing.guarded import Problems, guarded, renew_after_fork
+from ragmetrics_core.capturing.hooks import Problems, guarded, renew_after_fork
 from ragmetrics_core.data.sample import Ledger, Sample
 from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from ragmetrics_core.capturing.background import BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured, Given, Redact
 from ragmetrics_core.capturing.conversations import Conversations
-from ragmetrics_core.capturing.guarded import Problems
+from ragmetrics_core.capturing.hooks import Problems
 from ragmetrics_core.capturing.listening import Listener, Listeners
 from ragmetrics_core.capturing.overrides import Overrides, Source
 from ragmetrics_core.capturing.turns import Turns

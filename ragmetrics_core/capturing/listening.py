@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from ragmetrics_core.capturing.guarded import Problems, renew_after_fork
+from ragmetrics_core.capturing.hooks import Problems, renew_after_fork
 from ragmetrics_core.endpoints.framework_model import is_judge_work
 
 

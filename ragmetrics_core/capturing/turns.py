@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.conversations import Conversations
 from ragmetrics_core.capturing.evidence import Calls, chosen, text_of, wrote
-from ragmetrics_core.capturing.guarded import Problems, renew_after_fork
+from ragmetrics_core.capturing.hooks import Problems, renew_after_fork
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import one_line

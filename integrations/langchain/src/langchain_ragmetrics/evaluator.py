@@ -17,7 +17,6 @@ from ragmetrics_core import Sample
 from ragmetrics_core.capturing import (
     ANSWER_KEYS,
     USUAL_NAMES,
-    EvaluationRun,
     MetricResult,
     Metrics,
     Overrides,
@@ -27,6 +26,9 @@ from ragmetrics_core.capturing import (
     answer_text,
     as_judge_work,
     question_in,
+)
+from ragmetrics_core.capturing import (
+    Run as EvaluationRun,
 )
 
 _REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *ANSWER_KEYS)
