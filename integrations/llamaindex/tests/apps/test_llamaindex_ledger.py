@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from llama_index.core import SummaryIndex, VectorStoreIndex, get_response_synthesizer
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import ChatMessage, CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer, Memory
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEngine
@@ -662,6 +662,48 @@ def _(kit: ModuleType) -> None:
 @row("a chat without a search", [])
 def _(kit: ModuleType) -> None:
     VectorStoreIndex(kit.pages()).as_chat_engine(chat_mode="simple", llm=kit.Model()).chat(Q)
+
+
+class Completing(CustomLLM):
+    """A model that completes texts: the roles of messages are in its prompt no more."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata()
+
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+        return CompletionResponse(text=A)
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
+        yield CompletionResponse(text=A, delta=A)
+
+
+@pytest.mark.parametrize("memory", ["default", "Memory", "ChatMemoryBuffer"])
+@pytest.mark.parametrize("mode", ["context", "condense_plus_context", "best", "condense_question"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_chat_engine_remembers_until_it_is_reset(memory: str, mode: str, streamed: bool, parts: ModuleType) -> None:
+    made = {"Memory": Memory, "ChatMemoryBuffer": ChatMemoryBuffer}.get(memory)
+    kept = {} if made is None else {"memory": made.from_defaults(token_limit=3000)}
+    chat = VectorStoreIndex(parts.pages()).as_chat_engine(chat_mode=mode, llm=Completing(), similarity_top_k=2, **kept)
+
+    def ask_both() -> None:
+        for question in (Q, SECOND):
+            if streamed:
+                assert "".join(chat.stream_chat(question).response_gen)
+            else:
+                chat.chat(question)
+
+    with capture() as captured:
+        ask_both()
+        chat.reset()
+        ask_both()
+    first = [("user", Q), ("assistant", A)]
+    assert [[(turn.role, turn.content) for turn in one.history] for one in captured.samples] == [[], first, [], first]
+    ledgers = [one.ledger for one in captured.samples if one.ledger]
+    assert [one.turn for one in ledgers] == [1, 2, 1, 2]
+    assert [[call.turn for call in one.calls] for one in ledgers] == [[1], [1, 2], [1], [1, 2]]
+    first_id, again, second_id, last = (one.conversation for one in ledgers)
+    assert first_id == again != second_id == last
 
 
 SUMMARY = "They spoke of the capital at length, and of its river."

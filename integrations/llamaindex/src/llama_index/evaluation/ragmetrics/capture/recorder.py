@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from llama_index.core.agent.workflow.workflow_events import AgentOutput
-from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
 from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.schema import BaseNode
 from llama_index.evaluation.ragmetrics.capture import snapshot
@@ -124,6 +124,8 @@ class Recorder:
     @guarded
     def enter(self, id_: str, given: Mapping[str, Any], instance: object, parent_id: str | None) -> None:
         """A span began."""
+        if isinstance(instance, BaseChatEngine) and ".reset-" in id_:
+            snapshot.start_over(instance)
         if not self.listeners.open and not self._places:
             return
         reading = _reading.get()
@@ -153,7 +155,7 @@ class Recorder:
         twin = _twin(around, snapshot.prompt_of(given)) if kind == "model" else None
         inside = "synth" in around.within if kind == "respond" else kind == "predict" and bool(around.tracks)
         if kind is None or again or twin is not None or inside:
-            self._condensing(around, given.get("prompt_args"))
+            self._prompted(around, given)
             return replace(around, kind=None, event=given.get("ev", around.event), node=twin or around.node)
         if not around.tracks and kind not in ROOTS:
             return _Place(kind=kind)
@@ -224,12 +226,11 @@ class Recorder:
         copy(*given)
 
     @guarded
-    def _condensing(self, place: _Place, arguments: object) -> None:
-        """A model is about to condense a question: the conversation, where no memory could be read."""
-        told = arguments.get("chat_history") if isinstance(arguments, dict) else None
-        for live, _ in place.tracks if isinstance(told, str) else ():
+    def _prompted(self, place: _Place, given: Mapping[str, Any]) -> None:
+        """A model is about to be asked by a template: it shows the conversation, where no memory could be read."""
+        for live, _ in place.tracks:
             if live.run.kind == "chat":
-                live.run.history = live.run.history or snapshot.told_turns(told or "")
+                live.run.history = live.run.history or snapshot.prompted_turns(given)
 
     @guarded
     def _agent_said(self, place: _Place, output: AgentOutput) -> None:

@@ -20,6 +20,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.memory import Memory, SimpleComposableMemory
 from llama_index.core.memory.types import BaseChatStoreMemory
+from llama_index.core.prompts import ChatPromptTemplate
 from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import BaseTool, FunctionTool, ToolOutput
@@ -28,7 +29,7 @@ from llama_index.evaluation.ragmetrics.capture.run import Kind, Pointer, Run
 from pydantic import BaseModel
 
 from ragmetrics_core import Turn
-from ragmetrics_core.capturing import ANSWER_KEYS, Document, Message, Node, ToolCall, spoken
+from ragmetrics_core.capturing import ANSWER_KEYS, Document, Message, Node, ToolCall, history_in, spoken
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
 
@@ -173,15 +174,29 @@ def _kept(memory: object) -> list[ChatMessage] | None:
 
 def _conversation(keeper: object) -> str:
     """The conversation that a memory or a chat engine keeps; another one where it is started over."""
+    store, key = _store(keeper)
+    if not isinstance(keeper, Memory) and (key not in _conversations or _kept(keeper) == []):
+        _renamed(store, key)
+    return _conversations.get(key, key[1])
+
+
+def start_over(engine: object) -> None:
+    """A chat engine is reset: what its memory keeps from now on is another conversation."""
+    _renamed(*_store(vars(engine).get("_memory") or engine))
+
+
+def _store(keeper: object) -> tuple[object, tuple[int, str]]:
+    """Where the messages lie, and the key of their name."""
     if isinstance(keeper, Memory):
-        return keeper.session_id
+        return keeper.sql_store, (id(keeper.sql_store), keeper.session_id)
     store = vars(keeper).get("chat_store", keeper)
-    key = id(store), vars(keeper).get("chat_store_key", "")
+    return store, (id(store), vars(keeper).get("chat_store_key", ""))
+
+
+def _renamed(store: object, key: tuple[int, str]) -> None:
     if key not in _conversations:
         weakref.finalize(store, _conversations.pop, key, None).atexit = False
-    if key not in _conversations or _kept(keeper) == []:
-        _conversations[key] = uuid4().hex
-    return _conversations[key]
+    _conversations[key] = uuid4().hex
 
 
 def question_of(value: object) -> str | None:
@@ -199,8 +214,13 @@ def turns_of(value: object) -> tuple[Turn, ...]:
     return spoken(message_of(message) for message in listed if isinstance(message, ChatMessage))
 
 
-def told_turns(told: str) -> tuple[Turn, ...]:
-    """The turns of a conversation as the framework writes it into a prompt that condenses a question."""
+def prompted_turns(given: Mapping[str, Any]) -> tuple[Turn, ...]:
+    """The turns in a template of messages, or as the framework writes them into one that condenses a question."""
+    prompt, told = given.get("prompt"), given.get("prompt_args")
+    told = told.get("chat_history") if isinstance(told, dict) else None
+    if not isinstance(told, str):
+        shown = prompt.message_templates if isinstance(prompt, ChatPromptTemplate) else None
+        return history_in(prompt_of({"messages": shown}))
     parts = re.split(r"^(user|assistant|system|tool): ", told, flags=re.MULTILINE)[1:]
     return spoken(Message(role, text.strip()) for role, text in zip(parts[::2], parts[1::2], strict=True))
 
