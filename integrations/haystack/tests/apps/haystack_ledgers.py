@@ -581,6 +581,16 @@ def an_answer_builder_in_the_tool_that_ends_the_run() -> None:
     Agent(chat_generator=says(calls("qa", query="gate?")), tools=[tool], exit_conditions=["qa"]).run(messages=user())
 
 
+@row(retrieval(1, *SEEN, name="web_search", query="sisters"), contexts=SEEN, answer=SISTERS)
+def answers_built_of_all_messages_of_an_agent() -> None:
+    """The builder makes one of each message, the user's and the tool's too."""
+    connected(
+        ("agent.messages", "answers.replies"),
+        agent=agent(web_tool(every), calls("web_search", query="sisters"), SISTERS),
+        answers=AnswerBuilder(),
+    ).run({"agent": {"messages": user()}, "answers": {"query": Q}})
+
+
 @row(retrieval(0, *FIRST, query=Q), answer="In 1632.")
 def a_built_answer_that_is_revised() -> None:
     connected(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,8 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         return {str(key): copied(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, (list, tuple, set, frozenset)):
         embedding = len(value) > 8 and isinstance(next(iter(value)), float)
-        return None if embedding else tuple(copied(item, depth - 1) for item in value)
+        kept = () if embedding else [*value][-1:] if _is_conversation(value) else value
+        return None if embedding else tuple(copied(item, depth - 1) for item in kept)
     return None
 
 
@@ -86,6 +87,13 @@ def _role(message: ChatMessage) -> str:
     if not isinstance(made, dict) or message.role.value == "tool":
         return "other" if _EDITED.match(message.text or "") and message.role.value == "user" else message.role.value
     return "summary" if "summar" in str(made.get("strategy")) else "other"
+
+
+def _is_conversation(made: Collection[object]) -> bool:
+    """Whether an ``AnswerBuilder`` made answers of all messages, those of the user and of tools too."""
+    said = [one.meta.get("all_messages") for one in made if isinstance(one, GeneratedAnswer) and one.meta]
+    messages = said[0] if len(said) == len(made) and said and isinstance(said[0], list) else []
+    return any(isinstance(one, ChatMessage) and one.role.value != "assistant" for one in messages)
 
 
 def _generated(answer: GeneratedAnswer) -> Answer:
