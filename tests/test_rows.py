@@ -17,6 +17,7 @@ from ragmetrics_core import Context, Fact, Sample, Turn
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.frozen import blank
 from ragmetrics_core.data.rows import USUAL_NAMES, samples_from_row
+from ragmetrics_core.data.sample import CaptureNotes
 
 Q, A, R = "Who lit the lamp?", "Anna did.", "Anna Brandt lit it."
 C = ("Anna lit the lamp.", "It was built in 1856.")
@@ -202,8 +203,15 @@ def test_a_sample_survives_the_way_through_a_row() -> None:
         generator="g",
         error="e",
         metadata={"lang": "en"},
+        capture=CaptureNotes(grade="located", evidence_from="prompt", warnings=("context 1 was cut to 60%",)),
     )
-    assert Sample.from_row(json.loads(sample.model_dump_json())).model_copy(update={"capture": None}) == sample
+    assert Sample.from_row(json.loads(sample.model_dump_json())) == sample
+    table = {name: json.dumps(value) for name, value in sample.model_dump(mode="json").items() if name == "capture"}
+    assert Sample.from_row(table).capture == sample.capture
+
+
+def test_a_column_named_capture_may_hold_anything_else() -> None:
+    assert Sample.from_row({"question": Q, "capture": {"grade": "A+"}}).metadata == {"capture": {"grade": "A+"}}
 
 
 @pytest.mark.parametrize(

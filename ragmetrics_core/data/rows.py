@@ -23,6 +23,7 @@ USUAL_NAMES = {field: tuple(names) for field, names in _COLUMNS.items()}
 # Fields that are texts: an object in such a column is searched for the names above and for these.
 _INSIDE = {"question": (), "answer": ("content", "text"), "reference": ("answer", "output", "response", "text")}
 _SEVERAL = ("answers", "responses", "predictedanswers", "replies")
+_OWN = {"ledger": "calls", "capture": "evidence_from"}  # columns of our own results, and what their objects have
 _NO_ERROR = ("false", "none", "null", "nan", "0")
 _EXPORTED = ("inputs", "outputs", "referenceoutputs")  # LangSmith's, which may hold objects as JSON
 _DOCUMENTS = "a text, or a list of texts or of objects with a text"
@@ -122,9 +123,9 @@ def _places(
 
 def _inside(value: Any, name: str, column: str) -> tuple[Any, bool]:
     """The value itself, or for a text the value in the object; False if the object has none."""
-    if name == "ledger":  # a column of that name may hold anything else
+    if name in _OWN:  # a column of that name may hold anything else
         data = structured(value)
-        return (data if isinstance(data, Mapping) and "calls" in data else None), True
+        return (data if isinstance(data, Mapping) and _OWN[name] in data else None), True
     data = structured(value) if column in _EXPORTED else value
     if name not in _INSIDE or not isinstance(data, Mapping):
         return value, True
