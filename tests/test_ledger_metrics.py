@@ -237,7 +237,10 @@ def test_polls_bounds_and_early_stopping_stay_as_they_are() -> None:
 def test_most_polls_without_a_claim_to_judge_abstain() -> None:
     result, _ = adhered(SECOND, labels("user", "user", "", "earlier", "own"))
     assert (result.status, result.code) == ("undefined", "abstained")
+    assert result.reason == "3 of 5 polls found that the answer makes no claim beyond the user's own words"
     assert len(result.evidence.ledger.claims) == 5
+    result, _ = adhered(SECOND, labels(*[""] * 5))
+    assert result.reason == "5 of 5 polls found that the answer makes no claim"
 
 
 def test_the_cause_is_looked_for_in_evidence_of_all_turns() -> None:

@@ -219,7 +219,8 @@ class ContextAdherence(Metric):
             message = f"only {answered} of {asked} polls were answered, a majority is needed{cause}"
             return self.failed(TooFewPolls(message), evidence)
         if 2 * evidence.abstained > answered or not (yes or no):
-            reason = f"{evidence.abstained} of {answered} polls found that the answer makes no claim"
+            said = "beyond the user's own words" if grounds is not None and any(grounds.claims) else ""
+            reason = f"{evidence.abstained} of {answered} polls found that the answer makes no claim {said}".rstrip()
             return self.undefined(reason, "abstained", evidence)
         value = len(yes) / (len(yes) + len(no)) if evidence.probability is None else evidence.probability
         if self.early_stop and not polls.together and self._undecided(polls) <= 0:
