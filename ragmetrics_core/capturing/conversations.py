@@ -4,13 +4,14 @@ import hashlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ragmetrics_core.capturing.reading import one_line
 from ragmetrics_core.capturing.tree import Tree
 from ragmetrics_core.data.sample import Ledger, Sample, Turn
 
 BY_WORDS = "the words of an earlier turn end the messages handed in"
-_MOST_TURNS = 500
+_MOST_NAMED = _MOST_TURNS = 500
 _MOST_CALLS = 200
 _NEAR = 32
 _LEAST_SAID = 16
@@ -36,22 +37,27 @@ class _Said:
 class Conversations:
     """The turns that were captured last, and how a further run goes on with one of them.
 
-    ``named`` is the conversation that runs belong to where the framework has no id of its own.
+    ``named`` is the conversation that runs belong to where the framework has no id of its own; ``before`` holds turns
+    of other blocks. One counts where the framework's id is the same and its words stand in the history: two
+    applications may use one id.
     """
 
-    def __init__(self, named: str | None = None) -> None:
-        self._named = named
-        self._turns: deque[_Said] = deque(maxlen=_MOST_TURNS)
+    def __init__(self, named: str | None = None, before: "Conversations | None" = None) -> None:
+        self._named, self._before = named, before
+        self.turns: deque[_Said] = deque(maxlen=_MOST_TURNS)
 
     def placed(self, tree: Tree) -> Tree:
         """A run as a turn of its conversation: that of its id, else of the only turn whose words end its history."""
-        name, turns = tree.conversation or self._named, list(self._turns)
+        name, turns = tree.conversation or self._named, list(self.turns)
         words = tuple(one_line(one.content) for one in tree.history[-2:])
-        ended = [one for one in turns if one.words == words]
         if name is not None:
+            said = {one_line(one.content) for one in tree.history}
+            others = list(self._before.turns) if self._before is not None else []
+            turns[:0] = [one for one in others if said.issuperset(one.words)]
             own = [one for one in turns if one.ledger.conversation == name]
-            last = next((one for one in reversed(own) if one in ended), own[-1] if own else None)
+            last = next((one for one in reversed(own) if one.words == words), own[-1] if own else None)
         else:
+            ended = [one for one in turns if one.words == words]
             last = ended[0] if len(ended) == 1 else None
         if last is None:
             return replace(tree, conversation=name or _new(tree))
@@ -73,12 +79,20 @@ class Conversations:
                 own = (call for call in one.ledger.calls if call.turn == one.ledger.turn)
                 ledger = one.ledger.model_copy(update={"calls": (*tree.earlier, *own)[-_MOST_CALLS:]})
                 said = one.question or "", one.answer or ""
-                self._turns.append(_Said(*said, ledger, one.history, tuple(map(one_line, said))))
+                self.turns.append(_Said(*said, ledger, one.history, tuple(map(one_line, said))))
+        if self._before is not None and tree.conversation_at != BY_WORDS and tree.conversation != _new(tree):
+            self._before.add(tree, samples)
 
     def stand_in(self, prompt: str, question: str | None) -> bool:
         """Whether a prompt holds an earlier question and its answer."""
-        near = [one for one in list(self._turns)[-_NEAR:] if one.question and len(one.answer) > _LEAST_SAID]
+        near = [one for one in list(self.turns)[-_NEAR:] if one.question and len(one.answer) > _LEAST_SAID]
         return any(one.question != question and one.question in prompt and one.answer in prompt for one in near)
+
+
+@lru_cache(_MOST_NAMED)
+def of_blocks(named: str | None = None, redact: object = None) -> Conversations:
+    """What blocks of a name and of one ``redact=`` share: texts that one hides reach none that hides others."""
+    return Conversations(named, None if named is None else of_blocks(None, redact))
 
 
 def _asked(history: Sequence[Turn]) -> int:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured, Given, Redact
-from ragmetrics_core.capturing.conversations import Conversations
 from ragmetrics_core.capturing.hooks import Problems
 from ragmetrics_core.capturing.listening import Listener, Listeners
 from ragmetrics_core.capturing.overrides import Overrides, Source
@@ -21,7 +20,6 @@ from ragmetrics_core.reporting.report import Sink
 Run = TypeVar("Run")
 Run_contra = TypeVar("Run_contra", contravariant=True)
 
-_MOST_NAMED = 500
 _MISSED = (
     "runs began in threads or tasks that do not carry this block's context, and were left out: start them with a "
     "copy of it (asyncio.to_thread, contextvars.copy_context().run), or say capture(all_threads=True)"
@@ -85,7 +83,6 @@ class FrontDoor(Generic[Run]):
     ) -> None:
         self._listeners, self._assembler, self._as_judge = listeners, assembler, as_judge
         self._places, self._unseen, self._sampleless = places, unseen, sampleless
-        self._conversation = lru_cache(_MOST_NAMED)(Conversations)
 
     @contextmanager
     def capture(
@@ -114,7 +111,8 @@ class FrontDoor(Generic[Run]):
             id: Id of the sample; further samples of the block get ``id#1``, ``id#2``, ….
             metadata: Data of your own.
             conversation: Name of the conversation that the runs are turns of, where the framework keeps no id of its
-                own; what earlier blocks of the same name found comes with the ledger of this one.
+                own; what earlier blocks of the same name (or of the framework's id) and the same ``redact`` found
+                comes with the ledger of this one.
             question_from: Where the question is: a key or dotted path, as the adapter's documentation says, or a
                 callable that gets the run.
             contexts_from: The same for the contexts.
@@ -142,8 +140,8 @@ class FrontDoor(Generic[Run]):
         given = Given(question, reference, id, dict(metadata or {}), conversation)
         listener = Listener(Problems(), all_threads=all_threads, data=where.needs_data)
         assembler = self._assembler(where, listener)
-        if conversation is not None and isinstance(assembler, Turns):
-            assembler.conversations = self._conversation(conversation)
+        if isinstance(assembler, Turns):
+            assembler.share(conversation, redact)
         captured: Captured[Run] = Captured(
             assembler.add,
             given=given,

@@ -3,11 +3,11 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from ragmetrics_core.capturing.conversations import Conversations
+from ragmetrics_core.capturing.conversations import Conversations, of_blocks
 from ragmetrics_core.capturing.evidence import Calls, chosen, text_of, wrote
 from ragmetrics_core.capturing.hooks import Problems, renew_after_fork
 from ragmetrics_core.capturing.locating import OWN, locate
@@ -90,6 +90,11 @@ class Turns(Generic[Run]):
     def after_fork(self) -> None:
         """In a forked child: the parent's threads may have held the lock."""
         self._lock = threading.RLock()
+
+    def share(self, named: str | None = None, redact: object = None) -> None:
+        """Go on with what other blocks of the same conversation found."""
+        shared = of_blocks(named, redact if isinstance(redact, Hashable) else object())
+        self.conversations = Conversations(before=shared) if named is None else shared
 
     def add(self, run: Run) -> list[Sample]:
         """Samples that are complete with this run; what must wait for another run is kept."""

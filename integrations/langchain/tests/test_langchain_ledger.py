@@ -31,7 +31,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import ToolException, create_retriever_tool
 from langchain_fakes import ANSWER, LYON, PARIS, PROMPT, QUESTION, ROME, Shelf, Speaker, document, joined, rag
-from langchain_ragmetrics import capture
+from langchain_ragmetrics import RagMetricsCallback, capture
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -682,6 +682,45 @@ def test_a_named_conversation_goes_on_over_several_blocks() -> None:
     ledgers = [sample.ledger for sample in samples if sample.ledger is not None]
     assert [(one.conversation, one.turn) for one in ledgers] == [("a_name_of_its_own", 1), ("a_name_of_its_own", 2)]
     assert [(call.turn, call.shown) for call in ledgers[1].calls] == [(1, ()), (2, (0,))]
+
+
+def _masked(sample: Sample) -> Sample:
+    return sample
+
+
+@pytest.mark.parametrize(
+    ("thread", "anew", "redacts", "kept"),
+    [
+        ("over_blocks", False, (None, None), [1]),
+        ("over_callbacks", False, None, [1]),
+        ("one_redaction", False, (_masked, _masked), [1]),
+        ("two_redactions", False, (_masked, None), []),  # what one block hides does not reach another
+        ("two_tenants", True, (None, None), []),  # an application of its own, with the same id of its thread
+    ],
+)
+def test_a_thread_goes_on_over_several_blocks(thread: str, anew: bool, redacts: Any, kept: list[int]) -> None:
+    def made() -> Any:
+        model = Speaker(lines=[wants(look()), "Paris.", "It is Paris, as I said."])
+        tools = [create_retriever_tool(SHELF, "look_up", "Looks a thing up.", response_format="content_and_artifact")]
+        return create_agent(model, tools, checkpointer=InMemorySaver())
+
+    agent, samples = made(), list[Sample]()
+    for at, question in enumerate((QUESTION, "Is that so?")):
+        config: Any = {"configurable": {"thread_id": thread}}
+        asked = {"messages": [("user", question)]}
+        agent = made() if at and anew else agent
+        if redacts is None:
+            callback = RagMetricsCallback(metrics=[], judge="lexical", every_turn=True)
+            agent.invoke(asked, {**config, "callbacks": [callback]})
+            samples += callback.samples
+        else:
+            with capture(every_turn=True, redact=redacts[at]) as captured:
+                agent.invoke(asked, config)
+            samples += captured.samples
+    ledger = samples[1].ledger
+    assert ledger is not None
+    assert ledger.conversation == thread
+    assert [call.turn for call in ledger.calls if call.turn == 1 and ledger.turn == 2] == kept
 
 
 def test_there_are_shapes_enough() -> None:

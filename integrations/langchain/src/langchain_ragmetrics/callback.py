@@ -53,6 +53,7 @@ class RagMetricsCallback(Recorder):
         **options: Unpack[FindingOptions],
     ) -> None:
         turns = assembler(Finding(**options), Problems())
+        turns.share()
         self._background = BackgroundEvaluator(
             turns.add,
             metrics,
