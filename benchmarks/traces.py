@@ -31,6 +31,7 @@ from ragmetrics_core.traces import samples_from_spans
 ROOT = Path(__file__).parents[1]
 ALL = [
     *("openinference:langchain", "mlflow:langchain", "traceloop:langchain", "otel:langchain", "otel:langchain:resolve"),
+    "openinference:haystack",
 ]
 # What is about capturing itself: how a capture finds its runs, or what it is told.
 ABOUT_CAPTURING = {

@@ -453,7 +453,90 @@ def test_the_command_evaluates_traces(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "1 lines hold no spans" in said
 
 
-@pytest.mark.parametrize("pair", ["openinference:langchain", "mlflow:langchain", "otel:langchain"])
+GATE_PAGE = f"{GATE} It's held by two hinges of iron, \n which the smith of Wetter forged in the year after, and paint."
+CUT = f"Document(id=gate, content: '{GATE_PAGE[:100]}...', meta: {{'page': 1}}, score: 0.5)"
+MILL_DOCUMENT = f"Document(id=mill, content: '{MILL}', score: 0.25, embedding: vector of size 3)"
+
+
+def haystack(*, recorded: bool = True) -> list[Told]:
+    """A pipeline as OpenInference writes it: the retriever's documents whole, or only as ``repr`` cuts them."""
+
+    def one(name: str, parent: str, start: int, end: int, kind: str, given: Any, made: Any, **more: Any) -> Told:
+        told = {"openinference.span.kind": kind, "input.value": json.dumps(given), "output.value": json.dumps(made)}
+        return span(name, parent, start, end, **told, **more)
+
+    prompt = f"Answer from this:\n{GATE_PAGE}\n{MILL}\nQuestion: {QUESTION}"
+    reply = f"ChatMessage(_role=<ChatRole.ASSISTANT: 'assistant'>, _content=[TextContent(text={ANSWER!r})], _meta={{}})"
+    asked = f"ChatMessage(_role=<ChatRole.USER: 'user'>, _content=[TextContent(text={prompt!r})], _name=None)"
+    answer = (
+        f"GeneratedAnswer(data={ANSWER!r}, query={QUESTION!r}, documents=[{CUT}], meta={{'all_messages': [{reply}]}})"
+    )
+    whole = {
+        f"retrieval.documents.{number}.document.{name}": text
+        for number, texts in enumerate((("gate", GATE_PAGE), ("mill", MILL)))
+        for name, text in zip(("id", "content"), texts, strict=True)
+    }
+    return [
+        one(
+            "Pipeline.run",
+            "",
+            1,
+            100,
+            "CHAIN",
+            {"data": {"search": {"query": QUESTION}}},
+            {"made": {"answers": [answer]}},
+        ),
+        one(
+            *(
+                "Search.run",
+                "Pipeline.run",
+                2,
+                10,
+                "RETRIEVER",
+                {"query": QUESTION},
+                {"documents": [CUT, MILL_DOCUMENT]},
+            ),
+            **(whole if recorded else {}),
+        ),
+        one("Chat.run", "Pipeline.run", 20, 80, "LLM", {"messages": [asked]}, {"replies": [reply]}),
+        one("AnswerBuilder.run", "Pipeline.run", 81, 90, "CHAIN", {"replies": [reply]}, {"answers": [answer]}),
+    ]
+
+
+def test_haystacks_objects_are_read_from_what_repr_wrote() -> None:
+    """Worked by hand: both documents stand in the prompt; the first is cut to 100 characters wherever it is printed."""
+    (sample,) = samples_from_spans([otlp(*haystack())])
+    assert seen(sample) == (QUESTION, [("gate", GATE_PAGE), ("mill", MILL)], ANSWER, "exact")
+    assert [one.id for one in sample.retrieved or ()] == ["gate", "mill"]
+    (sample,) = samples_from_spans([otlp(*haystack(recorded=False))])
+    assert seen(sample) == (QUESTION, [], ANSWER, "incomplete")
+    assert sample.capture is not None
+    assert sorted(one.id or "" for one in sample.capture.other) == ["gate", "mill"]
+    assert sample.capture.warnings[-1] == "the text of 2 retrieved documents was not recorded"
+
+
+@pytest.mark.parametrize("written", ["ChatMessage(", "GeneratedAnswer(data='a", "Document(id=", "ChatMessage(" * 9000])
+def test_a_broken_representation_is_no_answer(written: str) -> None:
+    spans = haystack()
+    for one in spans:
+        for item in one["attributes"]:
+            if item["key"] == "output.value" and one["name"] != "Search.run":
+                item["value"] = value(json.dumps({"made": {"answers": [written], "replies": [written]}}))
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert (sample.answer, sample.capture and sample.capture.grade) == (None, "incomplete")
+
+
+def test_a_run_of_another_instrumentation_of_haystack_is_noted() -> None:
+    run = told("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs", ("CHAIN", "RETRIEVER", "CHAT_MODEL"))
+    run[0]["name"] = "Pipeline.run"
+    read = samples_from_spans([otlp(*run)])
+    assert list(read) == []
+    assert read.notes.without == [("a" * 32, "framework")]
+
+
+@pytest.mark.parametrize(
+    "pair", ["openinference:langchain", "mlflow:langchain", "otel:langchain", "openinference:haystack"]
+)
 def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
     """The shapes of the adapter's tests under the newest instrumentations; the rows of docs/traces.md."""
     pytest.importorskip("openinference.instrumentation.langchain")
@@ -463,5 +546,6 @@ def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
     *_, last = done.stdout.splitlines()
     shapes, right, hedged, _said, silent, _absent = map(int, last.split("|")[2:8])
     assert silent == 0, done.stdout
-    assert pair.startswith("otel") or (right + hedged) / shapes >= 0.95
+    least = {"otel:langchain": 0.0, "openinference:haystack": 0.75}.get(pair, 0.95)
+    assert (right + hedged) / shapes >= least
     assert hedged <= right / 10

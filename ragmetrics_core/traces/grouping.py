@@ -19,7 +19,7 @@ from ragmetrics_core.traces.spans import Span, UnknownForm, spans_in
 
 _SPOOLED = 64 * 2**20  # what cannot be read twice is kept in memory up to here, then in a temporary file
 _LONGEST = 256 * 2**20
-WRONG = (TypeError, ValueError, LookupError, AttributeError, RecursionError)  # what values of wrong types lead to
+WRONG = (TypeError, ValueError, LookupError, AttributeError, RecursionError, SyntaxError)  # of values of wrong types
 _NO_FORM = "{} holds no spans in a known form (OTLP JSON, Phoenix, MLflow, Langfuse, LangSmith); keys seen: {}"
 
 Source = str | Path | Iterable[Any]
@@ -94,11 +94,8 @@ def traces_of(lines: Lines, largest: int) -> Iterator[tuple[str, list[Span] | No
             rows = [(trace, ended[trace], share * count, *place) for trace, count in counts.items()]
             index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
         if lines.bad and not index.execute("SELECT 1 FROM lines LIMIT 1").fetchone():
-            raise (
-                InputError(_NO_FORM.format(", ".join(map(str, lines.paths)) or "the list", seen))
-                if seen
-                else lines.bad[0]
-            )
+            form = _NO_FORM.format(", ".join(map(str, lines.paths)) or "the list", seen)
+            raise InputError(form) if seen else lines.bad[0]
         index.execute("CREATE INDEX by_trace ON lines (trace)")
         order = "SELECT trace, max(ended), sum(size) FROM lines GROUP BY trace ORDER BY 2, 1"
         for trace, _, size in index.execute(order):

@@ -7,12 +7,14 @@ from typing import Any, Literal
 
 from ragmetrics_core.capturing import InputError, Overrides, RowError, Turns
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.traces import haystack
 from ragmetrics_core.traces.dialects import DIALECTS
 from ragmetrics_core.traces.grouping import WRONG, Lines, Source, traces_of
 from ragmetrics_core.traces.trees import Call, Resolve, Unreadable, calls_of, trees_of
 
 Code = Literal["no_retrieval", "incomplete", "no_content", "framework", "too_large", "unreadable"]
-_FRAMEWORK = re.compile(r"^\w+\.[_a]*(query|retrieve|synthesize|run_agent_step)$|^(Async)?Pipeline\.run|^Agent\.run")
+_LLAMAINDEX = re.compile(r"\w+\.[_a]*(query|retrieve|synthesize|run_agent_step)$")
+_HAYSTACK = re.compile(r"haystack[._]|((Async)?Pipeline|SuperComponent|Agent)\.run")
 _NONE = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
 
 
@@ -30,14 +32,7 @@ class _Used(Overrides):
 
 @dataclass
 class Notes:
-    """What is to be known of a reading.
-
-    Args:
-        without: Each trace that gave no sample, and why: ``no_retrieval``; ``incomplete``: it broke off or waits for a
-            person; ``no_content``: it recorded no texts; ``framework``: it is of LlamaIndex or Haystack, whose spans
-            are not read yet; ``too_large``; ``unreadable``: its spans make no tree.
-        bad: Lines that hold no spans.
-    """
+    """Traces that gave no sample, and why, in the words of docs/traces.md; and lines that hold no spans."""
 
     without: list[tuple[str, Code]] = field(default_factory=list)
     bad: list[RowError] = field(default_factory=list)
@@ -64,15 +59,20 @@ class SpanSamples(Iterable[Sample]):
                 continue
             try:
                 calls = calls_of(spans, self._dialect, self._resolve)
-                told = [one.said for call in calls for one in call.walk() if one.said is not None]
+                marked = [(one.span.name, one.said, one in calls) for call in calls for one in call.walk() if one.said]
+                told = [said for _, said, _ in marked]
                 known = known or bool(told)
                 seen.update(() if known or len(seen) > 12 else (key for span in spans for key in span.attributes))
                 content = any(one.input is not None or one.output is not None or one.prompt for one in told)
                 retrieves = any(one.kind == "retriever" for one in told)
                 without[trace] = "incomplete" if retrieves else "no_retrieval" if content else "no_content"
-                if any(_FRAMEWORK.match(span.name) for span in spans):
+                is_haystack = any("haystack" in span.scope or _HAYSTACK.match(span.name) for span in spans)
+                unread = is_haystack and not any("openinference.span.kind" in span.attributes for span in spans)
+                if unread or any(_LLAMAINDEX.match(span.name) for span in spans):
                     without[trace] = "framework"
                     continue
+                if is_haystack:
+                    haystack.read(marked)
                 found = [sample for call in calls for sample in turns.add(call)]
             except (Unreadable, *WRONG) as error:
                 if isinstance(error, InputError):

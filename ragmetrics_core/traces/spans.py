@@ -12,14 +12,8 @@ _HEX = re.compile(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
 _FAILED = (2, "STATUS_CODE_ERROR", "ERROR")
 _TRACE = ("trace_id", "traceId", "context.trace_id")
 _ID = ("span_id", "spanId", "context.span_id", "id")
-_PARENT = (
-    "parent_id",
-    "parentSpanId",
-    "parent_span_id",
-    "parentObservationId",
-    "parent_observation_id",
-    "parent_run_id",
-)
+_ABOVE = ("parentObservationId", "parent_observation_id", "parent_run_id")
+_PARENT = ("parent_id", "parentSpanId", "parent_span_id", *_ABOVE)
 _START = ("start_time", "startTime", "start_time_unix_nano", "startTimeUnixNano")
 _END = ("end_time", "endTime", "end_time_unix_nano", "endTimeUnixNano")
 
@@ -85,8 +79,7 @@ def _otlp(value: Mapping[str, Any]) -> Iterator[Span]:
 
 
 def _span(value: Mapping[str, Any]) -> Span:
-    context = value.get("context")
-    context = context if isinstance(context, Mapping) else {}
+    context = value["context"] if isinstance(value.get("context"), Mapping) else {}
     value = {**value, **{f"context.{key}": item for key, item in context.items()}}
 
     def first(names: Any) -> Any:
@@ -130,16 +123,12 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _error(value: Mapping[str, Any]) -> str | None:
     """What a span ended with; LangGraph's interrupts end one that is no failure."""
-    status = value.get("status")
-    status = (
-        status if isinstance(status, Mapping) else {"code": value.get("status_code"), "message": value.get("error")}
-    )
+    status, failure = value.get("status"), value.get("error")
+    status = status if isinstance(status, Mapping) else {"code": value.get("status_code"), "message": failure}
     raised = [one.get("attributes") or {} for one in value.get("events") or () if one.get("name") == "exception"]
     told = _attributes({"attributes": raised[-1]}) if raised else {}
     kind = str(told.get("exception.type") or "").rpartition(".")[2]
-    failed = (
-        status.get("code", status.get("status_code")) in _FAILED or value.get("level") == "ERROR" or value.get("error")
-    )
+    failed = status.get("code", status.get("status_code")) in _FAILED or value.get("level") == "ERROR" or failure
     if not failed and kind != "GraphInterrupt":
         return None
     message = told.get("exception.message") or status.get("message") or value.get("statusMessage") or ""
@@ -166,11 +155,9 @@ def _nanoseconds(value: Any) -> int:
 def _value(value: Any) -> Any:
     """A value of OTLP as a plain one."""
     kind, found = next(iter(value.items()), ("", None)) if value else ("", None)
-    if kind in ("arrayValue", "kvlistValue"):
-        items = (found or {}).get("values") or ()
-        return (
-            [_value(one) for one in items]
-            if kind[0] == "a"
-            else {one["key"]: _value(one.get("value")) for one in items}
-        )
+    items = (found or {}).get("values") or () if kind in ("arrayValue", "kvlistValue") else ()
+    if kind == "arrayValue":
+        return [_value(one) for one in items]
+    if kind == "kvlistValue":
+        return {one["key"]: _value(one.get("value")) for one in items}
     return int(found or 0) if kind == "intValue" else found

@@ -6,24 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ragmetrics_core.capturing import (
-    Answer,
-    Document,
-    InputError,
-    Message,
-    Node,
-    Tree,
-    answer_in,
-    compact,
-    documents_in,
-    has_written,
-    history_in,
-    question_in,
-    question_in_state,
-    texts_in,
-)
-from ragmetrics_core.capturing.tree import FLOW
+from ragmetrics_core.capturing import answer_in, compact, documents_in, has_written, history_in
+from ragmetrics_core.capturing.reading import question_in, question_in_state, texts_in
+from ragmetrics_core.capturing.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.capturing.turns import joined
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.traces.dialects import Reading, reading_of
 from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.values import ToolMessage, each, messages_in, replies_in
@@ -125,6 +112,7 @@ def _tree(call: Call, said: Reading) -> Tree:
         history=(history_in(inputs) or history_in(output, asked)) if is_step else (),
         answers=_answers(root, output),
         output=output,
+        is_query=is_step and said.query is not None,
         gives_documents=alone or (bool(output) and isinstance(output, tuple) and {*map(type, output)} == {Document}),
         error=error,
         complete=not error and not (output is None and not models),
@@ -161,9 +149,7 @@ def _node(call: Call, said: Reading) -> Node:
         if not (one.span.error and any(one.span.name == later.span.name for later in kept)):
             kept.append(one)
     inside = [node for one in kept[::-1] for node in _apart(_node(one, one.said or Reading()))]
-    node = Node("step", call.span.name, call.span.start, call.span.end, inside, error=call.span.error)
-    if said.kind:
-        node.kind = said.kind
+    node = Node(said.kind or "step", call.span.name, call.span.start, call.span.end, inside, error=call.span.error)
     held = tuple(each(said.output, Document))
     if node.kind == "model":
         shown = [said.prompt, messages_in(said.input)]
