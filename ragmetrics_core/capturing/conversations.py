@@ -37,9 +37,9 @@ class _Said:
 class Conversations:
     """The turns that were captured last, and how a further run goes on with one of them.
 
-    ``named`` is the conversation that runs belong to where the framework has no id of its own; ``before`` holds turns
-    of other blocks. One counts where the framework's id is the same and its words stand in the history: two
-    applications may use one id.
+    ``named`` is the conversation that runs belong to where the framework has no id of its own, or only a memory's;
+    ``before`` holds turns of other blocks. One counts where the framework's id is the same and its words stand in the
+    history: two applications may use one id.
     """
 
     def __init__(self, named: str | None = None, before: "Conversations | None" = None) -> None:
@@ -48,7 +48,8 @@ class Conversations:
 
     def placed(self, tree: Tree) -> Tree:
         """A run as a turn of its conversation: that of its id, else of the only turn whose words end its history."""
-        name, turns = tree.conversation or self._named, list(self.turns)
+        name = (self._named if tree.kept else None) or tree.conversation or self._named
+        turns = list(self.turns)
         words = tuple(one_line(one.content) for one in tree.history[-2:])
         if name is not None:
             said = {one_line(one.content) for one in tree.history}

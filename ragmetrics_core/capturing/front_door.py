@@ -111,8 +111,8 @@ class FrontDoor(Generic[Run]):
             id: Id of the sample; further samples of the block get ``id#1``, ``id#2``, ….
             metadata: Data of your own.
             conversation: Name of the conversation that the runs are turns of, where the framework keeps no id of its
-                own; what earlier blocks of the same name (or of the framework's id) and the same ``redact`` found
-                comes with the ledger of this one.
+                own but that of a memory; what earlier blocks of the same name (or of the framework's id) and the same
+                ``redact`` found comes with the ledger of this one.
             question_from: Where the question is: a key or dotted path, as the adapter's documentation says, or a
                 callable that gets the run.
             contexts_from: The same for the contexts.

@@ -149,6 +149,7 @@ class Tree:
     strand: str = ""  # the task or thread it ran in: runs of one strand may belong together
     thread: str | None = None  # what a run that waits for a person and the one that goes on with it share
     conversation: str | None = None  # the framework's id of the conversation; None if it has none
+    kept: bool = False  # that id is only the identity of what keeps the messages: a name that the user gave goes first
     conversation_at: str = ""  # how it was found where the framework has none, in words
     turn: int | None = None  # of the conversation, from 1; by default one more than the user's messages in the history
     earlier: tuple[EvidenceCall, ...] = ()  # the ledger's calls of earlier turns

@@ -706,6 +706,41 @@ def test_a_chat_engine_remembers_until_it_is_reset(memory: str, mode: str, strea
     assert first_id == again != second_id == last
 
 
+@pytest.mark.parametrize("handed", ["engine", "chat", "memory"])
+def test_a_name_goes_before_the_identity_of_a_memory(handed: str, parts: ModuleType) -> None:
+    said: list[ChatMessage] = []
+    samples = []
+    index = VectorStoreIndex(parts.pages())
+    for question in (Q, SECOND):
+        made = {"engine": {"chat_history": [*said]}, "chat": {}}.get(handed)
+        made = {"memory": Memory.from_defaults(chat_history=[*said], token_limit=3000)} if made is None else made
+        chat = index.as_chat_engine(chat_mode="context", llm=Completing(), similarity_top_k=2, **made)
+        with capture(conversation=f"visitor {handed}") as captured:
+            chat.chat(question, **({"chat_history": [*said]} if handed == "chat" else {}))
+        said += [ChatMessage(role="user", content=question), ChatMessage(role="assistant", content=A)]
+        samples += captured.samples
+    ledgers = [one.ledger for one in samples if one.ledger]
+    assert [(one.conversation, one.turn) for one in ledgers] == [(f"visitor {handed}", 1), (f"visitor {handed}", 2)]
+    assert [[call.turn for call in one.calls] for one in ledgers] == [[1], [1, 2]]
+    assert [len(one.history) for one in samples] == [0, 2]
+
+
+@pytest.mark.parametrize("memory", [Memory, ChatMemoryBuffer])
+def test_an_empty_history_is_handed_in_too(memory: Any, parts: ModuleType) -> None:
+    chat = VectorStoreIndex(parts.pages()).as_chat_engine(
+        chat_mode="context", llm=Completing(), similarity_top_k=2, memory=memory.from_defaults(token_limit=3000)
+    )
+    with capture() as captured:
+        for _ in range(2):
+            chat.chat(Q, chat_history=[])
+        chat.chat(SECOND)
+    ledgers = [one.ledger for one in captured.samples if one.ledger]
+    assert [one.turn for one in ledgers] == [1, 1, 2]
+    assert [len(one.history) for one in captured.samples] == [0, 0, 2]
+    first, second, third = (one.conversation for one in ledgers)
+    assert first != second == third
+
+
 SUMMARY = "They spoke of the capital at length, and of its river."
 
 

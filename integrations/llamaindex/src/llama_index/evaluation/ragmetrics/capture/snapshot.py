@@ -14,6 +14,7 @@ from llama_index.core.agent.workflow.workflow_events import ToolCall as AgentToo
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import AsyncStreamingResponse, PydanticResponse, Response, StreamingResponse
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.function_calling import FunctionCallingLLM
@@ -66,8 +67,11 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object, data: b
         fields = start_fields(arguments)
         memory = fields.get("memory") if run.kind == "workflow" else vars(instance).get("_memory") or instance
         told = {**arguments, **fields}.get("chat_history")
+        emptied = told == [] and run.kind == "chat" and not isinstance(instance, CondenseQuestionChatEngine)
+        if emptied:
+            start_over(instance)
         run.conversation = None if told or memory is None else _conversation(memory)
-        run.history = turns_of(told or _kept(memory))
+        run.history = () if emptied else turns_of(told or _kept(memory))
         run.fields = {name: text for name, value in fields.items() if (text := question_of(value))}
         run.root.taken = tuple(one for value in fields.values() for one in documents_of(value))
 
@@ -181,7 +185,7 @@ def _conversation(keeper: object) -> str:
 
 
 def start_over(engine: object) -> None:
-    """A chat engine is reset: what its memory keeps from now on is another conversation."""
+    """A chat engine is reset, or handed an empty history: what its memory keeps from now on is another conversation."""
     _renamed(*_store(vars(engine).get("_memory") or engine))
 
 

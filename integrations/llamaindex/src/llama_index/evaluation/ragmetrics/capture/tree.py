@@ -40,6 +40,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             partial=run.partial,
             strand=run.strand,
             conversation=run.conversation,
+            kept=True,
             other=run.other,
             warnings=_warnings(run, flow),
             run=run.result or run,
