@@ -16,13 +16,7 @@ from llama_index.evaluation.ragmetrics.capture.tree import trees_of
 from llama_index.evaluation.ragmetrics.model import as_judge
 
 from ragmetrics_core import Sample
-from ragmetrics_core.capturing import (
-    FrontDoor,
-    Node,
-    Overrides,
-    SettingError,
-    Turns,
-)
+from ragmetrics_core.capturing import FrontDoor, Node, Overrides, SettingError, Turns
 from ragmetrics_core.capturing import Source as From
 
 Source = Run | Response | PydanticResponse | Streamed | AgentChatResponse | AgentOutput | StopEvent | str
@@ -31,7 +25,6 @@ _SAMPLELESS = (
     "LlamaIndex's runs were seen, but none gave a sample; say where things are by question_from=, contexts_from= and "
     "answer_from=, name tools whose text is a context in context_tools=, or use build="
 )
-
 
 _DOOR: FrontDoor[Run] = FrontDoor(
     RECORDER.listeners,
