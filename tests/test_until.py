@@ -140,7 +140,10 @@ def test_a_killed_run_goes_on_to_the_same_decision_without_a_second_call(
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     resumed, _ = child("killed.sqlite").communicate(timeout=60)
-    assert resumed.split()[:-1] == whole.split()[:-1]
+    outcomes = [(own["outcome"], own["decided_at"], own["e_value"], own["bounds"]) for own in
+                (json.loads(said.rpartition("}")[0] + "}") for said in (whole, resumed))]  # fmt: skip
+    assert outcomes[0] == outcomes[1]
+    assert resumed.split()[-2] == whole.split()[-2]
     stored = int(resumed.split()[-1])
     again = len(server.requests) - 2 * undisturbed
     assert stored >= 28
@@ -238,8 +241,8 @@ def test_an_iterator_is_taken_in_its_order() -> None:
         ([0.0] * 60, {}, "failed", "good misses 0.5; decided after 10 of 60 samples"),
         ([0.4] * 60, {"margin": 0.2}, "passed", "good reaches 0.5 less the margin of 0.2"),
         ([0.5] * 60, {}, "undecided", "reach 0.5; undecided after 60 of 60 samples (60 scored), e-value"),
-        ([1.0] * 20 + ["none"] * 40, {}, "undecided", "because fewer than 95 % of those looked at were scored"),
-        ([1.0] * 20 + ["fails"] * 40, {}, "undecided", "because fewer than 95 % of those looked at were scored"),
+        ([1.0] * 20 + ["none"] * 40, {}, "undecided", "so many have no score that 95 % of all rows cannot be scored"),
+        ([1.0] * 20 + ["fails"] * 40, {}, "undecided", "so many have no score that 95 % of all rows cannot be scored"),
         ([1.0] * 57 + ["none"] * 3, {"min_scored": 0.5}, "passed", "good reaches 0.5"),
         ([1.0] * 60, {"max_samples": 8}, "undecided", "after 8 of 60 samples (8 scored, 52 not judged)"),
         ([], {"on": "point"}, "undecided", "undecided after 0 of 0 samples"),
@@ -259,6 +262,62 @@ def test_a_bad_row_is_a_row_without_a_score() -> None:
     assert report.decisions[0].bounds == pytest.approx((0.5, 1.0), abs=1e-5)
 
 
+def test_a_clean_start_is_not_enough() -> None:
+    """A report never says that a gate was decided over rows of which too few are scored."""
+    bad: set[str] = set()
+
+    @metric(name="good")
+    def named(sample: Any) -> float:
+        if sample.question in bad:
+            raise ValueError("no score")
+        return 1.0
+
+    how: dict[str, Any] = {"judge": "lexical", "until": "decided", "gates": "good=0.5", "concurrency": 4}
+    drawn = [row.sample.question for row in iter_results(rows(*[1.0] * 200), named, **how) if row.sample]
+    assert len(drawn) == 17  # decided after ten
+    bad.update(drawn[12:14])
+    report = evaluate(rows(*[1.0] * 200), named, **how)
+    (decision,) = report.decisions
+    scored = report.summary()["good"].count
+    assert (decision.outcome, decision.decided_at) == ("undecided", None)
+    assert (scored, len(report.results)) == (15, 17)
+    assert "because fewer than 95 % of those looked at were scored" in decision.sentence
+
+
+@pytest.mark.parametrize("lost", ["none", "fails"])
+def test_a_run_ends_where_nothing_can_be_decided_any_more(lost: str) -> None:
+    report = until(rows(*([1.0] * 7 + [lost] * 3) * 200), "good=0.6")
+    (decision,) = report.decisions
+    assert decision.outcome == "undecided"
+    assert 300 < len(report.results) < 420  # 101 of 2,000 are too many, and three of ten rows are lost
+    assert "because so many have no score that 95 % of all rows cannot be scored" in decision.sentence
+    known = until(rows(*([1.0] * 7 + [lost] * 3) * 40), "good=0.6", min_scored=0.5)
+    assert known.decisions[0].outcome == "passed" or lost == "fails"
+
+
+def test_calls_saved_are_those_that_would_be_made(
+    loopback_server: Callable[..., LoopbackServer], tmp_path: Path
+) -> None:
+    judge = LLMJudge(OpenAICompatibleModel(loopback_server(says_yes).base_url, "m"))
+    how: dict[str, Any] = {"judge": judge, "until": "decided", "gates": ["adherence=0.8"], "concurrency": 2}
+    twice = evaluate(THINGS[1:10] * 50, ONE_CALL, **how)  # nine calls, whatever is judged
+    assert (twice.usage.calls, twice.decisions[0].saved) == (9, 0)
+    evaluate(THINGS, ONE_CALL, judge=judge, store=tmp_path / "all.sqlite")
+    stored = evaluate(THINGS, ONE_CALL, store=tmp_path / "all.sqlite", **how)
+    assert (stored.usage.calls, stored.decisions[0].saved) == (0, 0)
+    assert "not judged" in stored.decisions[0].sentence
+
+
+def test_ids_and_metadata_make_no_other_draw() -> None:
+    scores = verdicts(300, 0.8)
+    one, other = (
+        until([{**row, "id": f"{kind}{n}", "metadata": {"trace": f"{kind}{n}"}} for n, row in enumerate(rows(*scores))],
+              "good=0.7") for kind in "ab"
+    )  # fmt: skip
+    assert one.decisions == other.decisions
+    assert [row.index for row in one.results] == [row.index for row in other.results]
+
+
 def test_several_gates_decide_together() -> None:
     data = rows(*[1.0] * 30, *[0.0] * 70)
     report = until(data, "good=0.05", "good=0.6")
@@ -276,8 +335,7 @@ def test_conversations_are_units() -> None:
     assert decision.decided_at is not None
     assert decision.decided_at % 5 == 0
     alone = until(talks, "good=0.6", cluster=None).decisions[0]
-    assert alone.decided_at is not None
-    assert alone.decided_at % 5 != 0
+    assert alone.decided_at != decision.decided_at
     report = until(iter(talks), "good=0.6")
     assert (len(report.results) < 10, report.decisions[0].outcome) == (True, "undecided")
     assert "row 2 shares its cluster with an earlier one; give a list" in report.decisions[0].sentence
@@ -332,6 +390,24 @@ def test_failed_and_undefined_pairs() -> None:
     assert whole.decisions[0].bounds == pytest.approx((0.0, 1 / 51), abs=1e-4)
 
 
+def with_ids(*scores: float | str) -> list[Row]:
+    return [{**row, "id": str(n)} for n, row in enumerate(rows(*scores))]
+
+
+def test_rows_of_the_earlier_run_without_a_partner_are_rows() -> None:
+    before = evaluate(with_ids(*[1.0] * 200), good, judge="lexical")
+    with pytest.raises(InputError, match="only 140 of the 200 rows of either run have a partner, fewer than 95 %"):
+        until(with_ids(*[1.0] * 200)[:140], against=before, margin=0.1)
+    with pytest.raises(InputError, match="only 195 of the 210 rows"):
+        until([*with_ids(*[1.0] * 195), *with_ids(*[1.0] * 210)[200:]], against=before, margin=0.1)
+    few = until(with_ids(*[1.0] * 200)[:195], against=before, margin=0.1)
+    assert few.decisions[0].outcome == "passed"
+    assert "5 rows of the earlier run have no partner)" in few.decisions[0].sentence
+    lost = until(with_ids(*["fails"] * 6, *[1.0] * 189), against=before, margin=0.1, min_samples=190)
+    assert lost.decisions[0].outcome == "undecided"  # 6 and 5 of 200
+    assert "because so many have no score" in lost.decisions[0].sentence
+
+
 def test_a_gate_and_an_earlier_run_together() -> None:
     before = earlier(*[0.9] * 200)
     report = until(rows(*[0.9] * 200), "good=0.5", against=before, margin=0.1)
@@ -369,6 +445,10 @@ def test_other_settings_are_not_comparable() -> None:
         ({"gates": ["good=0.5"]}, 'gates= end a run until="decided"'),
         ({"until": "decided", "gates": ["adherence=0.5"]}, "no metric 'adherence' for a gate; there are: good"),
         ({"until": "decided", "gates": ["good"]}, "metric=threshold"),
+        ({"until": "decided", "gates": {"good": 0.5}}, "metric=threshold"),
+        ({"until": "decided", "gates": None}, "needs something to decide"),
+        ({"until": "decide", "gates": ["good=0.5"]}, "until= is \"decided\", or settings: .* got 'decide'"),
+        ({"until": True, "gates": ["good=0.5"]}, 'until= is "decided", or settings: .* got True'),
         ({"until": "decided", "gates": [Gate(metric="bad", at_least=0.5)]}, "no metric 'bad'"),
     ],
 )

@@ -119,13 +119,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _evaluate(
-    this: Run,
-    source: Source,
-    tally: Tally,
-    kept: list[SampleResult] | None,
-    judge: Judge | None,
+    this: Run, source: Source, tally: Tally, kept: list[SampleResult] | None, judge: Judge | None,
     options: argparse.Namespace,
-) -> None:
+) -> None:  # fmt: skip
     """Judge every sample; results are on disk as soon as they are known, in memory only where ``kept`` is a list."""
     writer = JsonlWriter(options.out, source.described(this.facts)) if options.out else None
     try:

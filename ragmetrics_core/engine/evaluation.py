@@ -16,18 +16,10 @@ from ragmetrics_core.reporting.run_facts import Input
 
 
 def iter_results(
-    samples: Samples,
-    metrics: Metrics = None,
-    *,
-    judge: JudgeLike = None,
-    concurrency: int = 32,
-    store: StoreLike = None,
-    limits: Limits | None = None,
-    until: Until = None,
-    gates: Sequence[Gate | str] = (),
-    progress: Show = False,
-    **columns: Any,
-) -> Iterator[SampleResult]:
+    samples: Samples, metrics: Metrics = None, *, judge: JudgeLike = None, concurrency: int = 32,
+    store: StoreLike = None, limits: Limits | None = None, until: Until = None,
+    gates: Sequence[Gate | str] | str = (), progress: Show = False, **columns: Any,
+) -> Iterator[SampleResult]:  # fmt: skip
     """Evaluate samples and yield their results in input order, in bounded memory.
 
     Arguments and errors are those of ``evaluate``. Samples are read as results are consumed, a bounded number
@@ -38,18 +30,10 @@ def iter_results(
 
 
 def evaluate(
-    samples: Samples,
-    metrics: Metrics = None,
-    *,
-    judge: JudgeLike = None,
-    concurrency: int = 32,
-    store: StoreLike = None,
-    limits: Limits | None = None,
-    until: Until = None,
-    gates: Sequence[Gate | str] = (),
-    progress: Show = None,
-    **columns: Any,
-) -> Report:
+    samples: Samples, metrics: Metrics = None, *, judge: JudgeLike = None, concurrency: int = 32,
+    store: StoreLike = None, limits: Limits | None = None, until: Until = None,
+    gates: Sequence[Gate | str] | str = (), progress: Show = None, **columns: Any,
+) -> Report:  # fmt: skip
     """Score every sample with every metric.
 
     Args:
@@ -89,18 +73,10 @@ def evaluate(
 
 
 async def aevaluate(
-    samples: Samples,
-    metrics: Metrics = None,
-    *,
-    judge: JudgeLike = None,
-    concurrency: int = 32,
-    store: StoreLike = None,
-    limits: Limits | None = None,
-    until: Until = None,
-    gates: Sequence[Gate | str] = (),
-    progress: Show = False,
-    **columns: Any,
-) -> Report:
+    samples: Samples, metrics: Metrics = None, *, judge: JudgeLike = None, concurrency: int = 32,
+    store: StoreLike = None, limits: Limits | None = None, until: Until = None,
+    gates: Sequence[Gate | str] | str = (), progress: Show = False, **columns: Any,
+) -> Report:  # fmt: skip
     """Score every sample with every metric, without blocking the caller's event loop; see ``evaluate``."""
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     results = [result async for result in astream(run, samples, progress=progress, columns=_columns(columns))]

@@ -50,7 +50,7 @@ class Run:
 
     def __init__(
         self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike, limits: Limits | None = None, *,
-        until: Until = None, gates: Sequence[Gate | str] = (),
+        until: Until = None, gates: Sequence[Gate | str] | str = (),
     ) -> None:  # fmt: skip
         if concurrency < 1:
             raise SettingError(f"concurrency must be at least 1, got {concurrency}")

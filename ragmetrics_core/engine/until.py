@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import islice
+from dataclasses import replace
+from itertools import accumulate, islice
 from math import isfinite
 from pathlib import Path
 from typing import Literal
@@ -13,12 +14,11 @@ from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.gates import VERBS, Gate, parse_gate
 from ragmetrics_core.reporting.grouping import group_of
-from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.matching import Pair, differences, match
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.run_facts import SequentialDecision
+from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
 from ragmetrics_core.statistics.drawing import drawn_order
-from ragmetrics_core.statistics.sequential import Score, SequentialGate, UntilDecided, difference, together
+from ragmetrics_core.statistics.sequential import Outcome, Score, SequentialGate, UntilDecided, difference, together
 
 Until = UntilDecided | Literal["decided"] | None
 Item = Sample | RowError
@@ -40,10 +40,13 @@ class Decider:
     """
 
     def __init__(
-        self, until: UntilDecided | Literal["decided"], gates: Sequence[Gate | str], metrics: Sequence[Metric],
+        self, until: UntilDecided | Literal["decided"], gates: Sequence[Gate | str] | str, metrics: Sequence[Metric],
         judges: Sequence[str],
     ) -> None:  # fmt: skip
         self.until = UntilDecided() if until == "decided" else until
+        if not isinstance(self.until, UntilDecided):
+            raise SettingError(f'until= is "decided", or settings: UntilDecided(…); got {until!r}')
+        gates = [gates] if isinstance(gates, str) else gates or ()
         asked = [parse_gate(str(gate), [metric.name for metric in metrics]) for gate in gates]
         self._before = _finished(self.until.against, metrics, judges)
         both = [] if self._before is None else [it.name for it in metrics if it.name in self._before.run.metrics]
@@ -54,7 +57,11 @@ class Decider:
         self.samples: list[Sample | None] | None = None
         self._partners: dict[int, SampleResult] = {}  # rows of the earlier run, by place in this one
         self._pairs: list[Pair] = []
-        self._unit: list[SampleResult] = []  # rows of the next unit that are judged
+        self._alone = self._reach = 0  # rows of the earlier run without a partner; most rows that may be judged
+        self._unit: list[list[tuple[Score, bool]]] = []  # scores for each gate, of the next unit's judged rows
+        self._scored = [0] * len(self._asked)
+        self._texts: list[str] = []  # of all rows
+        self._read: set[str] = set()  # those of judged rows
         self._sizes: list[int] = []  # of units, in order
         self._seen: set[Hashable] = set()  # clusters of an iterator
         self._units = self._judged = self._calls = 0
@@ -65,12 +72,31 @@ class Decider:
 
     def _made(self, rows: int, largest: int) -> list[SequentialGate]:
         how = {"rows": rows, "gates": len(self._asked), "largest_cluster": largest}
-        return [self.until.gate(at_least, **how) for _, at_least in self._asked]
+        own = [replace(self.until, min_scored=min(1.0, self._needed(place))) for place in range(len(self._asked))]
+        return [it.gate(at_least, **how) for it, (_, at_least) in zip(own, self._asked, strict=True)]
+
+    def _needed(self, place: int) -> float:
+        """Share of the rows that a gate needs scored: those of either run, of which some may have no partner."""
+        more = self._alone / max(1, len(self._texts)) if self._asked[place][1] is None else 0.0
+        return self.until.min_scored * (1 + more)
+
+    def _lost(self, place: int) -> bool:
+        """True if so many rows have no score that the gate will not be decided."""
+        return self._reach - self._judged + self._scored[place] < self._needed(place) * self._reach - 1e-9
+
+    def _few(self, place: int) -> bool:
+        return self._scored[place] < self._needed(place) * self._judged - 1e-9
+
+    def _outcome(self, place: int) -> Outcome:
+        """What a gate decided, unless too few were scored with all that was judged since."""
+        return "undecided" if self._few(place) else self._gates[place].decision
 
     @property
     def done(self) -> bool:
         """True if no further row needs to start: what the gates decide together is settled, or never will be."""
-        return bool(self._cut) or together(gate.decision for gate in self._gates) != "undecided"
+        outcomes = [self._outcome(place) for place in range(len(self._asked))]
+        settled = all(own != "undecided" or self._lost(place) for place, own in enumerate(outcomes))
+        return bool(self._cut) or settled or together(outcomes) != "undecided"
 
     @property
     def note(self) -> str:
@@ -95,16 +121,15 @@ class Decider:
         rows = list(items)
         self.samples = [None if isinstance(item, RowError) else item for item in rows]
         self._match(self.samples)
-        contents = ["" if sample is None else json_line(sample) for sample in self.samples]
+        self._texts = [texts_of(sample) for sample in self.samples]
         keys = [None if (key := self._key(sample)) is None else str(key) for sample in self.samples]
-        units = drawn_order(contents, seed=self.until.seed, clusters=keys)
+        units = drawn_order(self._texts, seed=self.until.seed, clusters=keys)
         self._sizes = [len(unit) for unit in units]
         self._gates = self._made(max(1, len(rows)), max(self._sizes, default=1))
-        left = self.until.max_samples or len(rows)
-        for unit in units:
-            if (left := left - len(unit)) < 0:
-                return
-            yield from ((place, rows[place]) for place in unit)
+        most, ends = self.until.max_samples or len(rows), accumulate(self._sizes)
+        places = [place for unit, end in zip(units, ends, strict=True) if end <= most for place in unit]
+        self._reach = len(places)
+        yield from ((place, rows[place]) for place in places)
 
     def _key(self, sample: Sample | None) -> Hashable | None:
         return group_of(sample, self.until.cluster) if self.until.on == "interval" else None
@@ -114,15 +139,21 @@ class Decider:
             return
         found = match(self._before.results, [SampleResult(index=n, sample=it) for n, it in enumerate(samples)])
         self._partners = {row.index: before for before, row in found.pairs}
-        alone = any(row.sample is not None for row in (*found.first_only, *found.second_only))
+        self._alone = sum(row.sample is not None for row in found.first_only)
+        alone = self._alone or any(row.sample is not None for row in found.second_only)
         questions = {row.sample.question for _, row in found.pairs if row.sample}
         if found.by == "question" and (alone or len(questions) < len(found.pairs)):
             told = "both runs must hold the same questions, none of them twice, or each sample an id of its own"
             raise InputError(f"rows cannot be told apart: {told}")
+        if len(found.pairs) < self.until.min_scored * (both := len(samples) + self._alone) - 1e-9:
+            told = f"{len(found.pairs):,} of the {both:,} rows of either run have a partner"
+            raise InputError(
+                f"only {told}, fewer than {100 * self.until.min_scored:g} %: compare runs of the same rows"
+            )
 
     def take(self, row: SampleResult) -> None:
         """Count a result, in the order in which rows were started; a limit that cut one ends what counts."""
-        self._judged, self._calls = self._judged + 1, self._calls + row.usage.calls + row.usage.stored
+        before = self.done
         if row.sample is not None and any(name not in row.results for name, _ in self._asked):
             self._cut = self._cut or "a limit was reached"
         if self.samples is None and (key := self._key(row.sample)) is not None:
@@ -130,52 +161,56 @@ class Decider:
                 told = f"row {row.index + 1} shares its cluster with an earlier one; give a list, not an iterator"
                 self._cut = self._cut or told
             self._seen.add(key)
-        self._unit.append(row)
-        if self._cut or (self._sizes and len(self._unit) < self._sizes[self._units]):
+        if self._cut:
             return
-        self._units += 1
-        before = self.done
-        for (name, at_least), gate in zip(self._asked, self._gates, strict=True):
-            scores = [self._score(own, name, paired=at_least is None) for own in self._unit]
-            known = [score for score, defined in scores if defined]
-            gate.update(*known, undefined=len(scores) - len(known))
-        self._unit.clear()
+        self._judged, self._calls = self._judged + 1, self._calls + row.usage.calls
+        self._read.update(self._texts[row.index : row.index + 1])
+        self._unit.append([self._score(row, place) for place in range(len(self._asked))])
+        if not self._sizes or len(self._unit) == self._sizes[self._units]:
+            self._units += 1
+            for gate, scores in zip(self._gates, zip(*self._unit, strict=True), strict=True):
+                known = [score for score, defined in scores if defined]
+                gate.update(*known, undefined=len(scores) - len(known))
+            self._unit.clear()
         if self.done and not before:
             for decision in self.decisions:
                 logger.info("%s: %s", decision.outcome, decision.sentence)
 
-    def _score(self, row: SampleResult, name: str, *, paired: bool) -> tuple[Score, bool]:
-        """A row's score, None where it failed; and False where it is undefined."""
+    def _score(self, row: SampleResult, place: int) -> tuple[Score, bool]:
+        """A row's score for a gate, None where it failed; and False where it is undefined."""
+        name, at_least = self._asked[place]
         own, defined = _score_of(row.results.get(name))
-        if not paired:
+        if at_least is not None:
+            self._scored[place] += own is not None
             return own, defined
         before = self._partners.get(row.index, _NONE)
         self._pairs.append((before, row))
         earlier, was_defined = _score_of(before.results.get(name))
+        self._scored[place] += None not in (own, earlier)
         return difference(own, earlier), defined and was_defined
 
     @property
     def decisions(self) -> tuple[SequentialDecision, ...]:
         """What is decided so far, gate by gate."""
-        if self._found[0] != self._judged:
-            gates = zip(self._asked, self._gates, strict=True)
-            self._found = self._judged, tuple(self._decision(*asked, gate) for asked, gate in gates)
+        if self._found[0] != self._judged or self._cut:
+            self._found = self._judged, tuple(self._decision(place) for place in range(len(self._asked)))
         return self._found[1]
 
-    def _decision(self, metric: str, at_least: float | None, gate: SequentialGate) -> SequentialDecision:
-        interval, paired = gate.interval, at_least is None
-        left = None if self.samples is None else len(self.samples) - self._judged
+    def _decision(self, place: int) -> SequentialDecision:
+        (metric, at_least), gate, outcome = self._asked[place], self._gates[place], self._outcome(place)
+        interval, paired, units = gate.interval, at_least is None, gate.decided_at or 0
+        left = len(set(self._texts) - self._read)  # what is asked twice is called for once
         found = SequentialDecision(
-            metric=metric, outcome=gate.decision, sentence="", at_least=at_least, on=self.until.on,
+            metric=metric, outcome=outcome, sentence="", at_least=at_least, on=self.until.on,
             alpha=self.until.alpha, e_value=gate.e_value if isfinite(gate.e_value) else None,
-            decided_at=gate.decided_at and (sum(self._sizes[: gate.decided_at]) or gate.decided_at),
+            decided_at=None if outcome == "undecided" else sum(self._sizes[:units]) or units,
             bounds=((1 + paired) * interval.low - paired, (1 + paired) * interval.high - paired),
-            saved=None if left is None else round(left * self._calls / max(1, self._judged)),
+            saved=None if self.samples is None else round(left * self._calls / max(1, len(self._read))),
         )  # fmt: skip
         if paired and (differing := differences(self._pairs, metric)):
             told = f"{metric}: the runs are not comparable: {'; '.join(differing)}."
             return found.model_copy(update={"outcome": "undecided", "sentence": told})
-        return found.model_copy(update={"sentence": f"{metric} {self._claim(found)}; {self._numbers(found, gate)}"})
+        return found.model_copy(update={"sentence": f"{metric} {self._claim(found)}; {self._numbers(found, place)}"})
 
     def _claim(self, found: SequentialDecision) -> str:
         margin = self.until.margin
@@ -185,22 +220,25 @@ class Decider:
         less = f" less the margin of {margin:g}" if margin and found.outcome == "passed" else ""
         return f"{VERBS[found.outcome]} {found.at_least:g}{less}"
 
-    def _numbers(self, found: SequentialDecision, gate: SequentialGate) -> str:
+    def _numbers(self, found: SequentialDecision, place: int) -> str:
         """When it was decided, or why it was not, and the evidence."""
-        rows = self._judged if self.samples is None else len(self.samples)
-        of, left = "" if self.samples is None else f" of {rows:,}", rows - self._judged
-        about = "about " * bool(self._calls % max(1, self._judged))
+        rows, scored = self._judged if self.samples is None else len(self.samples), self._scored[place]
+        of, left = f" of {rows:,}" * (self.samples is not None), rows - self._judged
+        about = "about " * bool(self._calls % max(1, len(self._read)))
         saved = f", {about}{found.saved:,} calls saved" if found.saved else f", {left:,} not judged" if left else ""
+        if found.at_least is None and self._alone:
+            saved += f", {self._alone:,} rows of the earlier run have no partner"
         level = f"≥ {len(self._asked) ** (found.outcome == 'failed') / self.until.alpha:g}"
         after, flight, why = f"decided after {found.decided_at or 0:,}", " with those in flight", ""
         if found.decided_at is None:
-            few = f"fewer than {100 * self.until.min_scored:g} % of those looked at were scored"
-            why = few if gate.scored < self.until.min_scored * gate.rows else self._cut
-            after, flight, level = f"undecided after {gate.rows:,}", "", f"{level} needed"
+            least = f"{100 * self.until.min_scored:g} %"
+            why = f"fewer than {least} of those looked at were scored" if self._few(place) else self._cut
+            why = f"so many have no score that {least} of all rows cannot be scored" if self._lost(place) else why
+            after, flight, level = f"undecided after {self._judged:,}", "", f"{level} needed"
         e_value = "over 1,000" if found.e_value is None or found.e_value > 1_000 else f"{found.e_value:.3g}"
         low, high = (f"{bound:{'+' * (found.at_least is None)}.3f}" for bound in found.bounds)
         return (
-            f"{after}{of} samples ({gate.scored:,} scored{flight}{saved}){why and f', because {why}'}, "
+            f"{after}{of} samples ({scored:,} scored{flight}{saved}){why and f', because {why}'}, "
             f"e-value {e_value} ({level}), bounds {low}{' to ' if found.at_least is None else '–'}{high}, "
             f"each valid with {100 * (1 - found.alpha):g} % whenever one stops."
         )
@@ -211,9 +249,7 @@ def _score_of(result: MetricResult | None) -> tuple[float | None, bool]:
     return (None, True) if result is None else (result.value, result.status != "undefined")
 
 
-def _finished(
-    against: Report | Path | str | None, metrics: Sequence[Metric], judges: Sequence[str]
-) -> Report | None:  # fmt: skip
+def _finished(against: Report | Path | str | None, metrics: Sequence[Metric], judges: Sequence[str]) -> Report | None:
     """The earlier run; ``InputError`` unless it was judged to its end, by the same judges, with the same settings."""
     before = Report.from_jsonl(against) if isinstance(against, (str, Path)) else against
     if before is None:

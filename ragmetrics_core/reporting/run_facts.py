@@ -39,6 +39,12 @@ class Audit(Frozen):
         )
 
 
+def texts_of(sample: Sample | None) -> str:
+    """Question, contexts, answer and reference of a sample as JSON; null for a bad row."""
+    contexts = [context.text for context in sample.contexts] if sample else []
+    return json.dumps([sample.question, contexts, sample.answer, sample.reference] if sample else None)
+
+
 class Input(Frozen):
     """Where samples came from."""
 
@@ -52,9 +58,7 @@ class Input(Frozen):
         found, count = hashlib.sha256(), 0
         for sample in samples:
             count += 1
-            contexts = [context.text for context in sample.contexts] if sample else []
-            texts = [sample.question, contexts, sample.answer, sample.reference] if sample else None
-            found.update(json.dumps(texts).encode())
+            found.update(texts_of(sample).encode())
         return cls(sha256=found.hexdigest(), rows=count)
 
 

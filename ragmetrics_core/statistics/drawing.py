@@ -11,19 +11,9 @@ from ragmetrics_core.statistics.sequential import SequentialGate
 def drawn_order(contents: Sequence[str], *, seed: int = 0, clusters: Sequence[str | None] = ()) -> list[list[int]]:
     """A random order of rows that does not depend on their order in the file.
 
-    Args:
-        contents: What each row says.
-        seed: Another one is another order.
-        clusters: Key of each row's cluster, None for a row of its own; empty if each stands alone.
-
-    Returns:
-        Units in order, each the places of its rows. Equal rows are told apart by a count, else they would be
-        neighbours; which of them comes first makes no difference to what is read.
-
-    Example:
-        >>> rows = ["a", "b", "a", "c"]
-        >>> [rows[place] for (place,) in drawn_order(rows)]
-        ['a', 'c', 'a', 'b']
+    It depends on what rows say, and on the ``seed``; ``clusters`` are keys of rows that belong together, None for a row
+    of its own. Given are units, each the places of its rows. Equal rows are told apart by a count, else they would be
+    neighbours; which of them comes first makes no difference to what is read.
     """
     units: dict[bytes, list[int]] = {}
     seen: Counter[str] = Counter()

@@ -111,13 +111,6 @@ class SequentialGate:
     Source:
         Betting on means, also without replacement: Waudby-Smith & Ramdas (2024), JRSS-B 86(1); Ville (1939). The
         five fixed bets and their mean are ours: ``benchmarks/sequential.py``.
-
-    Example:
-        >>> gate = SequentialGate(0.5, alpha=0.05)
-        >>> [gate.update(1.0) for _ in range(7)][-2:]
-        ['undecided', 'passed']
-        >>> gate.decided_at, round(gate.e_value, 1)
-        (7, 26.2)
     """
 
     def __init__(
@@ -229,7 +222,7 @@ class UntilDecided:
 
     def gate(
         self, at_least: float | None, *, rows: int = 1, gates: int = 1, largest_cluster: int = 1
-    ) -> SequentialGate:  # fmt: skip
+    ) -> SequentialGate:
         """One gate of a run of so many rows; without ``at_least`` that of an earlier run less the margin is meant."""
         paired = at_least is None
         return SequentialGate(
