@@ -9,9 +9,13 @@ right by construction, and easy for a judge that compares words.
 from __future__ import annotations
 
 import signal
+import sys
+from pathlib import Path
 
-from ragmetrics_core.testing.replies import quoting_reply
 from ragmetrics_core.testing.server import LoopbackServer
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from dataset_toys import quoting_reply  # the tests label with the same replies
 
 if __name__ == "__main__":
     with LoopbackServer(quoting_reply, probability=None) as server:

@@ -18,9 +18,10 @@ from ragmetrics_core.endpoints.chat import (
     TokenAlternatives,
 )
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.testing.replies import quoting_reply, tokens
+from ragmetrics_core.testing.replies import fenced, plausible_reply, tokens
 
 SIZE = 100
+_WORD = re.compile(r"[^\W_]+")
 Body = dict[str, Any]
 
 
@@ -33,6 +34,24 @@ def corpus(documents: int = 5, parts: int = 4) -> list[Document]:
         )
         for d in range(documents)
     ]
+
+
+def quoting_reply(body: dict[str, Any]) -> str:
+    """As ``plausible_reply``, but a fact is covered if and only if the context quotes it word for word.
+
+    Questions that were written by it are answered in the words of the chunks, so that labels made of these replies
+    are right by construction.
+    """
+    prompt = "\n".join(str(message.get("content")) for message in body.get("messages", ()))
+    facts, contexts = fenced(prompt, "Fact"), fenced(prompt, "Context")
+    if not facts or not contexts:
+        return plausible_reply(body)
+    return json.dumps({"covered": int(_words(facts[0][1]) in _words(contexts[0][1]))})
+
+
+def _words(text: str) -> str:
+    """The words of a text, one space around each."""
+    return " ".join(["", *_WORD.findall(text), ""])
 
 
 class Model(ChatModel):

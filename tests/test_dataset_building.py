@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataset_toys import SIZE, Body, Model, corpus, fourteen_facts, judge
+from dataset_toys import SIZE, Body, Model, corpus, fourteen_facts, judge, quoting_reply
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -43,7 +43,6 @@ from ragmetrics_core.datasets.continuous import document_points, point_of
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, to_jsonl
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
-from ragmetrics_core.testing.replies import quoting_reply
 from ragmetrics_core.testing.server import LoopbackServer
 
 ONE = ContinuousSettings(chunk_size=SIZE, documents=1)

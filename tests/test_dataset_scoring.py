@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataset_toys import SIZE, corpus, judge
+from dataset_toys import SIZE, corpus, judge, quoting_reply
 from said import covered, facts
 
 from ragmetrics_core import ContextAdherence, LexicalJudge, RetrievalAccuracy, ScriptedJudge
@@ -28,7 +28,6 @@ from ragmetrics_core.datasets.reviews import Review, review_items
 from ragmetrics_core.datasets.scoring import variants
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
-from ragmetrics_core.testing.replies import quoting_reply
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,10 @@ class GoldenTurn(Frozen):
         return Sample(question=self.question, contexts=self.contexts, answer=self.answer, reference=self.reference)
 
 
-GOLDEN_TURNS: tuple[GoldenTurn, ...] = TypeAdapter(tuple[GoldenTurn, ...]).validate_json(
+*_TURNS, SHOWN_TURN = TypeAdapter(tuple[GoldenTurn, ...]).validate_json(
     files("ragmetrics_core.testing").joinpath("golden_turns.json").read_bytes()
 )
+GOLDEN_TURNS: tuple[GoldenTurn, ...] = tuple(_TURNS)
 FRANCE_QUESTION, FRANCE_ANSWER = GOLDEN_TURNS[0].question, GOLDEN_TURNS[0].answer
 FRANCE_WINE, FRANCE_PARIS = (context.text for context in GOLDEN_TURNS[0].contexts)
 
@@ -42,22 +43,7 @@ class ShownCase(Frozen):
     grade: Grade = Field(description="How sure that is.")
 
 
-FRANCE_TRAINS = (
-    "Trains à grande vitesse link Paris with Lyon in two hours; the <first> line was opened in 1981.\nBook early."
-)
-SHOWN_TURN = GoldenTurn(
-    name="shown_in_many_forms",
-    question=FRANCE_QUESTION,
-    contexts=tuple(
-        Context(text=text, id=name, score=score)
-        for name, text, score in (
-            ("wine", FRANCE_WINE, 0.9),
-            ("paris", FRANCE_PARIS, 0.4),
-            ("trains", FRANCE_TRAINS, 0.2),
-        )
-    ),
-    answer=FRANCE_ANSWER,
-)
+FRANCE_TRAINS = SHOWN_TURN.contexts[2].text
 _ALL = (FRANCE_WINE, FRANCE_PARIS, FRANCE_TRAINS)
 _CUT = FRANCE_PARIS[: FRANCE_PARIS.index(". Paris")]
 

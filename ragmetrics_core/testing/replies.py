@@ -10,7 +10,6 @@ from typing import Any
 _FACT = re.compile(r"^(F\d+): ", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _TOKEN = re.compile(r"\s?\w+|\s+|[^\w\s]{1,2}")
-_WORD = re.compile(r"[^\W_]+")
 _RARE = 1e-6
 
 
@@ -37,7 +36,7 @@ def _bit(prompt: str, label: str = "") -> int:
     return int(_draw(prompt, label) < 0.6)
 
 
-def _fenced(prompt: str, label: str) -> list[tuple[str, str]]:
+def fenced(prompt: str, label: str) -> list[tuple[str, str]]:
     """The fenced texts that are called so, each with the letters behind that."""
     fences = re.finditer(rf"^(\d{{39}}) {label}( [A-Z]+)?\n(.*?)(?=\n\1|\Z)", prompt, re.MULTILINE | re.DOTALL)
     return [((fence[2] or "").strip(), fence[3]) for fence in fences]
@@ -47,7 +46,7 @@ def _judged(field: str, draw: Callable[[str, str], int], group: str = "chunks", 
     """A verdict, or one on each of several chunks or facts."""
 
     def reply(prompt: str) -> object:
-        chunks = [letters for letters, _ in _fenced(prompt, "Chunk") if letters]
+        chunks = [letters for letters, _ in fenced(prompt, "Chunk") if letters]
         labels = chunks if group == "chunks" else _FACT.findall(prompt)
         listed = [{"label": it, field: draw(prompt, it), **more} for it in labels]
         return {group: listed} if listed else {field: draw(prompt, ""), **more}
@@ -57,7 +56,7 @@ def _judged(field: str, draw: Callable[[str, str], int], group: str = "chunks", 
 
 def _facts(prompt: str) -> object:
     """The sentences of the reference."""
-    references = _fenced(prompt, "Reference answer")
+    references = fenced(prompt, "Reference answer")
     return {"reason": "By sentence.", "facts": _SENTENCE.split(references[0][1].strip()) if references else []}
 
 
@@ -69,7 +68,7 @@ def _adherent(prompt: str) -> object:
 
 def _sentences(prompt: str) -> object:
     """A question in the words of the first chunk, and the first sentence of each chunk."""
-    chunks = [(label, text) for label, text in _fenced(prompt, "Chunk") if label]
+    chunks = [(label, text) for label, text in fenced(prompt, "Chunk") if label]
     first = [(label, " ".join(_SENTENCE.split(text.strip())[0].split()[:40])) for label, text in chunks]
     words = " ".join(first[0][1].split()[:12]) if first else ""
     sentences = [{"text": text.rstrip(".!?") + ".", "chunk": label} for label, text in first]
@@ -94,24 +93,6 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     "facts": _facts,
     "sentences": _sentences,
 }
-
-
-def quoting_reply(body: dict[str, Any]) -> str:
-    """As ``plausible_reply``, but a fact is covered if and only if the context quotes it word for word.
-
-    Questions that were written by it are answered in the words of the chunks, so that labels made of these replies
-    are right by construction.
-    """
-    prompt = "\n".join(str(message.get("content")) for message in body.get("messages", ()))
-    facts, contexts = _fenced(prompt, "Fact"), _fenced(prompt, "Context")
-    if not facts or not contexts:
-        return plausible_reply(body)
-    return json.dumps({"covered": int(_words(facts[0][1]) in _words(contexts[0][1]))})
-
-
-def _words(text: str) -> str:
-    """The words of a text, one space around each."""
-    return " ".join(["", *_WORD.findall(text), ""])
 
 
 def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, Any]]:
