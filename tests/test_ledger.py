@@ -97,6 +97,18 @@ def _handed_on(clock: Clock, says: str = "Porto is the city in question, says th
     )
 
 
+def _echoed(clock: Clock, text: str, name: str = "think") -> Tree:
+    """A tool is called with a text of the model's, and what it returns holds that."""
+    return made(
+        clock,
+        model(clock, QUESTION, wants((name, "1", {"thought": NOTE}))),
+        tool(clock, text, name="think", query=NOTE, call="1"),
+        model(clock, results(text)),
+        answers=SAYS,
+        is_query=True,
+    )
+
+
 @dataclass(frozen=True)
 class Row:
     """A tree and the ledger that it must give."""
@@ -264,6 +276,43 @@ ROWS: dict[str, Row] = {
             Call("retrieval", ("porto",), (0,), 1, "search", "north", "researcher"),
         ],
     ),
+    "a sub-agent whose words are repeated": Row(
+        lambda c: _handed_on(c, ANSWER),
+        [
+            Call("written", (ANSWER,), (0,), 1, "ask", "Where?", "boss"),
+            Call("retrieval", ("porto",), (0,), 1, "search", "north", "researcher"),
+        ],
+    ),
+    "the model's own words come back in a frame": Row(
+        lambda c: _echoed(c, f"Reflection recorded: {NOTE}"),
+        [Call("written", (f"Reflection recorded: {NOTE}",), (0,), 1, "think", NOTE)],
+    ),
+    "the model's own words come back from a file": Row(
+        lambda c: _echoed(c, f"     1\t{NOTE}\n", "read"),
+        [Call("written", (f"     1\t{NOTE}\n",), (0,), 1, "think", NOTE)],
+    ),
+    "a query that is echoed before what was found": Row(
+        lambda c: _echoed(c, f"{NOTE}: no trip is booked"),
+        [Call("tool", (f"{NOTE}: no trip is booked",), (0,), 1, "think", NOTE)],
+    ),
+    "a query that is echoed behind what was counted": Row(
+        lambda c: _echoed(c, f"412 of 9 for {NOTE}"),
+        [Call("tool", (f"412 of 9 for {NOTE}",), (0,), 1, "think", NOTE)],
+    ),
+    **{
+        f"a short answer of a model, in the frame {frame!r}": Row(
+            lambda c, frame=frame: made(  # type: ignore[misc]
+                c,
+                model(c, QUESTION, ASK),
+                tool(c, f"Blue, from Faro.{frame}", model(c, "Why?", "Blue, from Faro."), name="ask", call="1"),
+                model(c, results(f"Blue, from Faro.{frame}")),
+                answers=SAYS,
+                is_query=True,
+            ),
+            [Call("written", (f"Blue, from Faro.{frame}",), (0,), 1, "ask")],
+        )
+        for frame in (" (see 1)", "\n\n(Sources: 1)", "\n\nSources:\n- lighthouse_history.pdf (page 7)")
+    },
     "documents that came with the question": Row(
         lambda c: made(c, model(c, asked(PORTO)), taken=(P, F), answers=SAYS),
         [Call("given", ("porto", "faro"), (0,))],

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ragmetrics_core.capturing.evidence import Calls, Key, text_of
+from ragmetrics_core.capturing.evidence import Calls, Key, chosen, text_of
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.reading import one_line, parsed, texts_in
 from ragmetrics_core.capturing.tree import JOINED, Document, Node
 from ragmetrics_core.data.sample import Context, EvidenceCall
 
 _LAST = 1 << 30
+_MARKS = " .!?\"'`)]}>"
 _MOST_OF_IT = 0.5  # less may be the words that all summaries begin with
 Kind = Literal["retrieval", "tool", "given", "written"]
 Path = tuple[Node, ...]
@@ -75,11 +76,9 @@ class Arrivals:
 
     def told(self, seen: Seen, turn: int, answer: str | None, earlier: Sequence[EvidenceCall]) -> list[EvidenceCall]:
         """The calls of the ledger: those of earlier turns, and those of this one."""
-        known = {
-            one_line(answer),
-            *(one_line(item.text) for one in earlier if one.kind == "written" for item in one.items),
-        }
-        found = [one for one in self.found if one.kind != "written" or one_line(one.text) not in known]
+        known = {one_line(item.text) for one in earlier if one.kind == "written" for item in one.items}
+        known.add(one_line(answer))
+        found = [one for one in self.found if self._is_told(one) or one_line(one.text) not in known]
         texts = [item.text for call in earlier for item in call.items]
         there = seen.there([*texts, *(one.text for one in found if one.text is not None)])
         told = [call.model_copy(update={"shown": seen.shown(call.items, there)}) for call in earlier]
@@ -103,6 +102,12 @@ class Arrivals:
                 )
             )
         return told
+
+    def _is_told(self, one: Arrival) -> bool:
+        """Whether it is no text of a model's, or one that a tool returned to another call."""
+        node, around = one.path[-1], _tools(one.path[:-1])
+        later = node.kind == "tool" and any(it[-1].began > node.began and _tools(it) == around for it in self._models)
+        return later or one.kind != "written"
 
     @cached_property
     def found(self) -> list[Arrival]:
@@ -150,7 +155,7 @@ class Arrivals:
     def _of_tool(self, path: Path) -> Iterator[Arrival]:
         node, inner = path[-1], [*path[-1].walk()][1:]
         text = node.text if (node.text or "").strip() else None
-        named = node.name in self._calls.tools
+        named, nodes = node.name in self._calls.tools, self._calls.nodes
         if node.error:
             searched = named or node.documents is not None or any(one.kind == "retriever" for one in inner)
             yield Arrival("retrieval" if searched else "tool", path, error=node.error)
@@ -159,7 +164,7 @@ class Arrivals:
         elif node in self._calls.tool_texts:
             yield Arrival("retrieval", path, (Document(node.text or ""),))
         elif node.ended is not None:
-            kind: Kind = "written" if _is_written(node) else "retrieval" if named and text is None else "tool"
+            kind: Kind = "written" if _is_written(node, nodes) else "retrieval" if named and text is None else "tool"
             yield Arrival(kind, path, text=_repeats(node) or text)
             fresh = _fresh(node.documents, (doc for one in inner for doc in one.documents or ()))
             yield from (Arrival("retrieval", path, fresh),) * bool(fresh)
@@ -231,6 +236,15 @@ def _repeats(tool: Node) -> str | None:
     return next((said for said in reversed(_said(tool)) if one_line(said) in own), None)
 
 
-def _is_written(tool: Node) -> bool:
-    said = [text for text in _said(tool) if len(text) >= OWN]
-    return bool(_repeats(tool)) or any(place.extent == "whole" for place in locate(said, tool.text or "").places)
+def _is_written(tool: Node, nodes: Iterable[Node]) -> bool:
+    """Whether a tool's text is what a model wrote, in a frame: one inside it, or one that had chosen its arguments."""
+    text, said = tool.text or "", _said(tool)
+    whole, lines = one_line(text), {one_line(line) for line in text.splitlines()}
+    inside = any(one in lines or (one in whole and 2 * len(one) > len(whole)) for one in map(one_line, said))
+    rest = whole.rstrip(_MARKS)
+    for one in (one_line(one) for node in nodes if node.began < tool.began for one in chosen(node)):
+        rest = rest.replace(one.rstrip(_MARKS), "\0") if len(one) >= OWN else rest
+    frame = rest.replace("\0", "").lstrip("0123456789 ")  # an echoed query ends no text, or a number stands beside it
+    echo = rest.endswith("\0") and 2 * len(frame) <= len(whole) and not any(map(str.isdigit, frame))
+    longer = [one for one in said if len(one) >= OWN]
+    return bool(_repeats(tool)) or inside or echo or any(it.extent == "whole" for it in locate(longer, text).places)

@@ -32,9 +32,7 @@ class Document:
     id: str | None = None  # the store's own id; None if it gave none
     score: float | None = None  # the score that it had then
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    forms: tuple[str, ...] = field(
-        default=(), repr=False
-    )  # other texts that it may be shown as: its window, its original
+    forms: tuple[str, ...] = field(default=(), repr=False)  # other texts that it may be shown as: window, original
     # The call of the run that wrote it, where the framework tells: a nested engine whose answer it holds. It is no
     # evidence; what that call was shown is.
     author: Node | None = field(default=None, repr=False, compare=False)

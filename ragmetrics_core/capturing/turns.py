@@ -152,9 +152,7 @@ class Turns(Generic[Run]):
             joins = not calls.tried and bool(calls.models) and self._joins(tree, calls)
             if not calls.tried and calls.models and (joins or not self._counts(tree)):
                 self._model_calls += 1
-                if (
-                    tree.conversation is not None and not joins
-                ):  # a turn all the same: what it found may be spoken of later
+                if tree.conversation is not None and not joins:  # what it found may be spoken of later
                     whole = replace(self.conversations.placed(tree), is_query=True)
                     self.conversations.add(whole, samples_of(whole, self._where))
                 tools = {node.name for node in calls.nodes if node.kind == "tool"}
@@ -173,9 +171,7 @@ class Turns(Generic[Run]):
     def _writers(self, tree: Tree) -> list[Tree]:
         """Earlier calls of models that chose what a run is asked, to be used once: what the user asked stands there."""
         loose, asked = self._loose.get(tree.strand, []), one_line(tree.question)
-        found = [
-            one for one in loose if asked and any(asked in map(one_line, chosen(node)) for node in one.root.walk())
-        ]
+        found = [it for it in loose if asked and any(asked in map(one_line, chosen(by)) for by in it.root.walk())]
         for one in found:
             if sum(len(node.reply.calls) for node in one.root.walk() if node.reply is not None) < 2:
                 loose.remove(one)
