@@ -34,7 +34,7 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.sample import CaptureNotes
-from ragmetrics_core.datasets.labels import Label, calibrate
+from ragmetrics_core.datasets.labels import Label, calibrate, draw
 from ragmetrics_core.reporting.gates import Gate, decide
 from ragmetrics_core.statistics.sequential import UntilDecided
 from ragmetrics_core.testing import UndecidedWarning, assert_score
@@ -412,6 +412,8 @@ def test_a_gate_and_an_earlier_run_together() -> None:
     before = earlier(*[0.9] * 200)
     report = until(rows(*[0.9] * 200), "good=0.5", against=before, margin=0.1)
     assert [own.outcome for own in report.decisions] == ["passed", "passed"]
+    report = until(rows(*[0.9] * 200), "good=0.95", against=before, margin=0.1, alpha=0.4)
+    assert report.decisions[0].outcome == "failed"  # the margin is that of the earlier run
 
 
 @pytest.mark.parametrize(
@@ -554,6 +556,9 @@ def test_assertions() -> None:
         assert_score(passing, at_least=0.7, metric=good, until_decided=few, undecided="fail", judge="lexical")
     turns = [{"question": f"What is {n}?", "contexts": [f"It is {n}."], "answer": f"It is {n}."} for n in range(40)]
     assert_score(turns, at_least=0.5, until_decided=True, judge="lexical")  # adherence and utilization
+    for metrics in (None, good):
+        with pytest.raises((InputError, SettingError)):
+            assert_score([], at_least=0.5, metric=metrics, until_decided=True, judge="lexical")
     with pytest.raises(SettingError, match="rows with until_decided=True"):
         assert_score(turns, at_least=0.5)
 
@@ -645,6 +650,8 @@ def test_stopped_runs_are_not_calibrated() -> None:
     labels = [Label(row.sample.id, (True,)) for row in stopped.results[:20] if row.sample and row.sample.id]
     with pytest.raises(InputError, match="until decided"):
         calibrate(stopped, "good", labels, assume_random=True)
+    with pytest.raises(InputError, match="until decided"):
+        draw(stopped, "good", 5, seed=0)
 
 
 STATISTICS = Path(__file__).parents[1] / "docs" / "statistics.md"

@@ -150,6 +150,8 @@ def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool =
         InputError: If a scored sample has no id, or several samples share one.
         SettingError: If fewer samples are scored than are to be drawn, or none is to be drawn.
     """
+    if report.decisions:
+        raise InputError("a run until decided cannot be labelled for calibration: judge all of its rows")
     order = list(_scored(report, metric).values())
     if not 1 <= count <= len(order):
         raise SettingError(f"{len(order)} samples are scored, so 1 to {len(order)} can be drawn; asked for {count}")

@@ -217,7 +217,7 @@ class Decider:
         if found.at_least is None:
             verb = {"passed": "loses no", "failed": "loses", "undecided": "may or may not lose"}[found.outcome]
             return f"{verb} more than {margin:g} against the earlier run"
-        less = f" less the margin of {margin:g}" if margin and found.outcome == "passed" else ""
+        less = f" less the margin of {margin:g}" * bool(margin and found.outcome == "passed" and not self._before)
         return f"{VERBS[found.outcome]} {found.at_least:g}{less}"
 
     def _numbers(self, found: SequentialDecision, place: int) -> str:

@@ -77,7 +77,7 @@ class SequentialDecision(Decision):
     on: On = Field("interval", description="mean of samples like these, or of these rows")
     alpha: Share = Field(0.05, description="risk that the decision is wrong")
     decided_at: int | None = Field(None, description="samples looked at then; None while undecided")
-    e_value: float | None = Field(None, description="evidence for the outcome; None if no other is possible")
+    e_value: float | None = Field(None, description="evidence when it was decided; None if no other is possible")
     bounds: tuple[float, float] = Field(
         (0.0, 1.0), description="of the mean, or of the difference; each holds with 1 − alpha whenever one stops"
     )

@@ -119,8 +119,8 @@ class SequentialGate:
     ) -> None:  # fmt: skip
         check_shares(threshold=threshold, margin=margin, min_scored=min_scored)
         _check_counts(population=population, largest_cluster=largest_cluster, gates=gates)
-        if not 0 < alpha < 1:
-            raise SettingError(f"alpha lies between 0 and 1, e.g. 0.05; got {alpha}")
+        if not 0 < alpha < 0.5:
+            raise SettingError(f"alpha lies between 0 and 0.5, e.g. 0.05; got {alpha}")
         if population is not None and largest_cluster > 1:
             raise SettingError("largest_cluster needs population=None: in a population each sample is a unit")
         self.population, self._largest = population, largest_cluster
@@ -132,6 +132,7 @@ class SequentialGate:
         self.decision: Outcome = "undecided"
         self.decided_at: int | None = None
         self.rows = self.scored = 0
+        self._evidence = 0.0
 
     def update(self, *scores: Score, undefined: int = 0) -> Outcome:
         """Take the next unit of the random order, and return the decision.
@@ -161,13 +162,13 @@ class SequentialGate:
         enough = many and self.scored >= self._min_scored * self.rows - ROUNDING
         if enough and (passing or failing) and self.decision == "undecided":
             self.decision, self.decided_at = "passed" if passing else "failed", len(self._units)
+            self._evidence = (self._passing if passing else self._failing).most
         return self.decision
 
     @property
     def e_value(self) -> float:
-        """Evidence for the decision, else the stronger of both; *passed* needs 1/alpha, *failed* gates/alpha."""
-        both = {"passed": self._passing.most, "failed": self._failing.most}
-        return both.get(self.decision, max(both.values()))
+        """Evidence when it was decided, else the stronger of both; *passed* needs 1/alpha, *failed* gates/alpha."""
+        return self._evidence or max(self._passing.most, self._failing.most)
 
     @property
     def interval(self) -> Interval:
@@ -194,7 +195,7 @@ class UntilDecided:
         on: ``interval``: the gates speak of samples like these; ``point``: of the rows of this run.
         alpha: Risk of a wrong decision.
         margin: How far below its threshold a mean may lie and still pass; with ``against``, how much worse than
-            before.
+            before, and thresholds stay as they are.
         min_samples: Samples scored before a decision.
         max_samples: Rows after which the run ends undecided.
         min_scored: Share of the rows looked at that must be scored for a decision.
@@ -224,9 +225,9 @@ class UntilDecided:
         self, at_least: float | None, *, rows: int = 1, gates: int = 1, largest_cluster: int = 1
     ) -> SequentialGate:
         """One gate of a run of so many rows; without ``at_least`` that of an earlier run less the margin is meant."""
-        paired = at_least is None
         return SequentialGate(
-            (1 - self.margin) / 2 if at_least is None else at_least, margin=0.0 if paired else self.margin,
+            (1 - self.margin) / 2 if at_least is None else at_least,
+            margin=0.0 if at_least is None or self.against is not None else self.margin,
             alpha=self.alpha, population=rows if self.on == "point" else None, largest_cluster=largest_cluster,
             gates=gates, min_samples=self.min_samples, min_scored=self.min_scored,
         )  # fmt: skip

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.results import Failed, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.engine.evaluation import evaluate
@@ -49,6 +49,7 @@ def assert_score(
         AssertionError: With the numbers, if the score is too low, there is none, or it is undecided and that
             means a failure.
         SettingError: If the threshold is not in [0, 1], or a report has no metric.
+        InputError: If there are no rows.
 
     Example:
         >>> from ragmetrics_core import ContextAdherence
@@ -89,7 +90,10 @@ def _decided(
         known = [row for row in rows if isinstance(row, Sample)]
         metrics = [own for own in metrics if any(own.gap(sample) is None for sample in known)]
     gates = [Gate(metric=own.name, at_least=at_least) for own in metrics]
-    return evaluate(rows, metrics, until=until, gates=gates, **how).decisions
+    report = evaluate(rows, metrics, until=until, gates=gates, **how)
+    if not report.results:
+        raise InputError("there are no rows to assert anything of")
+    return report.decisions
 
 
 def _assert_one(result: Scored | Undefined | Failed, at_least: float) -> None:
