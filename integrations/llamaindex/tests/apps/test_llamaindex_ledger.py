@@ -706,6 +706,23 @@ def test_a_chat_engine_remembers_until_it_is_reset(memory: str, mode: str, strea
     assert first_id == again != second_id == last
 
 
+@pytest.mark.parametrize("memory", [Memory, ChatMemoryBuffer])
+def test_react_remembers_what_it_saw_and_answered(memory: Any, parts: ModuleType) -> None:
+    thinks = 'Thought: I need to use a tool.\nAction: store\nAction Input: {"input": "capital"}'
+    llm = scripted(parts, thinks, *(f"Thought: I can answer.\nAnswer: {one}" for one in (A, "On it.", "Done.")))
+    agent, kept = ReActAgent(tools=[searching(parts)], llm=llm), memory.from_defaults(token_limit=4000)
+
+    async def run() -> None:
+        for question in (Q, SECOND, "Thank you."):
+            await ask(agent, question, memory=kept)
+
+    with capture() as captured:
+        asyncio.run(run())
+    assert [told(one)[1][0].shown for one in captured.samples] == [(0, 1)] * len(captured.samples)
+    said = [[turn.content for turn in one.history] for one in captured.samples]
+    assert said == [[], [Q, A], [Q, A, SECOND, "On it."]]
+
+
 @pytest.mark.parametrize("handed", ["engine", "chat", "memory"])
 def test_a_name_goes_before_the_identity_of_a_memory(handed: str, parts: ModuleType) -> None:
     said: list[ChatMessage] = []

@@ -36,11 +36,7 @@ class Spans(BaseSpanHandler[BaseSpan]):
     def new_span(self, *_: Any, **__: Any) -> None:
         """Nothing is kept."""
 
-    def prepare_to_exit_span(self, *_: Any, **__: Any) -> None:
-        """Nothing is kept."""
-
-    def prepare_to_drop_span(self, *_: Any, **__: Any) -> None:
-        """Nothing is kept."""
+    prepare_to_exit_span = prepare_to_drop_span = new_span  # type: ignore[pydantic-field]  # methods, no fields
 
 
 class Events(BaseEventHandler):

@@ -37,14 +37,9 @@ from ragmetrics_core.capturing import (
 )
 
 MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
+# Kinds that are not listed are named alike.
 _NODES: dict[Kind, Any] = {"query": "agent", "chat": "agent", "workflow": "agent", "predict": "agent"}
-_NODES |= {
-    "retrieve": "retriever",
-    "post": "reranker",
-    "synth": "step",
-    "respond": "step",
-    "program": "step",
-}  # others are named alike
+_NODES |= {"retrieve": "retriever", "post": "reranker", "synth": "step", "respond": "step", "program": "step"}
 _UUID = 37  # characters of "-" and a UUID at the end of a span's id, behind class and method
 _clock = itertools.count()
 

@@ -105,10 +105,20 @@ def prompt_of(arguments: Mapping[str, Any]) -> tuple[Message, ...]:
     """The messages that a model was given; a prompt without roles is the user's."""
     loose = [*arguments.get("args", ()), *dict(arguments.get("kwargs", {})).values()]
     given = arguments.get("messages", arguments.get("prompt", loose[0] if loose else None))
-    if isinstance(given, str):
-        return (Message("user", given),)
-    listed = given if isinstance(given, (list, tuple)) else ()
-    return tuple(message_of(item) for item in listed if isinstance(item, ChatMessage))
+    return (Message("user", given),) if isinstance(given, str) else _messages(given)
+
+
+def _messages(value: object) -> tuple[Message, ...]:
+    listed = value if isinstance(value, (list, tuple)) else ()
+    return tuple(one for item in listed if isinstance(item, ChatMessage) for one in _reasoned(message_of(item)))
+
+
+def _reasoned(one: Message) -> tuple[Message, ...]:
+    """A turn of a ReAct agent, of which memory keeps one text, as what its tools returned and its answer."""
+    seen = re.findall(r"^Observation: (.*?)\nThought: ", one.text, flags=re.MULTILINE | re.DOTALL)
+    left = re.sub(r"^Observation: .*?\n(?=Thought: )", "", one.text, flags=re.MULTILINE | re.DOTALL)
+    answer = left.partition("\nAnswer: ")[2] if one.role == "assistant" and left.startswith("Thought: ") else ""
+    return (*(Message("tool", text) for text in seen), Message("assistant", answer)) if answer else (one,)
 
 
 def message_of(message: ChatMessage, calls: tuple[ToolCall, ...] | None = None) -> Message:
@@ -214,8 +224,7 @@ def question_of(value: object) -> str | None:
 
 def turns_of(value: object) -> tuple[Turn, ...]:
     """What user and assistant said in chat messages."""
-    listed = value if isinstance(value, (list, tuple)) else ()
-    return spoken(message_of(message) for message in listed if isinstance(message, ChatMessage))
+    return spoken(_messages(value))
 
 
 def prompted_turns(given: Mapping[str, Any]) -> tuple[Turn, ...]:
