@@ -341,6 +341,17 @@ ROWS: dict[str, Row] = {
         lambda c: made(c, model(c, "rewrite", "Douro?"), retriever(c, P, query="Douro?"), model(c, asked(PORTO))),
         [Call("retrieval", ("porto",), (0,), 1, query="Douro?")],
     ),
+    "documents that a step put beside those of a retriever": Row(
+        lambda c: made(
+            c,
+            retriever(c, P, E),
+            model(c, "Rewrite", "Douro, Faro?"),
+            step(c, P, F),
+            model(c, asked(f"{PORTO}\n{FARO}")),
+            answers=SAYS,
+        ),
+        [Call("retrieval", ("porto", "evora"), (0,), query=QUESTION), Call("retrieval", ("faro",), (0,), 1)],
+    ),
     "documents of a step that no retriever gave": Row(
         lambda c: made(c, step(c, P, F), step(c, P), model(c, asked(PORTO)), answers=SAYS),
         [Call("retrieval", ("porto", "faro"), (0,))],

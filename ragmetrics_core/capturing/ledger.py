@@ -79,6 +79,7 @@ class Arrivals:
         known = {one_line(item.text) for one in earlier if one.kind == "written" for item in one.items}
         known.add(one_line(answer))
         found = [one for one in self.found if self._is_told(one) or one_line(one.text) not in known]
+        found = sorted([*found, *self._added(seen, found)], key=lambda one: self._order(one.path))
         texts = [item.text for call in earlier for item in call.items]
         there = seen.there([*texts, *(one.text for one in found if one.text is not None)])
         told = [call.model_copy(update={"shown": seen.shown(call.items, there)}) for call in earlier]
@@ -102,6 +103,16 @@ class Arrivals:
                 )
             )
         return told
+
+    def _added(self, seen: Seen, found: Sequence[Arrival]) -> Iterator[Arrival]:
+        """Contexts that none of these brought: a step put them beside what was retrieved."""
+        came = [item for one in found for item in seen.items(one.documents)[0]]
+        left = {key for key, context in seen.contexts.items() if context not in came}
+        for path in sorted(self._paths, key=lambda one: one[-1].ended or _LAST) if left else ():
+            if path[-1].kind == "step" and not any(one.kind == "retriever" or id(one) in self._whole for one in path):
+                fresh = tuple(one for one in _fresh(path[-1].documents) if one.key in left)
+                left -= {one.key for one in fresh}
+                yield from (Arrival("retrieval", path, fresh),) * bool(fresh)
 
     def _is_told(self, one: Arrival) -> bool:
         """Whether it is no text of a model's, or one that a tool returned to another call."""
