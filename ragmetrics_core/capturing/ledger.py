@@ -122,8 +122,8 @@ class Arrivals:
 
     @cached_property
     def found(self) -> list[Arrival]:
-        """What arrived, by step, the model's own order of its calls, and start."""
-        return sorted((one for path in self._paths for one in self._of(path)), key=lambda one: self._order(one.path))
+        """What arrived, in no order yet."""
+        return [one for path in self._paths for one in self._of(path)]
 
     def _order(self, path: Path) -> list[tuple[int, int, str, float]]:
         """For each tool around a call, and the call: its step there, its place among the model's calls, its start."""
