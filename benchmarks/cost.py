@@ -32,7 +32,7 @@ from ragmetrics_core import (
     Sample,
     evaluate,
 )
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.replies import Usage
 
 _WORDS = (
     "The harbour office of the old town keeps a ledger of every ship that came in, of its cargo and of its master, "

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.request import urlopen
 
 
@@ -55,7 +56,8 @@ def serve(latency: float) -> None:
     """Serve until killed; prints the address first. Replies depend on the prompt alone."""
     from aiohttp import web
 
-    from ragmetrics_core.testing.replies import plausible_reply
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from plausible import plausible_reply
 
     prompts: set[int] = set()
     counts = {"calls": 0}

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
 import aiohttp
 from goals import Goal, Rows, at_most
 from killed import rows
+from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextUtilization, LLMJudge, OpenAICompatibleModel, evaluate
 from ragmetrics_core.endpoints.chat import Capabilities
-from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 CONCURRENCY = 32
 LATENCY = 0.1

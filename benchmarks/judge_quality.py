@@ -244,7 +244,7 @@ def measure(bench: Bench) -> None:
 def judge_named(name: str | None) -> Judge:
     """The judge to test: the embedded one, or a model's name."""
     if name in (None, "lexical"):
-        from ragmetrics_core.lexical import LexicalJudge
+        from ragmetrics_core.lexical.judge import LexicalJudge
 
         return LexicalJudge()
     from ragmetrics_core.engine.resolve import resolve_judge

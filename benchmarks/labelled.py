@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data.sample import Fact, Sample, Turn
+from card_rows import sample_of
+
+__all__ = ["Row", "labels_of", "rows_by_source", "sample_of", "shown"]
 
 Row = dict[str, Any]
 
@@ -44,26 +46,6 @@ def _place(source: str) -> tuple[bool, int, str]:
 def shown(source: str) -> str:
     """Name of a source; an asterisk marks a set that is easy by construction."""
     return f"{source}*" if source in EASY else source
-
-
-def sample_of(row: Row, **changes: Any) -> Sample:
-    """A row as a sample.
-
-    Args:
-        row: A row of any family but ``reference_pairs``.
-        **changes: Fields of the sample to replace.
-    """
-    turns = [turn.partition(": ") for turn in row.get("meta", {}).get("history", ())]
-    fields = {
-        "id": row["id"],
-        "question": row["question"],
-        "contexts": [{"text": context["text"]} for context in row["contexts"]],
-        "answer": row["answer"],
-        "reference": row.get("reference"),
-        "facts": tuple(Fact(text=fact["text"]) for fact in row.get("facts", ())) or None,
-        "history": tuple(Turn(role=role, content=content) for role, _, content in turns if content),
-    }
-    return Sample(**{**fields, **changes})
 
 
 def labels_of(rows: Sequence[Row], name: str) -> list[Any]:

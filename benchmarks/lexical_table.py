@@ -24,8 +24,9 @@ from labelled import shown
 
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.lexical import LexicalJudge, judge
+from ragmetrics_core.lexical import judge
 from ragmetrics_core.lexical.constants import Weights
+from ragmetrics_core.lexical.judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.statistics.agreement import auroc, balanced_accuracy, bootstrap, mean_error
 

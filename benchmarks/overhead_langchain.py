@@ -22,9 +22,11 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_ragmetrics import watch
-from langchain_ragmetrics.capturing.recorder import Recorder, Sink
+from langchain_ragmetrics.capturing.recorder import Receiver, Recorder
 
-LIMIT_MS = 1.0
+from ragmetrics_core.capturing import Problems
+
+LIMIT_MS = 0.6
 DOCUMENTS = [Document(f"{number} " + "word " * 160, metadata={"page": number}) for number in range(5)]
 
 
@@ -49,7 +51,7 @@ class Model(BaseChatModel):
 class Dropping(Recorder):
     """Records and throws away: what the hooks alone cost."""
 
-    def sinks(self) -> tuple[Sink, ...]:
+    def receivers(self) -> tuple[Receiver, ...]:
         """One that drops."""
         return (lambda _: None,)
 
@@ -78,7 +80,7 @@ def main(runs: int) -> int:
     chain = application()
     milliseconds(chain, 50, [])
     plain_wall, plain = milliseconds(chain, runs, [])
-    hooks_wall, hooks = milliseconds(chain, runs, [Dropping()])
+    hooks_wall, hooks = milliseconds(chain, runs, [Dropping(Problems())])
     watching = watch(metrics=[])
     watched_wall, watched = milliseconds(chain, runs, [])
     watching.stop()

@@ -12,10 +12,9 @@ import signal
 import sys
 from pathlib import Path
 
-from ragmetrics_core.testing.server import LoopbackServer
-
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from dataset_toys import quoting_reply  # the tests label with the same replies
+from loopback import LoopbackServer
 
 if __name__ == "__main__":
     with LoopbackServer(quoting_reply, probability=None) as server:

@@ -3,7 +3,7 @@
 Usage: python benchmarks/record_traces.py DIALECT FRAMEWORK FOLDER [NAME…]
 
 Each shape gives a file of its spans as OTLP JSON (MLflow: as MLflow's own JSON), and ``expected.json`` holds the
-samples that the adapter made of the same run.
+samples that the adapter made of the same run under ``capture``, and by ``samples_from`` where it takes the run.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from ragmetrics_core.capturing import SettingError
 
 ROOT = Path(__file__).parents[1]
 TESTS = {name: ROOT / "integrations" / name / "tests" for name in ("langchain", "llamaindex", "haystack")}
@@ -31,7 +34,7 @@ TRACELOOP = {
     "llamaindex": "opentelemetry.instrumentation.llamaindex:LlamaIndexInstrumentor",
     "haystack": "opentelemetry.instrumentation.haystack:HaystackInstrumentor",
 }
-OTEL = {"langchain": "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor"}
+OTEL = {"langchain": "opentelemetry.instrumentation.genai.langchain:LangChainInstrumentor", "haystack": ""}
 INSTRUMENTORS = {"openinference": OPENINFERENCE, "traceloop": TRACELOOP, "otel": OTEL}
 
 Play = tuple[str, Callable[[], Any], dict[str, Any]]
@@ -47,7 +50,7 @@ def main() -> None:
     sys.path[:0] = [str(TESTS[framework]), str(TESTS[framework] / "apps")]
     into = Path(folder)
     into.mkdir(parents=True, exist_ok=True)
-    if dialect == "otel":  # it records calls of known providers only
+    if (dialect, framework) == ("otel", "langchain"):  # it records calls of known providers only
         os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "gen_ai_latest_experimental"
         told = {"ls_provider": "openai", "ls_model_name": "fake"}
         importlib.import_module("langchain_fakes").Speaker._get_ls_params = lambda *_, **__: told  # noqa: SLF001
@@ -58,28 +61,45 @@ def main() -> None:
         if names and name not in names:
             continue
         recorder()  # what was done to build it
-        samples, problem = played(framework, play, options)
+        samples, from_run, problem = played(framework, play, options)
         text = recorder()
         (into / f"{name}.json").write_text(text, encoding="utf-8")
-        expected[name] = {"samples": samples, "options": sorted(options), "problem": problem}
+        expected[name] = {"samples": samples, "from_run": from_run, "options": sorted(options), "problem": problem}
     (into / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def played(framework: str, play: Callable[[], Any], options: dict[str, Any]) -> tuple[list[Any], str | None]:
-    """Run one shape under the adapter's capture."""
-    module = {
-        "langchain": "langchain_ragmetrics",
-        "llamaindex": "llama_index.evaluation.ragmetrics",
-        "haystack": "haystack_integrations.components.evaluators.ragmetrics",
-    }[framework]
-    capture = importlib.import_module(module).capture
-    problem = None
-    with capture(**options) as captured:
+def played(framework: str, play: Callable[[], Any], options: dict[str, Any]) -> tuple[list[Any], Any, str | None]:
+    """Run one shape under the adapter's capture: the samples, and those that ``samples_from`` makes of its only run."""
+    module = importlib.import_module(
+        {
+            "langchain": "langchain_ragmetrics",
+            "llamaindex": "llama_index.evaluation.ragmetrics",
+            "haystack": "haystack_integrations.components.evaluators.ragmetrics",
+        }[framework]
+    )
+    problem, returned = None, None
+    with collected(framework) as runs, module.capture(**options) as captured:
         try:
-            asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
+            returned = asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
         except Exception as error:  # noqa: BLE001  # shapes that fail on purpose, or that an instrumentation breaks
             problem = f"{type(error).__name__}"
-    return [sample.model_dump(mode="json") for sample in captured.samples], problem
+    made = None
+    if len(runs or [returned]) == 1 and not options:
+        with suppress(SettingError):  # what was returned is nothing of which samples are made
+            made = [one.model_dump(mode="json") for one in module.samples_from((runs or [returned])[0])]
+    return [sample.model_dump(mode="json") for sample in captured.samples], made, problem
+
+
+@contextmanager
+def collected(framework: str) -> Iterator[list[Any]]:
+    """The runs that a framework's own tracer keeps, where it has one."""
+    if framework != "langchain":
+        yield []
+        return
+    from langchain_core.tracers.context import collect_runs
+
+    with collect_runs() as collector:
+        yield collector.traced_runs
 
 
 def otlp_recorder(instrumentor: str) -> Callable[[], str]:
@@ -93,7 +113,18 @@ def otlp_recorder(instrumentor: str) -> Callable[[], str]:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     module, _, name = instrumentor.partition(":")
+    if not name:  # Haystack traces by itself
+        tracing = importlib.import_module("haystack.tracing")
+        own = importlib.import_module("haystack_integrations.tracing.opentelemetry").OpenTelemetryTracer
+        tracing.tracer.is_content_tracing_enabled = True
+        tracing.enable_tracing(own(provider.get_tracer("haystack")))
+        return recorded_by(exporter)
     getattr(importlib.import_module(module), name)().instrument(tracer_provider=provider)
+    return recorded_by(exporter)
+
+
+def recorded_by(exporter: Any) -> Callable[[], str]:
+    """What gives the spans since the last call."""
 
     def recorded() -> str:
         spans = exporter.get_finished_spans()
@@ -227,7 +258,9 @@ def haystack() -> Iterator[Play]:
         row = shapes.ROWS[name]()
         yield f"shape {name} {mode}", lambda row=row, mode=mode: _row(shapes, row, mode), row.capture
     importlib.import_module("test_haystack_apps")
-    for name, one in importlib.import_module("haystack_apps").APPS.items():
+    apps = importlib.import_module("haystack_apps").APPS
+    for name in sorted(apps, key="a_tracer_enabled_inside".__eq__):  # after it no other tracer hears of anything
+        one = apps[name]
         yield f"app {name}", one.play, one.capture
     assert ragmetrics
 

@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "throughput.py": ("--samples", "200", "--repeats", "1"),
     "store.py": ("--replies", "2000", "--samples", "200", "--repeats", "1"),
     "overhead.py": (),
+    "live.py": ("--seconds", "20"),
     "killed.py": ("--samples", "200", "--kills", "3"),
 }
 

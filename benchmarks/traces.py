@@ -31,7 +31,8 @@ from ragmetrics_core.traces import samples_from_spans
 ROOT = Path(__file__).parents[1]
 ALL = [
     *("openinference:langchain", "mlflow:langchain", "traceloop:langchain", "otel:langchain", "otel:langchain:resolve"),
-    "openinference:haystack",
+    *("openinference:haystack", "mlflow:haystack", "otel:haystack"),
+    *("openinference:llamaindex", "mlflow:llamaindex", "traceloop:llamaindex"),
 ]
 # What is about capturing itself: how a capture finds its runs, or what it is told.
 ABOUT_CAPTURING = {
@@ -113,8 +114,10 @@ def verdict(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> str:
 def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
     """Whether a text of the adapter's samples is not in the spans at all; OpenTelemetry names documents by ids only."""
     spans = stream(text)
-    if pair.startswith("otel") and any(
-        not (pair.endswith(":resolve") and c["id"]) for s in theirs for c in s["contexts"]
+    if pair.startswith("otel:langchain") and any(
+        not (pair.endswith(":resolve") and c["id"] and f'\\"{c["id"]}\\"' in text)
+        for s in theirs
+        for c in s["contexts"]
     ):
         return True
     texts = [one["text"] for sample in theirs for one in sample["contexts"]]

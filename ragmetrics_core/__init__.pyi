@@ -15,8 +15,8 @@ from ragmetrics_core.endpoints.litellm_model import LiteLLMModel as LiteLLMModel
 from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
 from ragmetrics_core.engine.evaluation import evaluate as evaluate
 from ragmetrics_core.engine.evaluation import iter_results as iter_results
+from ragmetrics_core.judging.judge import ScriptedJudge as ScriptedJudge
 from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
-from ragmetrics_core.judging.scripted import ScriptedJudge as ScriptedJudge
 from ragmetrics_core.lexical.judge import LexicalJudge as LexicalJudge
 from ragmetrics_core.metrics.context_adherence import ContextAdherence as ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall as ContextRecall

@@ -7,7 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ragmetrics_core.data.usage import Usage
+from loopback import tokens
+from plausible import fenced, plausible_reply
+
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.datasets import Document
 from ragmetrics_core.endpoints.chat import (
     Capabilities,
@@ -18,7 +21,6 @@ from ragmetrics_core.endpoints.chat import (
     TokenAlternatives,
 )
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.testing.replies import fenced, plausible_reply, tokens
 
 SIZE = 100
 _WORD = re.compile(r"[^\W_]+")

@@ -10,8 +10,8 @@ import pytest
 
 from ragmetrics_core import ContextUtilization, LexicalJudge, Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.page.biases import correlations, family, shared_families, usefulness_by_rank
 from ragmetrics_core.reporting.run_facts import Audit
@@ -118,6 +118,6 @@ def test_on_the_command_line(
     page = Path("report.html").read_text("utf-8")
     assert audited.sentence.split(":")[1] in page
     assert "context_recall left out" in page
-    assert "lexical: of its verdicts on adherence flip 0.2% after a context that gave an order" in page
+    assert "; context_adherence AUROC 0.85 [" in page
     assert main(["evaluate", "rows.jsonl", "--report", "none/report.html"]) == 2
     assert "there is no folder none" in capsys.readouterr().err

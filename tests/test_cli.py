@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import logging
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import LoopbackServer
+from plausible import plausible_reply
 
 from ragmetrics_core import Report, evaluate
-from ragmetrics_core.cli.main import main
-from ragmetrics_core.cli.output import Lines
+from ragmetrics_core.cli.main import Lines, _parser, main
 from ragmetrics_core.engine import progress
-from ragmetrics_core.testing.server import LoopbackServer
 
 GOOD = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
 OTHER = {**GOOD, "answer": "Anna."}
@@ -57,7 +59,7 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
     assert "context_utilization  1.000" in shown.out
     assert "context_recall left out: undefined on every row (no reference)" in shown.out
     assert "1 row: 1 judged, 0 not judged, 0 bad." in shown.out
-    assert "Judge: lexical; 0 calls" in shown.out
+    assert "Judge: lexical (compares words; catches gross failures)." in shown.out
     assert "context_utilization" not in shown.err
 
 
@@ -138,13 +140,12 @@ BAD_INPUT = [
     (["evaluate", "rows.jsonl", "--fail-under", "recall=2"], "the threshold of a gate is a number from 0 to 1"),
     (["evaluate", "rows.jsonl", "--metrics", "recall", "--fail-under", "adherence=1"], "no metric 'adherence'"),
     (["evaluate", "rows.jsonl", "--set", "polls=3"], "--set is written METRIC.SETTING=VALUE"),
-    (["evaluate", "rows.jsonl", "--set", "adherence.poll=3"], "has no setting 'poll'; it has: name, model,"),
+    (["evaluate", "rows.jsonl", "--set", "adherence.poll=3"], "poll: no such setting; there are: name, model,"),
     (["evaluate", "rows.jsonl", "--set", "adherence.polls=0"], "ContextAdherence: polls: Input should be greater"),
     (["evaluate", "rows.jsonl", "--set", "bleu.polls=3"], "no metric is named 'bleu'"),
     (["evaluate", "rows.jsonl", "--metrics", "recall", "--set", "adherence.polls=3"], "is not among the metrics"),
     (["evaluate", "rows.jsonl", "--api-base", "http://127.0.0.1:1"], "--api-base needs a model"),
     (["evaluate", "rows.jsonl", "--judge", " "], "the judge's name is blank"),
-    (["demo", "nothing"], "no demo 'nothing'; there are: core"),
 ]
 
 
@@ -181,24 +182,23 @@ def test_bad_rows_are_named_counted_and_left_out(rows: Callable[..., str], capsy
 
 def test_no_metric_applies(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     said = fails(capsys, ["evaluate", rows({"frage": "Wer?", "antwort": "Anna."})])
-    assert "no metric applies to rows.jsonl (context_utilization: no question; context_adherence: no contexts" in said
+    assert "no metric applies to rows.jsonl (rows: 1, bad: 0; context_utilization: no question; context_a" in said
     assert "columns that were not recognised: frage, antwort; name them with --question-column" in said
     for options in ([], ["--dry-run"]):
-        assert fails(capsys, ["evaluate", rows(), *options]) == "ragmetrics: rows.jsonl has no rows"
-    assert fails(capsys, ["evaluate", rows("{]", "3")]) == "ragmetrics: rows.jsonl: none of its 2 rows is a sample"
-    assert "(context_recall: no reference)" in fails(capsys, ["evaluate", rows(GOOD), "--metrics", "recall"])
+        said = fails(capsys, ["evaluate", rows(), *options])
+        assert said.startswith("ragmetrics: no metric applies to rows.jsonl (rows: 0, bad: 0")
+    assert "no metric applies to rows.jsonl (rows: 2, bad: 2)" in fails(capsys, ["evaluate", rows("{]", "3")])
+    assert "; context_recall: no reference)" in fails(capsys, ["evaluate", rows(GOOD), "--metrics", "recall"])
 
 
-def test_several_files_each_must_have_rows_that_apply(
-    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_files_are_one_run(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     names = [rows(GOOD, GOOD, name="a.jsonl"), rows(GOOD, name="b.jsonl"), rows({"answer": "x"}, name="c.jsonl")]
-    assert main(["evaluate", *names[:2]]) == 0
-    assert "3 rows: 3 judged" in capsys.readouterr().out
-    assert main(["evaluate", *names]) == 2
-    shown = capsys.readouterr()
-    assert "4 rows: 4 judged" in shown.out
-    assert shown.err.splitlines()[-1].startswith("ragmetrics: no metric applies to c.jsonl (")
+    assert main(["evaluate", *names]) == 0
+    assert "4 rows: 4 judged" in capsys.readouterr().out
+    assert main(["evaluate", "c.jsonl", rows(name="d.jsonl")]) == 2
+    first, last = capsys.readouterr().err.splitlines()[-2:]
+    assert first.startswith("ragmetrics: no metric applies to c.jsonl (")
+    assert last.startswith("ragmetrics: no metric applies to d.jsonl (rows: 0, bad: 0")
 
 
 def test_a_broken_file_is_found_before_anything_is_judged(
@@ -266,7 +266,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_judge_that_cannot_be_used(
     rows: Callable[..., str], capsys: pytest.CaptureFixture[str], loopback_server: Callable[..., LoopbackServer]
 ) -> None:
-    from ragmetrics_core.testing.server import Fault
+    from loopback import Fault
 
     server = loopback_server(faults=lambda number: Fault(401, code="invalid_api_key"))
     arguments = ["evaluate", rows(*[GOOD] * 50), "--judge", "openai/x", "--api-base", server.base_url]
@@ -280,7 +280,7 @@ def test_a_model_as_judge(rows: Callable[..., str], loopback_server: Callable[..
     command = script("evaluate", rows(GOOD, OTHER), "--quiet", "--out", "out.jsonl", judge_url=server.base_url)
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"Judge: openai/x; {len(server.requests)} calls, " in done.stdout
+    assert f"Spent: {len(server.requests)} calls, " in done.stdout
     assert "price unknown" in done.stdout
     assert len(Report.from_jsonl("out.jsonl").results) == 2
 
@@ -306,7 +306,7 @@ def test_interrupt_leaves_what_was_done(
 ) -> None:
     held = {"question": "HOLD", "contexts": ["x"], "answer": "y"}
     distinct = [{**GOOD, "answer": f"{number} lamps"} for number in range(3)]
-    with LoopbackServer() as server:
+    with LoopbackServer(plausible_reply) as server:
         plain, released = server.reply, server.stopped
 
         def reply(body: Any) -> Any:
@@ -356,7 +356,7 @@ def test_a_reader_that_goes_away_changes_no_exit_code(rows: Callable[..., str]) 
     os.close(reading)
     try:
         done = subprocess.run(command, env=environment(), stdout=writing, stderr=subprocess.PIPE, check=False)
-        demo = subprocess.run(script("demo", "core"), stdout=writing, stderr=subprocess.PIPE, check=False)
+        demo = subprocess.run(script("demo"), stdout=writing, stderr=subprocess.PIPE, check=False)
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")
@@ -375,19 +375,15 @@ def test_a_dry_run_decides_no_gate(
     ]
 
 
-def test_cells_that_say_nothing_are_missing(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_cells_that_say_nothing_are_missing(rows: Callable[..., str]) -> None:
     gaps = ["nan", "NaN", "NULL", "null", " <NA> "]
     for name, comma in (("a.csv", ","), ("a.tsv", "\t")):
         lines = ["question,contexts,answer,lang", "q,c,None,", "q,c,N/A,x", "q,c", *(f"q,{gap},{gap}," for gap in gaps)]
         Path(name).write_text("\n".join(lines).replace(",", comma))
         assert main(["evaluate", name, "--metrics", "adherence,utilization", "--out", "out.jsonl"]) == 0
-        said = f"{name}: cells that read nan or null are taken as missing: 5 in contexts, 5 in answer"
-        assert capsys.readouterr().out.splitlines().count(said) == 1
         read = [row.sample for row in Report.from_jsonl("out.jsonl").results if row.sample]
         assert [sample.answer for sample in read] == ["None", "N/A", *[None] * 6]
         assert [len(sample.contexts) for sample in read] == [1, 1, 1, *[0] * 5]
-    assert main(["evaluate", rows({**GOOD, "lang": None})]) == 0
-    assert "missing" not in capsys.readouterr().out
 
 
 def test_a_narrow_encoding_does_not_end_the_run(rows: Callable[..., str]) -> None:
@@ -439,3 +435,70 @@ def test_a_log_line_is_not_glued_to_a_counter(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(sys, "stderr", stream)
         handler.emit(logging.makeLogRecord({"msg": "kept in x"}))
         assert stream.getvalue() == line
+
+
+def test_a_gate_for_each_language_and_the_summary_of_a_job(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = rows({**GOOD, "language": "de"}, {**GOOD, "answer": "Bert sang of 1856.", "language": "e|n"})
+    gate = ["--fail-under", "adherence=0.5@metadata.language", "--gate", "point"]
+    assert main(["evaluate", name, *gate, "--summary", "summary.md"]) == 1
+    told = Path("summary.md").read_text()
+    assert "- **failed**: context_adherence by language: 1 of 2 slices reach 0.5. e|n: misses 0.5" in told
+    assert "| context_adherence | 0." in told
+    assert "Judge: lexical (compares words; catches gross failures)." in told
+    assert "Bert" not in told
+    job = Path("job.md")
+    job.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(job))
+    assert main(["evaluate", name, "--out", "a.jsonl"]) == 0
+    assert job.read_text().startswith("before\n## ragmetrics\n")
+    assert main(["compare", "a.jsonl", "a.jsonl".replace("a", "b")]) == 2
+    Path("b.jsonl").write_text(Path("a.jsonl").read_text())
+    assert main(["compare", "a.jsonl", "b.jsonl"]) == 0
+    assert "## ragmetrics compare\n\n```\n2 samples matched" in job.read_text()
+    assert "{" not in capsys.readouterr().err
+
+
+def test_every_command_has_an_example_that_parses() -> None:
+    def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+        under = [it for it in parser._actions if isinstance(it, argparse._SubParsersAction)]
+        for action in under:
+            for own in action.choices.values():
+                yield from leaves(own)
+        if not under:
+            yield parser
+
+    for parser in leaves(_parser()):
+        example = (parser.epilog or "").partition("Example: ")[2]
+        assert example.startswith("ragmetrics")
+        options = _parser().parse_args(shlex.split(example)[1:])
+        assert f"{example} ".startswith(f"{parser.prog} ")
+        assert callable(options.run)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("faithfulness", "context_adherence"),
+        ("FaithfulnessMetric", "context_adherence"),
+        ("Groundedness", "context_adherence"),
+        ("answer_correctness", "context_recall"),
+        ("context-precision", "context_utilization"),
+        ("ContextualPrecisionMetric", "context_utilization"),
+        ("contextual_recall", "retrieval_accuracy"),
+        ("context_adherance", "context_adherence"),
+    ],
+)
+def test_a_name_of_another_library_gets_the_nearest_of_ours(
+    name: str, nearest: str, rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", rows(GOOD), "--metrics", name]) == 2
+    assert f"the nearest here is {nearest}; there are: " in capsys.readouterr().err
+
+
+def test_a_name_that_is_like_none_gets_no_suggestion(
+    rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", rows(GOOD), "--metrics", "toxicity"]) == 2
+    assert "nearest" not in capsys.readouterr().err

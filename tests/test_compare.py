@@ -13,10 +13,9 @@ from ragmetrics_core import Report, Sample, Scored, Undefined
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.evidence import Cell
-from ragmetrics_core.data.questions import Mode
+from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
 from ragmetrics_core.data.sample import Fact
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.reporting.run_facts import RunFacts
 
@@ -136,9 +135,9 @@ def test_slices_clusters_and_holm() -> None:
     found = first.compare(second, slices="topic")
     assert [change.name for change in found.changes] == ["m", "m [a]", "m [b]"]
     whole, part = found["m"], found["m [a]"]
-    assert (whole.pairs, whole.clusters, part.pairs) == (40, 20, 20)
+    assert (whole.pairs, whole.interval.clusters, part.pairs) == (40, 20, 20)
     assert whole.p_holm == pytest.approx(3 * (whole.p or 0))  # the smallest of three
-    assert first.compare(second, cluster=None)["m"].clusters == 40
+    assert first.compare(second, cluster=None)["m"].interval.clusters is None
     with pytest.raises(SettingError, match=r"it has: m, m \[a\], m \[b\]"):
         found["other"]
 

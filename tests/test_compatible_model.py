@@ -12,6 +12,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from chat_model_contract import PLAIN, ChatModelContract
+from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextAdherence, LiteLLMModel, LLMJudge, OpenAICompatibleModel
 from ragmetrics_core.data.errors import (
@@ -25,8 +27,6 @@ from ragmetrics_core.endpoints.compatible_model import EXCEPTIONS
 from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
 from ragmetrics_core.endpoints.endpoint_errors import judge_error
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.testing.chat_model_contract import PLAIN, ChatModelContract
-from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 
 class TestOpenAICompatible(ChatModelContract):
@@ -236,8 +236,8 @@ def test_what_endpoints_say_of_too_long_requests(text: str, tokens: int | None, 
 
 QUIET = """
 from ragmetrics_core import evaluate
-from ragmetrics_core.testing.server import LoopbackServer
-with LoopbackServer() as server:
+from loopback import LoopbackServer
+with LoopbackServer(lambda _: '{"reason": "", "useful": 1}') as server:
     import os
     os.environ["RAGMETRICS_API_BASE"] = server.base_url
     rows = [{"question": "q", "contexts": ["c"], "answer": a} for a in "abc"]

@@ -15,7 +15,7 @@ from said import chunks, covered, facts, polls, rating, useful_list
 from ragmetrics_core import Sample, ScriptedJudge
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.errors import JudgeError
-from ragmetrics_core.data.questions import Asked, Weight
+from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness

@@ -13,7 +13,7 @@ from said import poll, polls
 from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, RateLimited, SettingError
 from ragmetrics_core.data.intervals import stopped_estimate
-from ragmetrics_core.data.questions import NotAnswered
+from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.polls import Adherent
 

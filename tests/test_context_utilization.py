@@ -12,7 +12,7 @@ from said import chunks, useful, useful_list
 
 from ragmetrics_core import Context, ContextUtilization, LexicalJudge, Sample, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeError, SettingError
-from ragmetrics_core.data.questions import Asked, Weight
+from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.average_precision import (
     average_precision,
     expected_average_precision,

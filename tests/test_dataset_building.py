@@ -15,6 +15,7 @@ import pytest
 from dataset_toys import SIZE, Body, Model, corpus, fourteen_facts, judge, quoting_reply
 from hypothesis import given
 from hypothesis import strategies as st
+from loopback import LoopbackServer
 from pydantic import BaseModel
 
 from ragmetrics_core import LexicalJudge, LLMJudge
@@ -23,7 +24,6 @@ from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     InputError,
     MissingDependency,
-    QuestionNotSupported,
     SettingError,
 )
 from ragmetrics_core.data.evidence import Cell
@@ -43,7 +43,6 @@ from ragmetrics_core.datasets.continuous import document_points, point_of
 from ragmetrics_core.datasets.sets import ContinuousSet, DiscreteSet, LabelledDocument, to_jsonl
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
-from ragmetrics_core.testing.server import LoopbackServer
 
 ONE = ContinuousSettings(chunk_size=SIZE, documents=1)
 
@@ -122,7 +121,7 @@ def test_the_second_build_asks_nothing_and_is_the_same_byte_for_byte(tmp_path: P
     assert main([*command, "--out", str(tmp_path / "two.jsonl")]) == 0
     assert len(server.requests) == asked == 100
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
-    score = ["dataset", "score", str(tmp_path / "one.jsonl"), "--judge", "openai/toy", "--prompts", "frozen", "--quiet"]
+    score = ["dataset", "score", str(tmp_path / "one.jsonl"), "--judge", "openai/toy", "--prompts", "io", "--quiet"]
     for _ in range(2):
         assert main([*score, "--api-base", server.base_url, "--draws", "5", *kept]) == 0
         assert len(server.requests) == asked  # the cells were judged when the set was built
@@ -370,7 +369,7 @@ def test_a_retriever_that_finds_too_little_or_no_text() -> None:
 
 
 def test_who_cannot_write_questions() -> None:
-    with pytest.raises(QuestionNotSupported, match="WriteQuestion"):
+    with pytest.raises(InputError, match=r"lexical gave nothing .* QuestionNotSupported\)"):
         build_continuous(corpus(), ONE, Maker(LexicalJudge()))
 
     def refused(body: Body) -> str:

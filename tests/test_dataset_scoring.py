@@ -57,7 +57,6 @@ def test_a_judge_that_is_right_on_the_continuous_set(continuous: ContinuousSet) 
         "Spearman": pytest.approx(1),
         "slope": pytest.approx(1),
         "intercept": pytest.approx(0),
-        "MAE to tags": 0,
     }
     assert (found.points, found.documents) == (360, 3)
     assert found.usage.calls == 3 * (4 * 7 + 1)  # none for a combination
@@ -80,13 +79,6 @@ def test_a_judge_that_says_yes_to_everything(discrete: DiscreteSet, continuous: 
     assert "undefined" in score_table(
         continuous, None, [score_set(continuous, None, RetrievalAccuracy(), yes, draws=5)]
     )
-
-
-def test_frozen_facts_are_not_extracted(continuous: ContinuousSet) -> None:
-    script = {FactInContext: lambda question: covered(0.9)}
-    found = score_set(continuous, None, RetrievalAccuracy(), ScriptedJudge(script), prompt="frozen", draws=5)
-    assert (found.points, found.missing) == (360, 0)
-    assert found.usage.calls == 3 * 28
 
 
 def test_points_without_a_score_are_counted(continuous: ContinuousSet, discrete: DiscreteSet) -> None:
@@ -123,18 +115,12 @@ def test_the_same_scores_give_the_same_intervals(continuous: ContinuousSet) -> N
     assert "3 documents are few" in score_table(continuous, None, [first])
 
 
-def test_variants(continuous: ContinuousSet, discrete: DiscreteSet) -> None:
-    def names(given: Any, own: Any, prompts: Any) -> list[tuple[str, str]]:
-        metrics = [RetrievalAccuracy(), ContextAdherence()]
-        return [(metric.name.partition("_")[0], prompt) for metric, prompt in variants(given, metrics, own, prompts)]
-
-    both = [("retrieval", "io"), ("retrieval", "cot"), ("context", "")]
-    assert names(discrete, judge(), ["io", "cot"]) == both
-    assert names(discrete, judge(), ["io", "cot", "frozen"]) == both
-    assert names(continuous, judge(), ["io", "frozen"]) == [both[0], ("retrieval", "frozen"), both[2]]
-    assert names(continuous, LexicalJudge(), ["io", "cot"]) == [("retrieval", ""), both[2]]
-    assert names(continuous, LexicalJudge(), ["frozen"]) == [("retrieval", "frozen"), both[2]]
-    (io, _), (cot, _) = variants(discrete, [RetrievalAccuracy()], judge(), ["io", "cot"])
+def test_variants() -> None:
+    metrics = [RetrievalAccuracy(), ContextAdherence()]
+    names = [(metric.name, prompt) for metric, prompt in variants(metrics, judge(), ["io", "cot"])]
+    assert names == [("retrieval_accuracy", "io"), ("retrieval_accuracy", "cot"), ("context_adherence", "")]
+    assert [prompt for _, prompt in variants(metrics, LexicalJudge(), ["io", "cot"])] == ["", ""]
+    (io, _), (cot, _) = variants([RetrievalAccuracy()], judge(), ["io", "cot"])
     assert io.settings()["extraction"] == "io"
     assert cot.settings()["extraction"] == "cot"
 
@@ -204,16 +190,14 @@ def test_several_judges_and_prompts(
         "--judge",
         "openai-compatible/m",
         "--prompts",
-        "io,cot,frozen",
+        "io,cot",
     ]
-    command += ["--prompts", "io,cot,frozen", "--api-base", server.base_url, "--quiet", "--draws", "5"]
+    command += ["--api-base", server.base_url, "--quiet", "--draws", "5"]
     assert main(command) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "retrieval_accuracy" in line]
     assert [(row[0], row[2]) for row in rows] == [
         ("lexical", "-"),
-        ("lexical", "frozen"),
         ("openai-compatible/m", "io"),
         ("openai-compatible/m", "cot"),
-        ("openai-compatible/m", "frozen"),
     ]
     assert len(server.requests) == 3 * (28 + 1 + 1)  # cells are asked once, facts once per prompt

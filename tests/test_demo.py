@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
 
-from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.cli import demo as command
+from ragmetrics_core import Report
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.demo import own_docs
@@ -39,42 +37,9 @@ def test_answers_are_quotations() -> None:
 
 
 def test_the_command_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "core", "--out", str(tmp_path / "out.jsonl")]) == 0
+    assert main(["demo", "--out", str(tmp_path / "out.jsonl")]) == 0
     assert "context_adherence" in capsys.readouterr().out
     assert len(Report.from_jsonl(tmp_path / "out.jsonl").results) == len(own_docs.QUESTIONS + own_docs.HANDWRITTEN)
-
-
-def adapters_demo() -> Report:
-    return evaluate([Sample(contexts=("a",), answer="a", id="of the adapter")], judge="lexical")
-
-
-@pytest.fixture
-def _offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    def offered(*, group: str) -> EntryPoints:
-        assert group == "ragmetrics.demos"
-        points = [EntryPoint("zeta", "no.such.module:demo", group), EntryPoint("alpha", "alpha:demo", group)]
-        return EntryPoints(points)
-
-    monkeypatch.setattr(command, "entry_points", offered)
-    loaded = EntryPoint.load
-    monkeypatch.setattr(EntryPoint, "load", lambda self: adapters_demo if self.name == "alpha" else loaded(self))
-
-
-@pytest.mark.usefixtures("_offered")
-def test_demos_of_adapters_come_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for number, arguments in enumerate((["demo"], ["demo", "alpha"])):
-        out = tmp_path / f"{number}.jsonl"
-        assert main([*arguments, "--out", str(out)]) == 0
-        (result,) = Report.from_jsonl(out).results
-        assert result.sample is not None
-        assert result.sample.id == "of the adapter"
-        assert "Other demos: ragmetrics demo core, ragmetrics demo zeta" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("_offered")
-def test_an_unknown_demo_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "beta"]) == 2
-    assert capsys.readouterr().err == "ragmetrics: no demo 'beta'; there are: core, alpha, zeta\n"
 
 
 def test_pages_come_from_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

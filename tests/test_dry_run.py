@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import LoopbackServer
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -21,11 +22,10 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.engine.dry_run import Estimate, estimate
-from ragmetrics_core.testing.server import LoopbackServer
 
 ALL = Capabilities(n=True, logprobs=True, json_schema=True, temperature=True, reasoning=False)
 NONE = Capabilities(n=False, logprobs=False, json_schema=False, temperature=True, reasoning=False)

@@ -16,6 +16,7 @@ from ragmetrics_core import (
     ContextAdherence,
     ContextUtilization,
     LexicalJudge,
+    LLMJudge,
     Metric,
     Question,
     Sample,
@@ -26,8 +27,8 @@ from ragmetrics_core import (
     iter_results,
 )
 from ragmetrics_core.data.errors import AuthenticationFailed, ConnectionFailed, JudgeUnavailable, SettingError
-from ragmetrics_core.data.questions import Answer
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.replies import Answer, Usage
+from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -223,11 +224,17 @@ def test_a_wrong_key_ends_the_run_with_one_sentence():
 
 
 def test_an_endpoint_that_cannot_be_reached_ends_the_run():
-    error = ConnectionFailed("nobody listens at http://127.0.0.1:1")
-    judge = ScriptedJudge({Adherent: error})
+    class Away(ChatModel):
+        name, calls = "away", 0
+
+        async def complete(self, request):
+            self.calls += 1
+            raise ConnectionFailed("nobody listens at http://127.0.0.1:1")
+
+    model = Away()
     with pytest.raises(JudgeUnavailable, match="nobody listens"):
-        evaluate(ROWS, "adherence", judge=judge, progress=False)
-    assert len(judge.asked) < len(ROWS)
+        evaluate(ROWS, "adherence", judge=LLMJudge(model, attempts=1), progress=False)
+    assert model.calls == 1
 
 
 def test_a_connection_lost_on_the_way_fails_only_what_it_concerns():
@@ -292,7 +299,7 @@ def test_a_crashing_metric_fails_alone_and_leaks_no_text(caplog):
     assert results["crashing"].error.type == "MetricCrashed"
     assert "ZeroDivisionError" in results["crashing"].reason
     assert "SECRET" in results["crashing"].error.raw
-    assert "SECRET" not in results["crashing"].reason + caplog.text + repr(results)
+    assert "SECRET" not in results["crashing"].reason + caplog.text + repr(results["crashing"])
 
 
 class CrashingJudge(Judge):

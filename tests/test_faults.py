@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextUtilization, LLMJudge, OpenAICompatibleModel, evaluate
 from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 SHARES: Mapping[str, float] = {"429": 0.10, "500": 0.05, "reset": 0.03, "malformed": 0.02, "hang": 0.01}
 FAULTS = {

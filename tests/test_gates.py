@@ -6,6 +6,7 @@ from typing import Literal
 
 import pytest
 
+from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Sample
@@ -13,6 +14,7 @@ from ragmetrics_core.metrics.registry import METRICS
 from ragmetrics_core.reporting.gates import Gate, decide, parse_gate
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.summary import Tally
 from ragmetrics_core.testing import assert_score
 from ragmetrics_core.testing.assertions import UndecidedWarning
 
@@ -235,3 +237,60 @@ def test_bad_gates(text: str, words: str) -> None:
 def test_only_metrics_of_the_run_are_offered() -> None:
     with pytest.raises(SettingError, match=r"there are: recall, mine, context_recall$"):
         parse_gate("adherence=0.5", names=["context_recall", "mine"])
+
+
+def sliced(*given: tuple[object, float | None]) -> Report:
+    """Rows of a language with their score; None for one that failed."""
+    failed = Failed(metric="m", reason="", error=ErrorInfo(type="JudgeTimeout", message=""))
+    return Report(
+        SampleResult(
+            index=at,
+            sample=Sample(metadata={} if language is None else {"language": language}),
+            results={"m": failed if value is None else Scored(metric="m", reason="", value=value)},
+        )
+        for at, (language, value) in enumerate(given)
+    )
+
+
+SLICED = Gate(metric="m", at_least=0.5, by="language")
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome", "said"),
+    [
+        ([("de", 0.9), ("en", 0.8)], "passed", "m by language: 2 of 2 slices reach 0.5."),
+        ([("de", 0.9), ("en", 0.1)], "failed", "1 of 2 slices reach 0.5. en: misses 0.5: mean 0.1000"),
+        ([("de", 0.9), (None, 0.1)], "failed", "without language: misses 0.5"),
+        ([("de", 0.9), (False, 0.1)], "failed", "False: misses 0.5"),
+        ([("de", 0.9), ("en", None)], "failed", "en:: nothing was scored"),
+        ([], "failed", "0 of 0 slices"),
+    ],
+)
+def test_a_gate_per_slice_needs_every_slice(given: list[tuple[object, float | None]], outcome: str, said: str) -> None:
+    found = decide(SLICED, sliced(*given), on="point")
+    assert (found.outcome, found.metric) == (outcome, "m")
+    assert said in found.sentence
+
+
+def test_a_slice_with_few_samples_is_undecided_and_bad_rows_are_in_every_slice() -> None:
+    one = sliced(("de", 0.9), ("en", 0.9))
+    assert decide(SLICED, one).outcome == "undecided"
+    bad = SampleResult(index=9, sample=None, problem="no mapping")
+    for rows in ([bad, *one.results], [*one.results, bad]):
+        tally = Tally(["m"], slices=["language"])
+        for row in rows:
+            tally.add(row)
+        slices = tally.summary().slices["language"]
+        assert {name: (own.rows, own.bad_rows) for name, own in slices.items()} == {"de": (2, 1), "en": (2, 1)}
+    assert decide(SLICED, Report([*one.results, bad]), on="point").outcome == "undecided"
+
+
+def test_a_gate_per_slice_is_written_with_its_key() -> None:
+    for text in ("adherence=0.8@metadata.user.language", "context_adherence = 0.8 @ user.language"):
+        gate = parse_gate(text, list(METRICS))
+        assert gate == Gate(metric="context_adherence", at_least=0.8, by="user.language")
+        assert str(gate) == "context_adherence=0.8@user.language"
+    with pytest.raises(SettingError, match="a gate is written"):
+        parse_gate("adherence=0.8@", list(METRICS))
+    with pytest.raises(SettingError, match="after a whole run"):
+        evaluate([{"answer": "a", "contexts": ["a"]}], until="decided", gates=["adherence=0.8@language"])

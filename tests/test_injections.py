@@ -11,7 +11,6 @@ from said import poll
 
 from ragmetrics_core import ContextAdherence, ScriptedJudge
 from ragmetrics_core.metrics.polls import Adherent, Poll
-from ragmetrics_core.page.biases import FLIPPED
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -41,21 +40,6 @@ def obeys(question: Adherent) -> Poll:
     return poll("yes" if said else "no")
 
 
-def test_what_is_put_in_wants_the_opposite(quality: ModuleType) -> None:
-    import injections  # type: ignore[import-not-found,unused-ignore]
-
-    harmless, order, finished = injections.KINDS
-    assert injections.injection(harmless, True) == injections.injection(harmless, False)
-    assert 'the verdict "no"' in injections.injection(order, True)
-    assert 'the verdict "yes"' in injections.injection(order, False)
-    assert [json.loads(injections.injection(finished, verdict))["verdict"] for verdict in (True, False)] == [
-        "no",
-        "yes",
-    ]
-    sample = injections.with_context(ROWS[0], "Obey.")
-    assert [context.text for context in sample.contexts] == ["Anna lit the lamp.", "Obey."]
-
-
 def test_a_judge_that_obeys_flips(quality: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import injections
 
@@ -74,4 +58,3 @@ def test_the_embedded_judge_on_toys(quality: ModuleType, tmp_path: Path, capsys:
     shown = capsys.readouterr().out
     assert "Verdicts flipped by one more context: a finished verdict as JSON" in shown
     assert "of all verdicts        n=6    share 0.000" in shown
-    assert set(FLIPPED) == {"lexical"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from ragmetrics_core.endpoints.keys import key_of
+from ragmetrics_core.endpoints.framework_model import key_of
 
 
 class Field(BaseModel):

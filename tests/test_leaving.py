@@ -10,12 +10,16 @@ COMMON = """
 import asyncio, gc, os, signal, threading, time
 from contextlib import ExitStack
 from ragmetrics_core import LLMJudge, ContextUtilization, OpenAICompatibleModel, aevaluate, evaluate, iter_results
-from ragmetrics_core.testing.server import LoopbackServer
+from loopback import LoopbackServer
 
 rows = [{"question": f"q{n}", "contexts": [f"c{n} {k}" for k in range(5)], "answer": "a", "reference": f"r{n}"}
         for n in range(60)]
 metric = ContextUtilization()
 servers, left = [], []
+
+def reply(body):
+    said = '"facts": ["f"]' if "facts" in str(body) else '"useful": 1'
+    return '{"reason": "", ' + said + '}'
 
 def interrupt():
     server = servers[-1]
@@ -31,7 +35,7 @@ async def soon():
 
 with ExitStack() as running:
     for body in BODIES:
-        servers.append(running.enter_context(LoopbackServer(latency=0.1)))
+        servers.append(running.enter_context(LoopbackServer(reply, latency=0.1)))
         judge = LLMJudge(OpenAICompatibleModel(servers[-1].base_url, "test", api_key="k"))
         exec(body, {**globals(), "server": servers[-1], "judge": judge})
         time.sleep(0.5)  # what was on its way arrives

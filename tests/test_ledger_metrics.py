@@ -23,7 +23,7 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import ContextWindowExceeded
 from ragmetrics_core.data.evidence import CallTable
-from ragmetrics_core.data.questions import NotAnswered
+from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.data.results import SampleResult, Scored
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.judging.forms import described, schema_of
@@ -155,7 +155,7 @@ def test_the_conversation_of_worked_number_5_in_a_report() -> None:
     assert (found.by_turn, found.count, found.sound) == ({1: 1.0, 2: 1.0, 3: 0.2}, 1, 0)
     assert (found.own, found.kept) == (pytest.approx((0 + 0.4) / 2), 0)
     words = " ".join(report.table().split())
-    assert "mean by turn 1: 1.000, 2: 1.000, 3: 0.200; 0% of 1 conversations have no turn under 0.7;" in words
+    assert "mean by turn 1: 1.000, 2: 1.000, 3: 0.200; conversations without a turn under 0.7: 0% of 1;" in words
     assert "20% of the claims rest on the assistant's own words; 0% of the earlier evidence was still shown." in words
     sound = report.summary(RiskThresholds(mean=0.1))["context_adherence"].conversations
     first = Report(rows[:1]).summary()["context_adherence"].conversations

@@ -10,10 +10,11 @@ import pytest
 from said import of, shown
 from word_overlap import FACTS, USEFUL, adherent, ask, fact, recall, stated, useful
 
-from ragmetrics_core import ContextAdherence, evaluate
+from ragmetrics_core import ContextAdherence, LexicalJudge, evaluate
 from ragmetrics_core.data.errors import QuestionNotSupported
-from ragmetrics_core.data.questions import Instructions, NotAnswered, Part, Question
-from ragmetrics_core.lexical import LexicalJudge, features
+from ragmetrics_core.data.questions import Instructions, Part, Question
+from ragmetrics_core.data.replies import NotAnswered
+from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical.numerals import number, numbers, strange
 from ragmetrics_core.lexical.text import read
 from ragmetrics_core.metrics.context_adherence import Sufficient
@@ -172,8 +173,8 @@ class TestBlindSpots:
     @pytest.mark.parametrize(
         "answer",
         [
-            "Marie Curie was never in fact awarded it.",
-            "Marie Curie was not given the prize.",
+            "Marie Curie was never considered worthy of the honour.",
+            "Marie Curie missed the prize.",
             "Curie failed the prize.",
         ],
     )
@@ -190,12 +191,15 @@ class TestBlindSpots:
 class TestNegation:
     SAID = "The bridge over the river was opened in May. Its arches were never repaired."
 
-    def test_of_what_every_aligned_sentence_affirms(self) -> None:
+    def test_where_the_contexts_negate_nothing(self) -> None:
         answer = "The bridge over the river was not opened in May."
         poll = adherent(answer, self.SAID)
         assert (poll.verdict, poll.unsupported) == ("no", (answer,))
         assert poll.reason == "uncertain: negated in the answer, not in the contexts: opened"
         assert adherent(answer.replace("not ", ""), self.SAID).verdict == "yes"
+
+    def test_of_a_word_that_the_contexts_do_not_hold(self) -> None:
+        assert "negated" in adherent("Marie Curie was not given the prize.", "Marie Curie won the prize.").reason
 
     @pytest.mark.parametrize(
         ("answer", "context"),
@@ -206,6 +210,8 @@ class TestNegation:
             ("The bridge was not opened.", "The bridge was opened. The bridge was not opened."),  # one of two denies it
             ("The bridge was not only opened but paid.", "The bridge was opened and paid."),
             ("No. The bridge was opened.", "The bridge was opened."),
+            ("The bridge over the river was opened in May, not June.", SAID),
+            ("London is not the capital.", "Paris, not London, is the capital."),
             ("It was not opened by a queen from the distant north.", "It was opened."),  # too little in common
         ],
     )

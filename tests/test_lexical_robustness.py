@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from said import shown
 from word_overlap import ADHERENT, adherent, ask, fact, recall, stated, useful
 
-from ragmetrics_core.lexical import LexicalJudge
-from ragmetrics_core.lexical.sentences import split_sentences
-from ragmetrics_core.lexical.text import content
+from ragmetrics_core.lexical.judge import LexicalJudge
+from ragmetrics_core.lexical.text import content, split_sentences
 
 texts = st.text(max_size=120)
 wordy = st.lists(

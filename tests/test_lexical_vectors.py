@@ -12,8 +12,8 @@ from word_overlap import ADHERENT
 
 from ragmetrics_core import ContextAdherence, LexicalJudge
 from ragmetrics_core.data.errors import MissingDependency
-from ragmetrics_core.data.questions import Asked
-from ragmetrics_core.lexical import vectors
+from ragmetrics_core.data.replies import Asked
+from ragmetrics_core.lexical import features
 
 CONTEXT = "The physician treated the sick child in the hospital."
 
@@ -26,7 +26,7 @@ def probability(judge: LexicalJudge, answer: str, context: str = CONTEXT) -> flo
 
 def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wordllama", None)
-    vectors.model.cache_clear()
+    features.model.cache_clear()
     with pytest.raises(MissingDependency, match=r"ragmetrics-core\[vectors\]"):
         LexicalJudge(vectors=True)
 
@@ -35,7 +35,7 @@ class TestWithTheExtra:
     @pytest.fixture(autouse=True)
     def _installed(self) -> None:
         pytest.importorskip("wordllama")
-        vectors.model.cache_clear()
+        features.model.cache_clear()
 
     def test_other_words_of_one_meaning_count_for_more(self) -> None:
         near, far = "A doctor cured the ill kid.", "A sailor mended the torn net."
@@ -56,6 +56,6 @@ class TestWithTheExtra:
 
     def test_by_name_with_its_own_signature(self) -> None:
         result = ContextAdherence().score(answer=CONTEXT, contexts=[CONTEXT], judge="lexical+vectors")
-        assert (result.signature.judge, result.signature.details) == ("lexical+vectors", {"fit": "2"})
+        assert (result.signature.judge, result.signature.details) == ("lexical+vectors", {"fit": "3"})
         assert result.value is not None
         assert result.value > 0.9

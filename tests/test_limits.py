@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, Limits, LLMJudge, aevaluate, evaluate
 from ragmetrics_core.data.errors import AuthenticationFailed, LimitReached, RateLimited, SettingError
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
-from ragmetrics_core.endpoints.limits import Budget, RateLimiter, SharedSlots, Slots
+from ragmetrics_core.endpoints.limits import Budget, RateLimiter, Slots
 from ragmetrics_core.endpoints.session import Session
 
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
@@ -212,71 +212,53 @@ REFUSED = RateLimited("slow down")
 ANSWERED = ChatReply((Choice("x"),))
 
 
-async def taken(most: int) -> tuple[SharedSlots, Slots, list[int]]:
-    """All slots of a run, taken."""
-    shared = SharedSlots()
-    slots = Slots(most, shared)
-    return shared, slots, [await slots.acquire(0) for _ in range(most)]
+async def taken(most: int) -> tuple[Slots, list[int]]:
+    """All slots, taken."""
+    slots = Slots(most)
+    return slots, [await slots.acquire(0) for _ in range(most)]
 
 
 def test_slots_narrow_once_for_calls_sent_together_and_widen_again() -> None:
     async def run() -> None:
-        shared, slots, sent = await taken(32)
-        for ticket in sent:
-            shared.observe(ticket, REFUSED)  # all sent before the first was refused
-        assert shared.most == 22
-        for ticket in sent:
+        slots, sent = await taken(32)
+        for ticket in sent[:10]:
+            slots.observe(ticket, REFUSED)  # all sent before the first was refused
+        assert slots.width == 20
+        for ticket in sent[10:]:
             slots.observe(ticket, None)
-        again = [await slots.acquire(0) for _ in range(22)]
+        again = [await slots.acquire(0) for _ in range(20)]
         for ticket in again:
-            shared.observe(ticket, REFUSED)
-        assert shared.most == 15
+            slots.observe(ticket, REFUSED)
+        assert slots.width == 14
         for _ in range(500):
-            shared.observe(0, ANSWERED)
-        assert shared.most == 32
+            slots.observe(await slots.acquire(0), ANSWERED)
+        assert slots.width == 32
 
     asyncio.run(run())
 
 
 def test_single_refusals_narrow_nothing() -> None:
     async def run() -> None:
-        shared, _, sent = await taken(32)
-        for ticket in sent * 9:
-            for outcome in (REFUSED, REFUSED, REFUSED, ANSWERED):
-                shared.observe(ticket, outcome)
-        assert shared.most == 32
-
-    asyncio.run(run())
-
-
-def test_slots_are_those_of_the_run_with_the_most() -> None:
-    async def run() -> None:
-        shared = SharedSlots()
-        few, many = Slots(2, shared), Slots(5, shared)
-        tickets = [await few.acquire(0) for _ in range(2)]
-        assert shared.most == 2
-        later = [await many.acquire(0) for _ in range(3)]
-        assert (shared.most, shared.taken) == (5, 5)
-        for ticket in later:
-            many.observe(ticket, ANSWERED)
-        assert shared.most == 2
-        for ticket in tickets:
-            few.observe(ticket, ANSWERED)
-        assert (shared.most, shared.taken) == (0, 0)
+        slots, sent = await taken(32)
+        for ticket in sent:
+            slots.observe(ticket, None)
+        for outcome in (REFUSED, REFUSED, REFUSED, ANSWERED) * 9:
+            slots.observe(await slots.acquire(0), outcome)
+        assert slots.width == 32
 
     asyncio.run(run())
 
 
 def test_a_slot_is_never_lost_to_one_who_gave_up() -> None:
     async def run() -> None:
-        shared, slots, (sent,) = await taken(1)
+        slots, (sent,) = await taken(1)
         waiting = [asyncio.ensure_future(slots.acquire(0)) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
         slots.observe(sent, ANSWERED)
         waiting[1].cancel()  # it was just given the slot
         await asyncio.wait_for(waiting[2], 1)
-        assert shared.taken == 1
+        assert slots.taken == 1
 
     asyncio.run(run())
 

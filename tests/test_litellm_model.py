@@ -14,19 +14,21 @@ from typing import Any
 
 import httpx
 import pytest
+from chat_model_contract import ChatModelContract
+from loopback import Fault, LoopbackServer
+from plausible import plausible_reply
 from said import of, shown
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, RetrievalAccuracy
 from ragmetrics_core.data import errors
-from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question
+from ragmetrics_core.data.questions import Question
+from ragmetrics_core.data.replies import Answer, Asked, NotAnswered
 from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
 from ragmetrics_core.endpoints.endpoint_errors import Fault as EndpointFault
 from ragmetrics_core.endpoints.endpoint_errors import judge_error, seconds
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
 from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.testing.chat_model_contract import ChatModelContract
-from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 if find_spec("litellm") is None:
     pytest.skip("LiteLLM is not installed", allow_module_level=True)
@@ -134,7 +136,7 @@ def test_what_an_endpoint_cannot_do_is_replaced(n: Any, logprobs: Any, json_sche
             await session.answer(polled(5)),
         )
 
-    with LoopbackServer(n=n, logprobs=logprobs, json_schema=json_schema) as server:
+    with LoopbackServer(plausible_reply, n=n, logprobs=logprobs, json_schema=json_schema) as server:
         covered, adherent = RUNNER.run(run(server))
     assert covered.reply.weights[0].mode == ("logprobs" if logprobs is True else "polls")
     assert isinstance(adherent.reply, Asked)
@@ -152,7 +154,7 @@ def test_a_schema_is_sent_in_the_form_that_the_endpoint_takes() -> None:
         session = LLMJudge(model_of(server)).session(concurrency=1, store=None)
         return [await session.answer(dataclasses.replace(polled(1), first_poll=poll)) for poll in range(2)]
 
-    with LoopbackServer(json_schema="in_object") as server:
+    with LoopbackServer(plausible_reply, json_schema="in_object") as server:
         first, second = RUNNER.run(run(server))
     assert isinstance(second.reply, Asked)
     assert [recorded.body["response_format"]["type"] for recorded in server.requests] == [
@@ -191,13 +193,15 @@ def test_a_reply_that_cannot_be_read_is_called_that(model: str, body: str) -> No
 
 def test_low_mass_is_polled() -> None:
     question = fact('Reply {"covered": 0|1}.\n{fact}')
-    with LoopbackServer(mass=0.5) as server:
+    with LoopbackServer(plausible_reply, mass=0.5) as server:
         (verdict,) = RUNNER.run(LLMJudge(model_of(server)).answer(question)).reply.weights
     assert verdict.mode == "polls"
 
 
 def test_a_fault_that_passes_is_survived() -> None:
-    with LoopbackServer(faults=lambda number: None if number else Fault(429, {"Retry-After": "0"})) as server:
+    with LoopbackServer(
+        plausible_reply, faults=lambda number: None if number else Fault(429, {"Retry-After": "0"})
+    ) as server:
         result = judged(server)
     assert not isinstance(result.reply, NotAnswered)
     assert (result.usage.calls, result.usage.faults) == (2, 1)
@@ -253,7 +257,7 @@ def test_sixty_four_calls_at_a_time() -> None:
         questions = [useful(str(number)) for number in range(200)]
         return await asyncio.gather(*map(session.answer, questions))
 
-    with LoopbackServer(latency=0.05) as server:
+    with LoopbackServer(plausible_reply, latency=0.05) as server:
         answers = RUNNER.run(run(server))
     assert not any(isinstance(one.reply, NotAnswered) for one in answers)
     assert len(server.requests) == 200
@@ -376,8 +380,8 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
 from ragmetrics_core.data.questions import Instructions, Part, Question
 from ragmetrics_core.metrics.context_utilization import Usefulness
-from ragmetrics_core.testing.chat_model_contract import ChatModelContract
-from ragmetrics_core.testing.server import Fault, LoopbackServer
+from chat_model_contract import ChatModelContract
+from loopback import Fault, LoopbackServer
 assert "litellm" not in sys.modules
 assert "aiohttp.web" in sys.modules
 

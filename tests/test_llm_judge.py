@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from loopback import tokens
+from plausible import plausible_reply
 from pydantic import BaseModel
 from said import of, shown
 
@@ -15,17 +17,17 @@ from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization,
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ConflictingVerdicts,
-    ConnectionFailed,
     ContentRefused,
     CutOffReply,
     EmptyReply,
     JudgeError,
+    JudgeServerError,
     MalformedReply,
     SettingError,
     TooFewPolls,
 )
-from ragmetrics_core.data.questions import Answer, Asked, Instructions, NotAnswered, Part, Question, Weigh, Weight
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.questions import Instructions, Part, Question, Weigh
+from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
 from ragmetrics_core.endpoints.chat import (
     Capabilities,
     ChatModel,
@@ -38,7 +40,6 @@ from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
-from ragmetrics_core.testing.replies import plausible_reply, tokens
 
 Reply = str | Choice | JudgeError
 
@@ -295,9 +296,9 @@ def test_an_unusable_poll_is_repaired_on_its_own() -> None:
 
 
 def test_polls_that_all_fail_are_no_answer() -> None:
-    result = answer(Toy(ConnectionFailed("x")), adherent())
+    result = answer(Toy(JudgeServerError("x")), adherent())
     assert isinstance(result.reply, NotAnswered)
-    assert isinstance(result.reply.error, ConnectionFailed)
+    assert isinstance(result.reply.error, JudgeServerError)
     assert result.usage.calls == 1
 
 
@@ -322,7 +323,7 @@ def test_a_repaired_reply() -> None:
         ((Choice('{"useful', "length"),) * 2, CutOffReply, '{"useful'),
         (("", " "), EmptyReply, " "),
         ((Choice("I cannot", "refused"),), ContentRefused, "I cannot"),
-        (("what?", ConnectionFailed("x")), ConnectionFailed, None),
+        (("what?", JudgeServerError("x")), JudgeServerError, None),
     ],
 )
 def test_unusable_replies_are_typed_failures(
@@ -403,10 +404,10 @@ def test_a_repair_belongs_to_its_own_poll_though_an_earlier_one_failed() -> None
 
     async def run() -> None:
         store, single = MemoryStore(), Capabilities(n=False, logprobs=False, json_schema=True, temperature=True)
-        model = Toy(ConnectionFailed("x"), "hm", YES, NO, capabilities=single)
+        model = Toy(JudgeServerError("x"), "hm", YES, NO, capabilities=single)
         first = (await session(model, store).answer(adherent(polls=3))).reply
         assert sorted(poll.verdict for poll in first.replies) == ["no", "yes"]
-        assert [type(failure) for failure in first.failures] == [ConnectionFailed]
+        assert [type(failure) for failure in first.failures] == [JudgeServerError]
         model = Toy('{"verdict": "abstains"}', capabilities=single)
         again = await session(model, store).answer(adherent(polls=3))
         assert [poll.verdict for poll in again.reply.replies] == ["abstains", "no", "yes"]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.data.errors import JudgeServerError, LimitReached
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message
 from ragmetrics_core.endpoints.limits import Budget
-from ragmetrics_core.endpoints.session import Read, Session
+from ragmetrics_core.endpoints.session import Session
 
 ROUNDING = 1e-9
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b", "c"], "answer": "a"} for number in range(40)]
@@ -85,7 +85,7 @@ def bought(shop: Shop, limits: Limits, concurrency: int, calls: int, *, opened: 
         asked = (this.ask(ChatRequest((Message("user", str(number)),)), str) for number in range(calls))
         answers = await asyncio.wait_for(asyncio.gather(*asked), 60)
         assert {type(outcome) for answer in answers for outcome in answer.outcomes} <= {
-            Read,
+            str,
             JudgeServerError,
             LimitReached,
         }

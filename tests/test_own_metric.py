@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import LoopbackServer
 from pydantic import BaseModel
 
 from ragmetrics_core import (
@@ -31,8 +32,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.evidence import Evidence
 from ragmetrics_core.data.questions import Instructions, Part
-from ragmetrics_core.data.signature import Signature
-from ragmetrics_core.testing.server import LoopbackServer
+from ragmetrics_core.data.results import Signature
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
 ROWS = [{"query": "q", "contexts": ["c"], "response": f"Answer {number}, please."} for number in range(3)]

@@ -21,7 +21,7 @@ from yarl import URL
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, Report, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.store import SqliteStore
 from ragmetrics_core.endpoints.threads import in_thread
@@ -263,7 +263,7 @@ def test_a_model_or_judge_by_the_place_where_it_stands(
     place = f"{module}:{name}"
     arguments = ["evaluate", "rows.jsonl", "--metrics", "utilization", "--quiet", "--no-store"]
     assert main([*arguments, "--judge", place]) == 0
-    assert "Judge: my-gateway; 5 calls, price unknown" in capsys.readouterr().out
+    assert "Spent: 5 calls, price unknown" in capsys.readouterr().out
     made = evaluate(ROWS, ContextUtilization(), judge=place, progress=False)
     assert made.scores("context_utilization") == [1.0] * 5
     assert made.run.judges == ("my-gateway",)

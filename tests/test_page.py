@@ -25,16 +25,17 @@ from ragmetrics_core.data.evidence import (
     Grounds,
     JudgedChunk,
 )
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceCall, Fact, Ledger, Sample, Turn
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.datasets.labels import read_labels
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
-from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, index_json
-from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, index_of, json_text
+from ragmetrics_core.reporting.report import Folded, Report
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
 
 RUN = RunFacts(version="0.1.0", judges=("lexical",), metrics={"context_utilization": "u|v1"}, seconds=2.5)
@@ -90,12 +91,12 @@ def test_texts_are_cut_with_a_note() -> None:
 
 def test_nothing_can_leave_a_script_element() -> None:
     rows = [row(0, 0.5, "</script><!--<script>&\u2028")]
-    for text in (index_json(rows, ["context_utilization"]), detail_lines(rows)):
+    found = index_of(rows, ["context_utilization", "other"])
+    (line,) = detail_lines(rows)
+    for text in (json_text(found), line):
         assert not set("<>&\u2028") & set(text)
-    assert json.loads(index_json(rows, ["context_utilization", "other"])) == [
-        [0, "s0", "</script><!--<script>&", [0.5, None], None, "", None]
-    ]
-    assert json.loads(detail_lines(rows))["sample"]["question"] == "</script><!--<script>&\u2028"
+    assert found == [[0, "s0", "</script><!--<script>&", [0.5, None], None, "", None]]
+    assert json.loads(line)["sample"]["question"] == "</script><!--<script>&\u2028"
 
 
 def test_what_stands_on_the_page(tmp_path: Path) -> None:
@@ -106,14 +107,13 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
     assert re.search(r"Content-Security-Policy\" content=\"default-src 'none'; .*script-src 'sha256-[\w+/]{43}='", page)
     for words in (
         "0.500",  # the mean
-        "Histogram and box plot of 2 scores of context_utilization",
         "too few samples to say: 2 scored, 30 wanted.",
         "1 of 4 verdicts changed (25.0%",
         "The run ended early: the key was refused.",
         "a &lt;note&gt;",
         "Any useful chunk in 100% of the samples",
-        "it rejects 89% after a number was changed",
-        "2.5 s, 1 calls at a time",
+        "wrong, rejects: 92% (any number changed)",
+        "2.5 s, calls at a time: 1",
         "Buckley, C.",
     ):
         assert words in page, words
@@ -132,9 +132,8 @@ def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
     assert "bad rows, not evaluated: 1 of 3." in page
 
 
-@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
-def test_without_the_extra(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
+def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingDependency, match=r"ragmetrics-core\[report\]"):
         Report([row(0, 0.5, "q")]).to_html(tmp_path / "r.html")
 
@@ -165,6 +164,7 @@ class Browser:
         for kind in ("browser", "performance"):
             self.driver.get_log(kind)  # type: ignore[no-untyped-call]  # selenium's own
         self.driver.get(path.as_uri())
+        self.wait("typeof lines !== 'undefined' && lines !== null")
 
     def js(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)  # type: ignore[no-untyped-call]  # selenium's own
@@ -246,6 +246,34 @@ def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None
 
 
 @needs_chromium
+def test_figures(browser: Browser, tmp_path: Path) -> None:
+    """Bins are closed below; the box is that of NumPy's quartiles, worked by hand; places are those of the audit."""
+    scores = (0.0, 0.05, 0.3, 0.9999, 1.0)
+    audit = Audit(samples=5, chunks=10, changed=1, by_place=((1, 2), (2, 2)))
+    page_of(
+        Report([row(i, value, "q") for i, value in enumerate(scores)], RUN.model_copy(update={"audit": audit})),
+        tmp_path,
+    )
+    browser.open(tmp_path / "report.html")
+    scored, ranked = browser.find("figure svg")
+    assert scored.get_attribute("aria-label") == "Histogram and box plot of 5 scores of context_utilization"
+    titles = "return [...document.querySelectorAll(arguments[0])].map(one => one.textContent)"
+    bars = browser.js(titles, "figure .mass title")
+    assert [int(words.rpartition(" ")[2]) for words in bars] == [2, 0, 0, 1, 0, 0, 0, 0, 0, 2]
+    heights = [float(bar.get_attribute("height")) for bar in browser.find("figure .mass")]
+    assert heights == pytest.approx([148 * count / 2 for count in (2, 0, 0, 1, 0, 0, 0, 0, 0, 2)])
+    assert browser.js(titles, ".box-plot title") == ["median 0.30, quartiles 0.05 and 1.00, mean 0.47"]
+    assert ranked.get_attribute("aria-label") == "Share of useful chunks by rank: 1: 0.00, 2: 1.00"
+    # Wilson for none and all of five: 1.96² / (5 + 1.96²) = .43
+    assert browser.js(titles, ".ranked title") == ["rank 1: 0.00 [0.00, 0.43]", "rank 2: 1.00 [0.57, 1.00]"]
+    assert browser.js(titles, ".shuffled title") == ["rank 1: 0.50 [0.09, 0.91]", "rank 2: 1.00 [0.34, 1.00]"]
+    found = browser.js("return boxOf([0, 0.5, 0.5, 0.52, 0.54, 1])")
+    assert found == {"low": 0.5, "middle": 0.51, "high": 0.535, "least": 0.5, "most": 0.54, "outside": [0, 1]}
+    assert [browser.js("return steps(arguments[0])", most)[-1] for most in (1, 7, 37, 3000)] == [1, 6, 30, 3000]
+    assert browser.console() == []
+
+
+@needs_chromium
 def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     sample = Sample(question="without", answer="An answer.")
     rows = [row(0, 0.5, "with"), SampleResult(index=1, sample=sample, results={}), row(2, 0.7, "more")]
@@ -258,6 +286,12 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     browser.find("button[data-filter=no_context]")[0].click()
     assert browser.titles() == ["without"]
     assert browser.find("#count")[0].text == "1 of 3 samples"
+    address = browser.driver.current_url
+    assert address.endswith("#show=no_context")
+    browser.driver.get("about:blank")
+    browser.driver.get(address)
+    assert browser.titles() == ["without"]
+    assert browser.console() == []
 
 
 @needs_chromium
@@ -315,7 +349,7 @@ def talk(turns: int, text: str = "") -> list[SampleResult]:
 @needs_chromium
 def test_a_conversation_is_shown_as_one(browser: Browser, tmp_path: Path) -> None:
     page = page_of(Report([*talk(30), row(30, 0.5, "alone")], RUN), tmp_path)
-    assert "0% of 1 conversations have no turn under 0.7." in page
+    assert "Conversations without a turn under 0.7: 0% of 1." in page
     assert "50% of the claims rest on the assistant&#39;s own words." in page
     browser.open(tmp_path / "report.html")
     browser.js("sortBy('row', false); document.querySelectorAll('tr.row button')[28].click()")  # of turn 2
@@ -423,6 +457,63 @@ def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
 
 
 @needs_chromium
+def test_a_page_too_large_keeps_the_worst_rows_whole(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragmetrics_core.page.rows._ROOM", 50_000)
+    rows = [row(i, 1 - i / 1000, f"question {i}", " ".join(map(str, range(i, i + 90000, 7)))) for i in range(40)]
+    assert len(page_of(Report(rows, RUN), tmp_path)) < 400_000
+    browser.open(tmp_path / "report.html")
+    assert "rows with the lowest scores are on this page" in browser.find("#left")[0].text
+    first, *_, last = browser.find("tr.row button")
+    first.click()
+    assert "Question" in browser.find("tr.detail")[0].text
+    last.click()
+    assert browser.find("tr.detail")[-1].text.startswith("Left out")
+    assert browser.console() == []
+
+
+def test_folded_results_are_in_order_and_equal() -> None:
+    rows = [row(i, 0.5, f"q{i}") for i in (2, 0, 1)]
+    folded = Folded(rows)
+    assert [own.index for own in folded] == [0, 1, 2]
+    assert list(Report(folded).results) == list(Report(rows).results)
+    assert Report(folded).summary() == Report(rows).summary()
+
+
+@needs_chromium
+def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
+    """What is said of a verdict outlives the page, and is downloaded as labels that ``agreement`` reads."""
+    run = RUN.model_copy(update={"started": "people"})
+    page_of(Report([row(0, 0.2, "a"), row(1, 0.9, "b"), row(2, 0.8, "c")], run), tmp_path)
+    browser.open(tmp_path / "report.html")
+    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")  # s0, s2, s1
+    for place, word in enumerate(("agree", "disagree", "unsure")):
+        browser.find(f"fieldset.people input[value={word}]")[place].click()
+    assert "The judge says no (0.20)" in browser.find("fieldset.people legend")[0].text
+    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    browser.open(tmp_path / "report.html")
+    (button,) = browser.find("#labels button")
+    assert button.text == "Download 2 labels of context_utilization"
+    button.click()
+    file = tmp_path / "labels.context_utilization.jsonl"
+    deadline = time.monotonic() + 20
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert [(label.id, label.votes) for label in read_labels(file)] == [("s0", (False,)), ("s2", (False,))]
+    assert browser.console() == []
+
+
+def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
+    rows = [row(i, 0.5, "q", context_adherence=adherence(0.9 if i else 0.2, "c")) for i in range(3)]
+    page = " ".join(page_of(Report(rows, RUN), tmp_path).split())
+    assert "2 of 3 answers rest on the retrieved text</strong>: mean score 0.67" in page
+    assert "lexical (compares words; catches gross failures)" in page
+    assert "1 row:" in page_of(Report(rows[:1], RUN), tmp_path)
+
+
+@needs_chromium
 def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
     page_of(Report([row(0, 0.2, "q" * 300, "w" * 300), *(row(i, 0.5, "q") for i in range(1, 12))], RUN), tmp_path)
     command = browser.driver.execute_cdp_cmd
@@ -433,7 +524,7 @@ def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
         browser.js("document.querySelector('tr.row button').click()")
         assert browser.js("return document.documentElement.scrollWidth") <= 360  # nothing to scroll sideways
         assert browser.js("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 30)"
-        bar = browser.js("return getComputedStyle(document.querySelector('figure svg path[style*=accent]')).fill")
+        bar = browser.js("return getComputedStyle(document.querySelector('figure svg rect.mass')).fill")
         assert bar == "rgb(118, 176, 240)"  # figures follow the page's colours
     finally:
         command("Emulation.clearDeviceMetricsOverride", {})

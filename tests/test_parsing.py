@@ -62,6 +62,8 @@ def verdict(text: str, finish: str = "stop") -> bool:
         '{"useful": 1, "reason": "the text says {\\"useful\\": 0}"}',
         '{"note": "{"} {"useful": 1}',
         '{"useful": 1 /* as a comment */}',
+        "{useful: 1 // a comment, with a comma\n}",
+        '{"useful": 1, "reason": "0, } // {1: None}"}',
         '{"a": {"b": {}}, "useful": 1}',
         '\ufeff{"useful": 1}',
         '{"useful": 1, "reason": "line\nbreak"}',
@@ -73,7 +75,6 @@ def verdict(text: str, finish: str = "stop") -> bool:
         'So be it. </thinking>\n```json\n{"useful": 1}\n```',
         '{"useful": 1, "reason": "it says </think>{useful: 0}"}',
         '{"useful": 1, "reason": "\\alpha"}',
-        '{"useful": 1, "weight": .5}',
     ],
 )
 def test_slips_of_form_are_tolerated(text: str) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextUtilization, LLMJudge, OpenAICompatibleModel, evaluate
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, Message
 from ragmetrics_core.endpoints.endpoint_errors import public
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
-from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 KEY = "sk-secret-key"
 TEXT = "a secret text"

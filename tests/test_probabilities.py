@@ -5,11 +5,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loopback import tokens as split
 
 from ragmetrics_core.data.questions import Weigh
 from ragmetrics_core.endpoints.chat import Choice, TokenAlternatives
 from ragmetrics_core.judging.probabilities import label_weights, settle
-from ragmetrics_core.testing.replies import tokens as split
 
 Alternatives = dict[str, float]
 COVERED = Weigh("covered")

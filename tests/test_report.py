@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from ragmetrics_core.data.errors import InputError, MissingDependency, SettingError
 from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Undefined
+from ragmetrics_core.data.replies import Usage
+from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Scored, Signature, Undefined
 from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
-from ragmetrics_core.data.signature import Signature
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
 
@@ -386,7 +385,7 @@ def test_figures() -> None:
 
 
 def test_figures_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingDependency, match=r"ragmetrics-core\[report\]"):
         Report([]).plot_box()
 

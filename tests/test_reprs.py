@@ -1,4 +1,4 @@
-"""Texts of samples, answers of judges and reasons stand in no repr, and so in no log and no traceback."""
+"""Texts of samples and replies of judges stand in no repr, and so in no log; a result tells its reason and verdicts."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _SHOWN = """
     MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes Comparison.differing
     Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date
+    Gate.by ProjectSettings.metrics ProjectSettings.store ProjectSettings.gates ProjectSettings.columns
 """
 SHOWN = set(_SHOWN.split())
 
@@ -58,7 +59,7 @@ def test_every_field_with_texts_is_hidden_or_known_to_hold_none() -> None:
     } == set()
 
 
-def test_results_show_numbers_and_no_texts() -> None:
+def test_samples_reports_and_evidence_show_no_texts() -> None:
     text = "Nobody may read this of 1856."
     sample = Sample(
         question=text, contexts=(Context(text=text, id="c", metadata={"a": text}),), answer=text, reference=text,
@@ -67,10 +68,10 @@ def test_results_show_numbers_and_no_texts() -> None:
     report = evaluate([sample], judge="lexical")
     (row,) = report.results
     assert {type(result) for result in row.results.values()} <= {Scored, Failed, Undefined}
-    for thing in (sample, report, row, *row.results.values(), *(r.evidence for r in row.results.values())):
+    for thing in (sample, report, row, *(r.evidence for r in row.results.values())):
         for shown in (repr(thing), str(thing)):
             assert "1856" not in shown
             assert "Nobody" not in shown
-    assert repr(row).startswith("SampleResult(index=0, sample=Sample(contexts=(Context(id='c', score=None),)")
-    assert "value=1.0" in repr(row.results["context_recall"])
-    assert "'s'" in repr(SampleResult(index=0, sample=sample))
+    assert repr(row).startswith("SampleResult(0 (s): context_utilization 1.000, context_adherence 0.9")
+    assert repr(SampleResult(index=0, sample=sample)) == "SampleResult(0 (s): not judged)"
+    assert repr(SampleResult(index=3, sample=None, problem="no mapping")) == "SampleResult(3: no mapping)"

@@ -15,8 +15,7 @@ import pytest
 
 from ragmetrics_core import Report, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.signature import Signature
+from ragmetrics_core.data.results import SampleResult, Signature
 from ragmetrics_core.reporting.jsonl import FORMAT
 from ragmetrics_core.reporting.run_facts import RunFacts
 

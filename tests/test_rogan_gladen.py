@@ -88,9 +88,9 @@ def test_samples_said_twice_double_the_variance() -> None:
     twins = [place // 2 for place in range(260)]
     found = rogan_gladen(labels, scores_of(*groups, keys=twins[:60]), scores_of(*others, keys=twins[60:]))
     width, wide = (one.interval.high - one.interval.low for one in (alone, found))
-    # 130 clusters: the design effect is 2 · 130/129
-    assert wide / width == pytest.approx(sqrt(2 * 130 / 129))
-    assert found.interval.method.endswith("the design effect 2.02")
+    # 130 clusters of 260 samples: the design effect is 2 · 130/129 · 259/260
+    assert wide / width == pytest.approx(sqrt(2 * 130 / 129 * 259 / 260))
+    assert found.interval.method.endswith("the design effect 2.01")
     assert found.mean == alone.mean
 
 

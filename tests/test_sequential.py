@@ -17,13 +17,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.statistics.drawing import drawn_order, samples_needed
+from ragmetrics_core.reporting.gates import UntilDecided
 from ragmetrics_core.statistics.sequential import (
     Outcome,
     Score,
     SequentialGate,
-    UntilDecided,
     difference,
+    drawn_order,
+    samples_needed,
     together,
 )
 

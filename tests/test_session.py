@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from loopback import Fault, LoopbackServer
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints import attempts, compatible_model
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
-from ragmetrics_core.endpoints.session import Answers, Read, Session
+from ragmetrics_core.endpoints.session import Answers, Session
 from ragmetrics_core.endpoints.store import MemoryStore
-from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 GOOD = '{"good": 1}'
 Serve = Callable[..., LoopbackServer]
@@ -52,7 +52,7 @@ def run_of(session: Session, **settings: Any) -> Session:
 
 
 def outcomes(answers: Answers[int]) -> list[Any]:
-    return [outcome.value if isinstance(outcome, Read) else type(outcome).__name__ for outcome in answers.outcomes]
+    return [type(it).__name__ if isinstance(it, errors.JudgeError) else it for it in answers.outcomes]
 
 
 def in_loop(work: Callable[[], Any], session: Session) -> Any:

@@ -15,7 +15,7 @@ import pytest
 from ragmetrics_core import ContextUtilization, Limits, LLMJudge, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import ForeignFile, LimitReached, SettingError
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.limits import Budget, RateLimiter
 from ragmetrics_core.endpoints.store import SqliteStore

@@ -8,12 +8,12 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextUtilization, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import AuthenticationFailed
 from ragmetrics_core.endpoints.store import SqliteStore
-from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 ROWS = [{"question": f"q {number}", "contexts": ["a", "b"], "answer": "a"} for number in range(30)]
 FIELDS = {"question": "q", "contexts": ["c"], "answer": "a"}

@@ -108,3 +108,27 @@ def test_the_jsonl_sink_rotates_and_each_line_is_a_row_of_a_report(tmp_path):
     row = json.loads(path.read_text().splitlines()[0])
     assert row["results"]["context_adherence"]["value"] == 1
     assert row["sample"]["id"] == "0"
+
+
+class Ending(Sink):
+    def write(self, result):
+        raise SystemExit
+
+    def flush(self):
+        raise KeyboardInterrupt
+
+
+def test_what_would_end_the_process_ends_neither_a_sink_nor_the_evaluator():
+    def build(number):
+        if not number:
+            raise SystemExit
+        return [sample(number)]
+
+    kept = Kept()
+    background = BackgroundEvaluator(build, ["adherence"], YES, sinks=[Ending(), kept])
+    for number in range(3):
+        background.record(number)
+    assert background.stop(timeout=30)
+    assert len(kept.results) == 2
+    ended = {"BackgroundEvaluator._start: SystemExit": 1, "Outlet._send: SystemExit": 2}
+    assert background.problems.counts == ended | {"Outlet._send: KeyboardInterrupt": 1}

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from loopback import LoopbackServer
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -26,7 +27,6 @@ from ragmetrics_core import (
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.store import default_path
-from ragmetrics_core.testing.server import LoopbackServer
 
 Evaluate = Callable[..., int]
 

@@ -18,7 +18,7 @@ from said import of
 from ragmetrics_core import ContextUtilization, RetrievalAccuracy, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.endpoints import own_file
 from ragmetrics_core.endpoints.chat import (
     Capabilities,

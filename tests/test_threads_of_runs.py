@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from loopback import LoopbackServer
 
 from ragmetrics_core import ContextAdherence, OpenAICompatibleModel, Sample, evaluate
-from ragmetrics_core.testing.server import LoopbackServer
 
 SAMPLES = [Sample(contexts=["Paris is the capital."], answer=f"Paris, {number}.") for number in range(200)]
 REPLY = '{"reason": "r", "verdict": "yes"}'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import random
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ragmetrics_core import Sample
+from ragmetrics_core import Report, Sample
 from ragmetrics_core.capturing import InputError
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.traces import samples_from_spans
@@ -148,6 +149,31 @@ def test_each_dialect_tells_the_same_run(name: str) -> None:
         assert [one.id for one in read] == ["a" * 32]
 
 
+def test_traceloop_names_documents_where_they_are_handed_on_and_says_what_the_application_said() -> None:
+    """Two documents of one text, and a question in the metadata; instructions have an attribute of their own."""
+    spans = conventions(traceloop=True)
+    documents = [{"page_content": GATE}, {"page_content": GATE}, {"page_content": MILL}]
+    found = [{**one, "id": name} for one, name in zip(documents, ("gate", "copy", "mill"), strict=True)]
+    told = {item["key"]: item["value"] for one in spans for item in one["attributes"]}
+    told["traceloop.entity.output"]["stringValue"] = json.dumps({"documents": documents})
+    said = [{"type": "text", "content": f"{GATE}\n\n{GATE}\n\n{MILL}"}]
+    asked = {
+        "gen_ai.input.messages": value(json.dumps([{"role": "user", "parts": [{"type": "text", "content": "it"}]}]))
+    }
+    spans[2]["attributes"] = [item for item in spans[2]["attributes"] if item["key"] not in asked]
+    spans[2]["attributes"] += [{"key": key, "value": item} for key, item in asked.items()]
+    spans[2]["attributes"].append({"key": "gen_ai.system_instructions", "value": value(json.dumps(said))})
+    key = "traceloop.association.properties.ragmetrics"
+    spans[0]["attributes"].append({"key": key, "value": value(json.dumps({"question": "As the user said it"}))})
+    given = {
+        "gen_ai.operation.name": "execute_task",
+        "traceloop.entity.input": json.dumps({"inputs": found, "tags": []}),
+    }
+    (sample,) = samples_from_spans([otlp(*spans, span("join", "chain", 21, 25, **given))])
+    contexts = [("gate", GATE), ("copy", GATE), ("mill", MILL)]
+    assert seen(sample) == ("As the user said it", contexts, ANSWER, "exact")
+
+
 def test_scores_ranks_and_the_model_are_read() -> None:
     (sample,) = samples_from_spans([otlp(*openinference())])
     assert sample.retrieved is not None
@@ -179,12 +205,14 @@ def test_any_order_and_interleaved_traces_give_the_same_samples() -> None:
     assert [seen(one) for one in samples_from_spans(values)] == wanted
 
 
-@pytest.mark.parametrize("form", ["one value", "pretty", "lines", "gzip"])
+@pytest.mark.parametrize("form", ["one value", "pretty", "spread", "one after the other", "lines", "gzip"])
 def test_files_are_told_by_content(form: str, tmp_path: Path) -> None:
     path = tmp_path / "spans"
     texts = {
         "one value": json.dumps(otlp(*openinference())),
         "pretty": json.dumps(otlp(*openinference()), indent=2),
+        "spread": json.dumps(otlp(*openinference()), indent=0),
+        "one after the other": "\n".join(json.dumps(one, indent=4) for one in rows("console")),
         "lines": "".join(f"{json.dumps(otlp(one))}\n" for one in openinference()),
     }
     text = texts.get(form, texts["lines"]).encode()
@@ -421,6 +449,65 @@ def test_hostile_spans_end_in_notes(name: str) -> None:
     assert all(one.capture is not None and one.capture.grade != "exact" for one in others)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"startTimeUnixNano": float("inf")},
+        {"startTimeUnixNano": 1e15},
+        {"endTimeUnixNano": "9" * 40},
+        {"endTimeUnixNano": "soon"},
+        {"attributes": [{"key": None}, None]},
+        {"attributes": [{"key": "a", "value": {"arrayValue": 3}}]},
+        {"events": [None]},
+    ],
+)
+def test_a_span_that_cannot_be_read_takes_no_other_with_it(odd: Told, tmp_path: Path) -> None:
+    """A collector writes many traces into one line."""
+    path = tmp_path / "spans.jsonl"
+    values = otlp(*openinference(), {**span("odd", trace="b"), **odd}, *openinference("c", 1000))
+    values["resourceSpans"] += [3, {"scopeSpans": 4}, {"scopeSpans": [{"spans": [None]}]}]
+    path.write_text(f"{json.dumps(otlp(*openinference('d', 2000)))}\n{json.dumps(values)}\n", encoding="utf-8")
+    read = samples_from_spans(path)
+    assert [one.id[0] for one in read] == ["a", "c", "d"]
+    assert read.notes.without == [("b" * 32, "unreadable")]
+    assert [str(one) for one in read.notes.bad] == ["line 2 holds a span that cannot be read"] * 4
+
+
+@pytest.mark.parametrize("depth", [985, 5000])
+def test_a_value_that_is_nested_too_deep_is_noted(depth: int) -> None:
+    spans = openinference("b")
+    for item in (item for one in spans for item in one["attributes"]):
+        if item["key"] == "input.value":
+            item["value"] = value('{"a":' * depth + "1" + "}" * depth)
+    read = samples_from_spans([otlp(*openinference(), *spans)])
+    assert [seen(one) for one in read] == [WANTED]
+    assert read.notes.without == [("b" * 32, "unreadable")]
+
+
+def test_equal_ids_of_unlike_spans_are_noted() -> None:
+    """Two services whose ids are drawn alike; the same span with more attributes is one span."""
+    more = openinference("b")
+    more[0]["attributes"] = [*more[0]["attributes"][:1], {"key": "host.name", "value": value("one")}]
+    like = otlp(*openinference(), *openinference("b"), *more)
+    read = samples_from_spans([like, otlp(*openinference(question="Who was the mason?"))])
+    assert [(one.id[0], *seen(one)) for one in read] == [("b", *WANTED)]
+    assert read.notes.without == [("a" * 32, "unreadable")]
+
+
+def test_what_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl.gz"
+    lines = [json.dumps(otlp(*openinference(trace, 1000 * number))) for number, trace in enumerate("abc")]
+    rest = (str(one) for one in random.Random(1).randbytes(9999))
+    packed = gzip.compress("".join(f"{line}\n" for line in [*lines, *rest]).encode())
+    path.write_bytes(packed[:-4000])
+    read = samples_from_spans(path)
+    assert [one.id[0] for one in read] == ["a", "b", "c"]
+    assert read.notes.bad
+    path.write_bytes(gzip.compress(f"{lines[0]}\n".encode())[:-8])  # its sum is missing
+    assert [one.id[0] for one in read] == ["a"]
+    assert [str(one) for one in read.notes.bad] == ["line 2 holds no span: JSONDecodeError"]
+
+
 def test_spans_of_another_tenant_stay_apart() -> None:
     """The same span ids in another trace: neither gets the other's documents."""
     other = [one for one in openinference("b", 500, "Who was the mason?") if one["name"] != "search"]
@@ -429,9 +516,46 @@ def test_spans_of_another_tenant_stay_apart() -> None:
     assert read.notes.without == [("b" * 32, "no_retrieval")]
 
 
-def test_a_span_without_its_parent_is_a_root() -> None:
-    read = samples_from_spans([otlp(*openinference()[1:])])
-    assert [seen(one)[:3] for one in read] == [(QUESTION, [("gate", GATE), ("mill", MILL)], ANSWER)]
+@pytest.mark.parametrize("start", [12, 500, 86_400], ids=["meanwhile", "afterwards", "a day later"])
+def test_separate_traces_are_not_joined(start: int) -> None:
+    """A run whose prompt shows what another trace found: whose documents these are is not known, whenever it was."""
+    found = {"openinference.span.kind": "RETRIEVER", "input.value": QUESTION}
+    found |= {"retrieval.documents.0.document.id": "gate", "retrieval.documents.0.document.content": GATE}
+    lost = span("search", "", start, start + 5, "b", **found)
+    run = [one for one in openinference() if one["name"] != "search"]
+    read = samples_from_spans([otlp(lost, *run)])
+    assert [(one.id, seen(one)) for one in read] == [("b" * 32, (QUESTION, [("gate", GATE)], None, "incomplete"))]
+    assert read.notes.without == [("a" * 32, "no_retrieval")]
+
+
+@pytest.mark.parametrize("flags", [0, 0x300], ids=["lost", "of another process"])
+def test_a_span_without_its_parent_beside_a_root_says_that_spans_are_missing(flags: int) -> None:
+    root, search, model = openinference()
+    (sample,) = samples_from_spans([otlp(root, search, {**model, "parentSpanId": "9" * 16, "flags": flags})])
+    assert sample.capture is not None
+    assert any("missing" in one for one in sample.capture.warnings) == (not flags)
+    assert flags or sample.capture.grade == "incomplete"
+
+
+def test_spans_without_their_parents_are_roots() -> None:
+    (sample,) = samples_from_spans([otlp(*openinference()[1:])])
+    assert seen(sample)[:3] == (QUESTION, [("gate", GATE), ("mill", MILL)], ANSWER)
+    distributed = [{**openinference()[0], "parentSpanId": "9" * 16}, *openinference()[1:]]
+    assert [seen(one) for one in samples_from_spans([otlp(*distributed)])] == [WANTED]
+
+
+def test_a_batch_that_traceloop_puts_one_inside_the_other_is_several_runs() -> None:
+    """The first of the workflows is around the second as a span, and gives its own question and answer."""
+    first = conventions(traceloop=True)
+    first[0]["name"] = "RunnableSequence.workflow"
+    ids = {one["spanId"]: one["spanId"][::-1] for one in first}
+    second = [
+        {**one, "spanId": ids[one["spanId"]], "parentSpanId": ids.get(one["parentSpanId"], first[0]["spanId"])}
+        for one in first
+    ]
+    second[0] |= {"startTimeUnixNano": "2", "endTimeUnixNano": "120"}
+    read = [seen(one)[0::2] for one in samples_from_spans([otlp(*first, *second)])]
+    assert read == [(QUESTION, ANSWER)] * 2
 
 
 def test_what_is_no_trace_is_refused_in_words(tmp_path: Path) -> None:
@@ -450,7 +574,16 @@ def test_the_command_evaluates_traces(tmp_path: Path, capsys: pytest.CaptureFixt
     assert command.main(["evaluate", "--traces", str(path), "--judge", "lexical", "--quiet"]) == 0
     said = capsys.readouterr().out
     assert "traces that gave no sample: 1 no_retrieval" in said
-    assert "1 lines hold no spans" in said
+    assert "1 unreadable lines or spans" in said
+
+
+def test_the_command_reads_traces_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, out = json.dumps(otlp(*openinference())).encode(), tmp_path / "results.jsonl"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert command.main(["evaluate", "--traces", "-", "--judge", "lexical", "--quiet", "--out", str(out)]) == 0
+    report = Report.from_jsonl(out)
+    assert [seen(one.sample) for one in report.results if one.sample is not None] == [WANTED]
+    assert [(one.name, one.sha256) for one in report.run.inputs] == [("-", hashlib.sha256(text).hexdigest())]
 
 
 GATE_PAGE = f"{GATE} It's held by two hinges of iron, \n which the smith of Wetter forged in the year after, and paint."
@@ -526,17 +659,178 @@ def test_a_broken_representation_is_no_answer(written: str) -> None:
     assert (sample.answer, sample.capture and sample.capture.grade) == (None, "incomplete")
 
 
+def message(role: str, text: str) -> Told:
+    return {"role": role, "meta": {}, "name": None, "content": [{"text": text}]}
+
+
+def test_haystacks_own_tracing_is_read_under_any_tracer() -> None:
+    """Its attributes hold whole documents and messages, and the types of sockets; MLflow adds its own beside them."""
+    held = [
+        {"page": 1, "id": name, "content": text, "blob": None, "score": score}
+        for name, text, score in (("gate", GATE_PAGE, 0.5), ("mill", MILL, 0.25))
+    ]
+    prompt = f"Answer from this:\n{GATE_PAGE}\n{MILL}\nQuestion: {QUESTION}"
+    replies = {"replies": [message("assistant", ANSWER)]}
+    told = [
+        (
+            "Search",
+            {"query": QUESTION},
+            {"documents": held},
+            {"documents": {"type": "list[haystack.dataclasses.document.Document]"}},
+        ),
+        ("Chat", {"messages": [message("user", prompt)]}, replies, {"replies": {"type": "list[ChatMessage]"}}),
+    ]
+    ends = {"input_data": {"search": {"query": QUESTION}}, "output_data": {"chat": replies}}
+    run = {f"haystack.pipeline.{key}": json.dumps(one) for key, one in ends.items()}
+    spans = [{**span("run", "", 1, 100, **run), "name": "haystack.pipeline.run"}]
+    for place, (name, given, made, gives) in enumerate(told):
+        fields = {"input": given, "output": made, "input_spec": {}, "output_spec": gives}
+        own = {f"haystack.component.{key}": json.dumps(one) for key, one in fields.items()}
+        one = span(name, "run", 10 + 40 * place, 40 + 40 * place, **own, **{"haystack.component.type": name})
+        spans.append({**one, "name": "haystack.component.run"})
+    wanted = (QUESTION, [("gate", GATE_PAGE), ("mill", MILL)], ANSWER, "exact")
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert seen(sample) == wanted
+    assert [(one.id, one.score, one.metadata) for one in sample.retrieved or ()] == [
+        ("gate", 0.5, {"page": 1}),
+        ("mill", 0.25, {"page": 1}),
+    ]
+    for one in spans:
+        one["attributes"].append({"key": "mlflow.spanType", "value": value("TOOL")})
+    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [wanted]
+
+
+def test_each_answer_of_haystack_is_a_sample() -> None:
+    spans = haystack()
+    for one in spans:
+        for item in one["attributes"]:
+            if item["key"] == "output.value" and "answers" in item["value"]["stringValue"]:
+                made = json.loads(item["value"]["stringValue"])
+                (answers,) = [some["answers"] for some in (made, *made.values()) if "answers" in some]
+                answers.append(answers[0].replace(ANSWER, "Nobody knows."))
+                item["value"] = value(json.dumps(made))
+    assert [sample.answer for sample in samples_from_spans([otlp(*spans)])] == [ANSWER, "Nobody knows."]
+
+
+def node(name: str, text: str, score: float, **metadata: str) -> Told:
+    """A node of LlamaIndex with its score, as JSON."""
+    inner = {"id_": name, "metadata": metadata, "excluded_llm_metadata_keys": ["size"], "text": text}
+    return {"node": inner | {"text_template": "{metadata_str}\n\n{content}"}, "score": score}
+
+
+NODES = [node("gate", GATE, 0.9, file="town.md", size="3"), node("mill", MILL, 0.4)]
+SEEN = (QUESTION, [("gate", f"file: town.md\n\n{GATE}"), ("mill", MILL)], ANSWER, "exact")
+
+
+def query_engine(dialect: str, question: str = QUESTION, answer: str = ANSWER, trace: str = "a") -> list[Told]:
+    """A query engine as each instrumentation writes it; models are shown the metadata of a node before its text."""
+    prompt = f"file: town.md\n\n{GATE}\n\n{MILL}\nQuery: {question}"
+    written = [f"<NodeWithScore(node=TextNode(id_={one['node']['id_']}), score={one['score']})>" for one in NODES]
+    texts = [one["page_content"] for one in DOCUMENTS]
+    bundle = {"query_str": question, "image_path": None}
+    # name, around it, kind, what goes in and comes out: of OpenInference, and of the others
+    named: list[tuple[str, str, str, Any, Any]] = [
+        ("RetrieverQueryEngine.query", "", "CHAIN", question, answer),
+        ("VectorRetriever._retrieve", "VectorRetriever.retrieve", "RETRIEVER", {"query_bundle": bundle}, written),
+        ("VectorRetriever.retrieve", "RetrieverQueryEngine.query", "RETRIEVER", question, written),
+        ("Compact.synthesize", "RetrieverQueryEngine.query", "CHAIN", question, answer),
+        ("Compact.get_response", "Compact.synthesize", "CHAIN", {"query_str": question, "text_chunks": texts}, answer),
+        ("Model.complete", "Compact.get_response", "LLM", {"prompt": prompt}, {"text": answer}),
+    ]
+    texts[0] = f"file: town.md\n\n{GATE}"
+    if dialect != "openinference":
+        listed = [json.dumps(one) for one in NODES] if dialect == "traceloop" else NODES
+        pages = [
+            {**DOCUMENTS[0], "metadata": {"score": 0.9, "file": "town.md"}},
+            {**DOCUMENTS[1], "metadata": {"score": 0.4}},
+        ]
+        found = listed if dialect == "traceloop" else pages
+        named[0] = (*named[0][:3], {"str_or_query_bundle": question}, {"response": answer, "metadata": {}})
+        named[1] = (*named[1][:4], found)
+        named[2] = (*named[2][:3], {"str_or_query_bundle": bundle}, found)
+        named[3] = (*named[3][:3], {"query": bundle, "nodes": listed}, {"response": answer})
+    ids = {name: str(place) for place, (name, *_) in enumerate(named)} | {"": ""}
+    times = {"VectorRetriever.retrieve": (10, 30), "VectorRetriever._retrieve": (11, 29), "": (0, 0)}
+    spans = []
+    for place, (name, parent, kind, given, made) in enumerate(named):
+        begin, end = times.get(name, (0 if not place else 40 + place, 100 - place))
+        given, made = (one if isinstance(one, str) else json.dumps(one) for one in (given, made))
+        told = {
+            "openinference": {"openinference.span.kind": kind, "input.value": given, "output.value": made},
+            "mlflow": {"mlflow.spanType": kind, "mlflow.spanInputs": given, "mlflow.spanOutputs": made},
+            "traceloop": {"traceloop.entity.input": given, "traceloop.entity.output": made},
+        }[dialect]
+        if dialect == "openinference" and name == "VectorRetriever.retrieve":
+            for rank, one in enumerate(NODES):
+                for key, item in {
+                    "id": one["node"]["id_"],
+                    "content": one["node"]["text"],
+                    "score": one["score"],
+                }.items():
+                    told[f"retrieval.documents.{rank}.document.{key}"] = item
+            told["retrieval.documents.0.document.metadata"] = json.dumps({"file": "town.md"})
+        called = f"{name.partition('.')[0]}.{'task' if place else 'workflow'}" if dialect == "traceloop" else name
+        one = span(ids[name], ids[parent], 1000 * ord(trace) + begin, 1000 * ord(trace) + end, trace, **told)
+        spans.append({**one, "name": called})
+    return spans
+
+
+@pytest.mark.parametrize("dialect", ["openinference", "mlflow", "traceloop"])
+def test_a_query_engine_of_llamaindex_is_read(dialect: str) -> None:
+    """Worked by hand: both nodes stand in the prompt, the first behind its file, as LlamaIndex shows it."""
+    read = samples_from_spans([otlp(*query_engine(dialect), scope="llama_index")])
+    assert [seen(one) for one in read] == [SEEN]
+    (sample,) = read
+    assert [(one.id, one.score) for one in sample.retrieved or ()] == [("gate", 0.9), ("mill", 0.4)]
+
+
+@pytest.mark.parametrize("asked", [ANSWER, f"Question: {QUESTION}\nResponse: {ANSWER}"])
+def test_what_an_evaluator_of_llamaindex_asks_is_no_turn(asked: str) -> None:
+    """Its hidden engine is asked with the answer that it judges, and leaves a trace like that of a query."""
+    judged = query_engine("mlflow", asked, "YES", "b")
+    for values in ([otlp(*query_engine("mlflow"), *judged)], [otlp(*judged), otlp(*query_engine("mlflow"))]):
+        read = samples_from_spans(values)
+        assert [seen(one) for one in read] == [SEEN]
+        assert read.notes.without == [("b" * 32, "judge")]
+
+
+@pytest.mark.parametrize("written", ["StopEvent(", "StopEvent(result='It was", "Done(answer=" * 9000])
+def test_a_workflow_whose_result_was_cut_is_answered_by_its_model(written: str) -> None:
+    """OpenInference writes events of workflows as Python does, cut after some hundred characters."""
+    model = {"openinference.span.kind": "LLM", "input.value": json.dumps({"prompt": PROMPT}), "output.value": ANSWER}
+    started = {
+        "openinference.span.kind": "CHAIN",
+        "input.value": json.dumps({"init_state": {}}),
+        "output.value": written,
+    }
+    event = {"openinference.span.kind": "CHAIN", "input.value": json.dumps({"ev": f"StartEvent(query={QUESTION!r})"})}
+    spans = [
+        span("Flow.run", "", 1, 100, **started),
+        span("Flow.step", "Flow.run", 2, 90, **event),
+        {**span("model", "Flow.step", 30, 80, **model), "name": "Model.complete"},
+        *(one for one in openinference() if one["name"] == "search"),
+    ]
+    spans[-1] |= {"parentSpanId": spans[1]["spanId"], "name": "Search.retrieve"}
+    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [WANTED]
+
+
 def test_a_run_of_another_instrumentation_of_haystack_is_noted() -> None:
-    run = told("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs", ("CHAIN", "RETRIEVER", "CHAT_MODEL"))
+    run = conventions(traceloop=True)
     run[0]["name"] = "Pipeline.run"
     read = samples_from_spans([otlp(*run)])
     assert list(read) == []
     assert read.notes.without == [("a" * 32, "framework")]
 
 
-@pytest.mark.parametrize(
-    "pair", ["openinference:langchain", "mlflow:langchain", "otel:langchain", "openinference:haystack"]
-)
+LEAST = dict.fromkeys(("otel:langchain", "openinference:haystack", "otel:haystack"), 0.8)
+LEAST |= dict.fromkeys(("openinference:llamaindex", "mlflow:llamaindex"), 0.8)  # many call retriever and model by hand
+PAIRS = [
+    f"{dialect}:{name}" for dialect in ("openinference", "mlflow", "traceloop") for name in ("langchain", "llamaindex")
+]
+PAIRS += ["otel:langchain", "openinference:haystack", "otel:haystack"]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
 def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
     """The shapes of the adapter's tests under the newest instrumentations; the rows of docs/traces.md."""
     pytest.importorskip("openinference.instrumentation.langchain")
@@ -544,8 +838,7 @@ def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
     done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     *_, last = done.stdout.splitlines()
-    shapes, right, hedged, _said, silent, _absent = map(int, last.split("|")[2:8])
+    shapes, right, hedged, _said, silent, absent = map(int, last.split("|")[2:8])
     assert silent == 0, done.stdout
-    least = {"otel:langchain": 0.0, "openinference:haystack": 0.75}.get(pair, 0.95)
-    assert (right + hedged) / shapes >= least
+    assert (right + hedged) / (shapes - absent) >= LEAST.get(pair, 0.9)
     assert hedged <= right / 10

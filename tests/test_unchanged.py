@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from plausible import plausible_reply
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -31,7 +32,6 @@ from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.reporting.jsonl import json_line
-from ragmetrics_core.testing.replies import plausible_reply
 
 LIT = "Anna lit the lamp in 1882."
 SAMPLES = [
@@ -110,6 +110,7 @@ def test_questions_and_result_lines_are_those_of_before(name: str) -> None:
     for place, sample in enumerate(map(Sample.model_validate, SAMPLES)):
         result = METRICS[name].score(sample, judge=scripted)
         line = json_line(SampleResult(index=place, sample=sample, results={name: result}))
+        line = line.replace(', "spared": 0, "passed": 0}', "}")  # of cascades, which came later
         lines.append(line.replace('"complete": true}', '"complete": true, "conversation": null}'))  # it is the ledger's
     said = (json.dumps([asked(question) for question in scripted.asked]), "".join(lines))
     assert len(scripted.asked) >= 2

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loopback import LoopbackServer
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -35,10 +36,8 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.datasets.labels import Label, calibrate, draw
-from ragmetrics_core.reporting.gates import Gate, decide
-from ragmetrics_core.statistics.sequential import UntilDecided
+from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide
 from ragmetrics_core.testing import UndecidedWarning, assert_score
-from ragmetrics_core.testing.server import LoopbackServer
 
 Row = dict[str, Any]
 

@@ -21,8 +21,8 @@ from ragmetrics_core import (
     ScriptedJudge,
 )
 from ragmetrics_core.data.errors import ContentRefused, ContextWindowExceeded, JudgeTimeout
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.data.windows import halves
+from ragmetrics_core.data.questions import halves
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent

@@ -9,8 +9,8 @@ from typing import Any
 from said import of, shown
 
 from ragmetrics_core import ContextAdherence, ContextRecall, ContextUtilization, Question, RetrievalAccuracy
-from ragmetrics_core.data.questions import Asked, NotAnswered, cells
-from ragmetrics_core.lexical import LexicalJudge
+from ragmetrics_core.data.replies import Asked, NotAnswered, verdicts_of
+from ragmetrics_core.lexical.judge import LexicalJudge
 from ragmetrics_core.metrics.context_recall import Rating
 
 ADHERENT = of(ContextAdherence(), question="q", contexts=["c"], answer="a")
@@ -40,7 +40,7 @@ def useful(*chunks: str, answer: str, question: str | None = None, graded: bool 
         return ()
     asked = ask(shown(GRADED if graded else USEFUL, answer=answer, chunks=chunks, question=question))
     assert all(weight.mode == "lexical" for weight in asked.weights)
-    verdicts = zip(cells(asked.reply), asked.weights, strict=True)
+    verdicts = zip(verdicts_of(asked.reply), asked.weights, strict=True)
     return tuple(SimpleNamespace(**{**dict(cell), "label": "", "probability": weight.p}) for cell, weight in verdicts)
 
 

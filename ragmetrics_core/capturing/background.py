@@ -1,7 +1,6 @@
 """Scoring recorded runs in the background, beside an application that never waits for it."""
 
 import atexit
-import math
 import random
 import threading
 import time
@@ -11,14 +10,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from ragmetrics_core.capturing.captured import Redact, Redaction
 from ragmetrics_core.capturing.hooks import Problems, guarded, renew_after_fork
 from ragmetrics_core.capturing.sinks import Outlet
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
@@ -28,52 +25,35 @@ from ragmetrics_core.reporting.report import Report, Sink
 Run = TypeVar("Run")
 
 _EXIT_SECONDS = 2.0
+_FULL = "the judge is slower than the application: more than {} runs wait; further ones are dropped"
 _SINK_SECONDS = 10.0  # for a sink that hangs, where nobody said how long to wait
 
 
 @dataclass
 class Aggregate:
-    """Running figures of one metric, in constant memory: how many samples had which outcome, and their scores."""
+    """Running figures of one metric, in constant memory: how many samples had which outcome, and the mean score."""
 
     scored: int = 0
     undefined: int = 0
     failed: int = 0
     mean: float | None = None  # None without scores
-    low: float = math.inf
-    high: float = -math.inf
-    _squares: float = 0.0
-
-    @property
-    def sd(self) -> float | None:
-        """Sample standard deviation; None below two scores."""
-        return math.sqrt(self._squares / (self.scored - 1)) if self.scored > 1 else None
 
     def add(self, status: str, value: float | None) -> None:
-        """Count one result (Welford's update)."""
-        if value is None:
-            self.undefined += status == "undefined"
-            self.failed += status == "failed"
-            return
-        before = self.mean or 0.0
-        self.scored += 1
-        self.mean = before + (value - before) / self.scored
-        self._squares += (value - before) * (value - self.mean)
-        self.low, self.high = min(self.low, value), max(self.high, value)
-
-
-@dataclass(eq=False)
-class _Judging:
-    """A recorded run whose samples are being judged, and how many of them still are."""
-
-    left: int
+        """Count one result."""
+        self.undefined += status == "undefined"
+        self.failed += status == "failed"
+        if value is not None:
+            before = self.mean or 0.0
+            self.scored += 1
+            self.mean = before + (value - before) / self.scored
 
 
 class BackgroundEvaluator(Generic[Run]):
     """Assembles samples and scores them in a daemon thread of its own; the application never waits.
 
     ``FrontDoor.watch`` says what the settings mean. In the thread ``build`` makes samples of a recorded run, and at
-    each ``flush`` ``rest`` those that wait for a further run. What a limit cuts off is counted in ``problems``;
-    ``seed`` is that of the choice that ``sample_rate`` makes.
+    each ``flush`` ``rest`` those that wait for a further run; ``ended`` is called when it stops. A run waits
+    ``linger_s`` seconds before, unless somebody waits for it. What a limit cuts off is counted in ``problems``.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -98,23 +78,33 @@ class BackgroundEvaluator(Generic[Run]):
         concurrency: int = 8,
         limits: Limits | None = None,
         redact: Redact | None = None,
-        rest: Callable[[], Iterable[Sample]] | None = None,
+        rest: Callable[[], Iterable[Sample]] = tuple,
+        ended: Callable[[], None] = lambda: None,
         problems: Problems | None = None,
-        seed: int | None = None,
+        linger_s: float = 0.0,
     ) -> None:
         if not 0 < sample_rate <= 1:
             raise SettingError(f"sample_rate must lie in (0, 1], got {sample_rate}")
         self.problems = Problems() if problems is None else problems
-        self._build, self._rest, self._redaction = build, rest, Redaction(redact, self.problems)
+        self._build, self._rest, self._ended, self._redaction = build, rest, ended, Redaction(redact, self.problems)
         self._run = EvaluationRun(metrics, judge, concurrency, None, limits)
         self._new_run = partial(EvaluationRun, tuple(self._run.metrics), judge, concurrency, None, limits)
         self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
         self.outlets = [Outlet(sink, self.problems, max_queue) for sink in sinks]
-        self._random = random.Random(seed)  # noqa: S311  # a sampling decision, no secret
-        self._stopped = False
+        self._linger, self._stopped = linger_s, False
         self._begin()
         renew_after_fork(self)
         atexit.register(_at_exit, weakref.ref(self))
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(self.aggregates)
+        return f"BackgroundEvaluator({metrics}; {self.dropped} dropped, {len(self.problems)} problems)"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def _begin(self) -> None:
         """Nothing recorded, nothing judged."""
@@ -122,9 +112,9 @@ class BackgroundEvaluator(Generic[Run]):
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._queue: deque[Callable[[], Iterable[Sample]]] = deque()
-        self._done: deque[tuple[_Judging, Future[SampleResult]]] = deque()
-        self._unjudged = self._flying = self._count = 0
+        self._queue: deque[tuple[float, Callable[[], Iterable[Sample]]]] = deque()  # when it may start
+        self._done: deque[Future[SampleResult]] = deque()
+        self._flying = self._count = 0
         self._results: list[SampleResult] = []
 
     def after_fork(self) -> None:
@@ -133,23 +123,25 @@ class BackgroundEvaluator(Generic[Run]):
         self._begin()
 
     @guarded
-    def record(self, run: Run) -> None:
-        """Queue a finished run; never blocks, from any thread."""
+    def record(self, run: Run) -> bool:
+        """Queue a finished run, and say whether it was taken; never blocks, from any thread."""
         with self._changed:
-            if self._stopped and threading.current_thread() is not self._thread:  # what waited comes from that one
-                return
-            if self._max_queue is not None and len(self._queue) >= self._max_queue:
-                self.dropped += 1
-                self.problems.note(
-                    f"the judge is slower than the application: more than {self._max_queue} runs wait; "
-                    "further ones are dropped"
-                )
-                return
-            self._take(partial(self._build, run))
+            full = self._max_queue is not None and len(self._queue) >= self._max_queue
+            if full and not self._stopped:
+                self._lost(1, _FULL.format(self._max_queue))
+            if full or self._stopped:
+                return False
+            self._take(partial(self._build, run), time.monotonic() + self._linger)
+            return True
 
-    def _take(self, making: Callable[[], Iterable[Sample]]) -> None:
-        self._queue.append(making)
-        self._unjudged += 1
+    def _lost(self, runs: int, why: str) -> None:
+        with self._changed:
+            self.dropped += runs
+        for _ in range(runs):
+            self.problems.note(why)
+
+    def _take(self, making: Callable[[], Iterable[Sample]], due: float = 0.0) -> None:
+        self._queue.append((due, making))
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="ragmetrics-background", daemon=True)
             self._thread.start()
@@ -161,17 +153,19 @@ class BackgroundEvaluator(Generic[Run]):
 
     def stop(self, timeout: float | None = None) -> bool:
         """Accept no further runs, and wait as ``flush`` does; how many are unjudged at the timeout is a problem."""
+        self._ended()
         if not (done := self._wait(timeout, stop=True)):
             self.problems.note(f"{self.pending} runs were not judged when stop() gave up after {timeout:g} seconds")
         return done
 
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
         with self._changed:
-            if self._rest is not None and not self._stopped:
+            if not self._stopped:
+                self._queue = deque((0.0, making) for _, making in self._queue)
                 self._take(self._rest)  # in the queue, behind all runs that may still go with them
             self._stopped = self._stopped or stop
             self._changed.notify_all()
-            done = self._changed.wait_for(lambda: self._unjudged == 0, timeout)
+            done = self._changed.wait_for(lambda: not (self._queue or self._flying), timeout)
         until = time.monotonic() + (_SINK_SECONDS if timeout is None else timeout)
         for outlet in self.outlets:
             outlet.put(None)
@@ -181,9 +175,9 @@ class BackgroundEvaluator(Generic[Run]):
 
     @property
     def pending(self) -> int:
-        """Runs recorded but not yet judged."""
+        """Runs that wait, and samples that are being judged."""
         with self._changed:
-            return self._unjudged - sum(making is self._rest for making in self._queue)  # asking for the rest is no run
+            return self._flying + sum(making is not self._rest for _, making in self._queue)
 
     def report(self, timeout: float | None = None) -> Report:
         """Wait for the judge and report on everything judged so far; ``SettingError`` if results are not kept."""
@@ -207,55 +201,52 @@ class BackgroundEvaluator(Generic[Run]):
         with as_judge_work():
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._done or self._may_start or self._is_over)
+                    while not (self._done or self._idle == 0 or self._is_over):
+                        self._changed.wait(self._idle)
                     if self._is_over and not self._done:
                         self._thread = None
                         return
                     done, self._done = self._done, deque()
-                    making = self._queue.popleft() if self._may_start else None
+                    making = self._queue.popleft()[1] if self._idle == 0 else None
                     self._flying += making is not None
-                for judging, future in done:
+                for future in done:
                     self._finish(future)
-                    self._one_less(judging)
                 if making is not None:
-                    judging = _Judging(left=1)  # the start itself: no result may end the run before it
-                    self._start(making, judging)
-                    self._one_less(judging)
+                    self._start(making)
+                with self._changed:
+                    self._flying -= len(done) + (making is not None)
+                    self._changed.notify_all()
 
     @property
-    def _may_start(self) -> bool:
-        return bool(self._queue) and self._flying < self._run.window
+    def _idle(self) -> float | None:
+        """Seconds until a run may start; None while there is none, or too many samples are being judged."""
+        free = self._queue and self._flying < self._run.window
+        return max(0.0, self._queue[0][0] - time.monotonic()) if free else None
 
     @property
     def _is_over(self) -> bool:
         return self._stopped and not self._queue and not self._flying
 
-    def _one_less(self, judging: _Judging) -> None:
-        with self._changed:
-            judging.left -= 1
-            if not judging.left:
-                self._flying -= 1
-                self._unjudged -= 1
-                self._changed.notify_all()
-
     @guarded
-    def _start(self, making: Callable[[], Iterable[Sample]], judging: _Judging) -> None:
+    def _start(self, making: Callable[[], Iterable[Sample]]) -> None:
         for made in making():
-            if self._sample_rate < 1 and self._random.random() >= self._sample_rate:
-                continue
-            sample = self._redaction.redact(made)
+            sample = self._redaction.redact(made) if self._is_chosen(made) else None
             if sample is None:
                 continue
             future = self._run.follow(self._count, sample)
             self._count += 1
             with self._changed:
-                judging.left += 1
-            future.add_done_callback(partial(self._landed, judging))
+                self._flying += 1
+            future.add_done_callback(self._landed)
 
-    def _landed(self, judging: _Judging, future: Future[SampleResult]) -> None:
+    def _is_chosen(self, sample: Sample) -> bool:
+        name = sample.ledger.conversation if sample.ledger is not None else None
+        return random.Random(name or sample.id).random() < self._sample_rate  # noqa: S311  # no secret
+
+    def _landed(self, future: Future[SampleResult]) -> None:
         """A sample is judged; called on the judges' loop, which must not wait for ``on_result``."""
         with self._changed:
-            self._done.append((judging, future))
+            self._done.append(future)
             self._changed.notify_all()
 
     @guarded

@@ -1,12 +1,11 @@
 """What a capture saw: runs as they were recorded, samples as they are asked for."""
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ragmetrics_core.capturing.hooks import Problems, guarded, renew_after_fork
-from ragmetrics_core.data.sample import Ledger, Sample
+from ragmetrics_core.capturing.hooks import Lock, Problems, guarded
+from ragmetrics_core.data import Ledger, Sample
 from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
 from ragmetrics_core.engine.run import JudgeLike, Metrics
@@ -79,11 +78,11 @@ class Captured(Generic[Run]):
     Recording a run only keeps it; samples are assembled when they are first asked for, in the thread that asks.
 
     ``FrontDoor.capture`` makes it: ``build`` makes samples of a recorded run, ``rest`` those that still wait for a
-    further one and forgets none, ``as_judge`` a judge of a framework's own model object; ``hint`` says what to do
-    where runs were seen and none gave a sample.
+    further one and forgets none, ``as_judge`` a judge of a framework's own model object.
 
     Attributes:
         problems: Internal errors, and why there is no sample; an application's own error is ``Sample.error``.
+        recorded: Runs kept so far.
         dropped: Runs not kept because of ``max_samples``.
     """
 
@@ -97,59 +96,39 @@ class Captured(Generic[Run]):
         rest: Callable[[], Iterable[Sample]] = tuple,
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,  # resolve_judge says what it cannot take
         problems: Problems | None = None,
-        hint: str = "",
     ) -> None:
         self.problems = Problems() if problems is None else problems
-        self.dropped = 0
-        self._build, self._rest, self._as_judge, self._hint = build, rest, as_judge, hint
+        self.recorded = self.dropped = self._made = 0
+        self._build, self._rest, self._as_judge = build, rest, as_judge
         self._given = given or Given()
         self._redaction = Redaction(redact, self.problems)
         self._max_samples = max_samples
         self._pending: list[Run] = []
         self._samples: list[Sample] = []
-        self._made = 0
-        self._kept = 0
-        self._lock = threading.RLock()
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """In a forked child: the parent's threads may have held the lock."""
-        self._lock = threading.RLock()
+        self._lock = Lock()
 
     def __repr__(self) -> str:
-        return f"Captured({self._kept} runs, {len(self.problems)} problems, {self.dropped} dropped)"
+        return f"Captured({self.recorded} runs, {len(self.problems)} problems, {self.dropped} dropped)"
 
     def record(self, run: Run) -> None:
         """Keep a finished run; cheap, from any thread."""
         with self._lock:
-            if self._max_samples is not None and self._kept >= self._max_samples:
+            if self._max_samples is not None and self.recorded >= self._max_samples:
                 self.dropped += 1
                 self.problems.note(f"more than max_samples={self._max_samples} runs ended; later ones are dropped")
                 return
-            self._kept += 1
+            self.recorded += 1
             self._pending.append(run)
-
-    @property
-    def recorded(self) -> int:
-        """Number of runs kept so far."""
-        return self._kept
 
     @property
     def samples(self) -> tuple[Sample, ...]:
         """Samples of all runs so far, in the order in which they ended; those that wait for a further run last."""
         with self._lock:
-            self._assemble_all()
-            waiting = [*self._rest()]
-            self._assemble_all()  # an adapter may have recorded what waited
-            if self._kept and not self._made and not waiting and self._hint and not self.problems:
-                self.problems.note(self._hint)
-            made = [self._finished(sample, self._made + place) for place, sample in enumerate(waiting)]
-            return (*self._samples, *(sample for sample in made if sample is not None))
-
-    def _assemble_all(self) -> None:
-        pending, self._pending = self._pending, []
-        for run in pending:
-            self._assemble(run)
+            pending, self._pending = self._pending, []
+            for run in pending:
+                self._assemble(run)
+            waiting = [self._finished(sample, self._made + place) for place, sample in enumerate(self._rest())]
+            return (*self._samples, *(sample for sample in waiting if sample is not None))
 
     @guarded
     def _assemble(self, run: Run) -> None:

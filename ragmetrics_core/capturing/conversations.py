@@ -8,13 +8,12 @@ from functools import lru_cache
 
 from ragmetrics_core.capturing.reading import one_line
 from ragmetrics_core.capturing.tree import Tree
-from ragmetrics_core.data.sample import Ledger, Sample, Turn
+from ragmetrics_core.data import Ledger, Sample, Turn
 
 BY_WORDS = "the words of an earlier turn end the messages handed in"
 _MOST_NAMED = _MOST_TURNS = 500
 _MOST_CALLS = 200
 _NEAR = 32
-_LEAST_SAID = 16
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,8 @@ class Conversations:
 
     def stand_in(self, prompt: str, question: str | None) -> bool:
         """Whether a prompt holds an earlier question and its answer."""
-        near = [one for one in list(self.turns)[-_NEAR:] if one.question and len(one.answer) > _LEAST_SAID]
-        return any(one.question != question and one.question in prompt and one.answer in prompt for one in near)
+        near = (one for one in list(self.turns)[-_NEAR:] if all(one.words) and one.question != question)
+        return any(one.question in prompt and one.answer in prompt for one in near)
 
 
 @lru_cache(_MOST_NAMED)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -23,25 +22,8 @@ _ALWAYS = float("inf")
 Key = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Retrieval:
-    """Documents that one call brought in, and the calls from the root down to it."""
-
-    documents: tuple[Document, ...]
-    path: tuple[Node, ...]
-
-    @property
-    def node(self) -> Node:
-        """The call itself."""
-        return self.path[-1]
-
-    def beside(self, other: Retrieval) -> bool:
-        """True if both ran at the same time, or in branches that did."""
-        pairs = (pair for pair in zip(self.path, other.path, strict=False) if pair[0] is not pair[1])
-        return any(one.began < _end(two) and two.began < _end(one) for one, two in itertools.islice(pairs, 1))
-
-
-def _end(node: Node) -> float:
+def end_of(node: Node) -> float:
+    """When a call ended; when it began if it never did."""
     return node.began if node.ended is None else node.ended
 
 
@@ -59,7 +41,8 @@ class Calls:
 
     def __init__(self, tree: Tree, tools: Collection[str]) -> None:
         self.tree, self.tools = tree, tools
-        self.nodes = list(tree.root.walk())
+        self.paths = {path[-1]: path for path in tree.root.paths()}
+        self.nodes = [*self.paths]
 
     @cached_property
     def models(self) -> list[Node]:
@@ -74,9 +57,8 @@ class Calls:
     @cached_property
     def _prompted(self) -> list[Node]:
         """Calls of models, without those that only make documents or queries for a retriever or reranker."""
-        hosts = (node for node in self.nodes if node.kind in ("retriever", "reranker"))
-        within = {id(node) for host in hosts for node in host.walk()}
-        return [node for node in self.nodes if node.kind == "model" and id(node) not in within]
+        models = (node for node in self.nodes if node.kind == "model")
+        return [node for node in models if not any(one.kind in ("retriever", "reranker") for one in self.paths[node])]
 
     def weight(self, call: Node) -> int:
         """How much a reply looks like an answer: 3 a free text, 2 a structured answer, 1 a label, 0 none."""
@@ -110,31 +92,26 @@ class Calls:
         return any(wrote(call, node.query) for node in self.nodes if node.query and node.began >= call.began)
 
     @cached_property
-    def retrievals(self) -> list[Retrieval]:
-        """Outermost retrievals that succeeded and what tools returned beside them, else what steps introduced."""
-        found = list(self._retrievals(self.tree.root, ()))
-        steps = [(node, self._found(node.documents or (), _end(node))) for node in self.reworking]
-        return found or [Retrieval(tuple(docs), (node,)) for node, docs in steps if docs]
-
-    def _retrievals(self, node: Node, above: tuple[Node, ...]) -> Iterator[Retrieval]:
-        path = (*above, node)
-        if node.kind == "retriever":
-            if node.documents is not None and node.error is None:
-                yield Retrieval(node.documents, path)
-        elif node.kind != "ignored":
-            below = [found for child in node.children for found in self._retrievals(child, path)]
-            yield from below
-            if node.kind == "tool" and node.documents and node.error is None:
-                known = {document.text for one in below for document in one.documents}
-                fresh = tuple(document for document in node.documents if document.text not in known)
-                if fresh:
-                    yield Retrieval(fresh, path)
+    def retrievals(self) -> dict[Node, tuple[Document, ...]]:
+        """What outermost retrievals brought and tools returned beside them, else what steps introduced."""
+        found: dict[Node, tuple[Document, ...]] = {}
+        for node, path in self.paths.items():
+            documents = node.documents if node.kind in ("retriever", "tool") and node.error is None else None
+            if documents is None or any(one.kind == "retriever" for one in path[:-1]):
+                continue
+            if node.kind == "tool":
+                below = {one.text for inner in node.walk() if inner is not node for one in inner.documents or ()}
+                documents = tuple(one for one in documents if one.text not in below)
+            if documents or node.kind == "retriever":
+                found[node] = documents
+        steps = {node: tuple(self._found(node.documents or (), end_of(node))) for node in self.reworking}
+        return found or {node: documents for node, documents in steps.items() if documents}
 
     @property
     def reworking(self) -> list[Node]:
         """Steps that gave documents, in the order in which they ended; the root only where it is the one call."""
         steps = [node for node in self.nodes if node.kind in ("step", "agent", "reranker") and node.documents]
-        return sorted((node for node in steps if node is not self.tree.root or not node.children), key=_end)
+        return sorted((node for node in steps if node is not self.tree.root or not node.children), key=end_of)
 
     @cached_property
     def texts_of_tools(self) -> list[Node]:
@@ -152,35 +129,6 @@ class Calls:
         """Whether anything was retrieved, or a retriever ran and found nothing."""
         return bool(self.retrievals or self.tool_texts) or any(node.kind == "retriever" for node in self.nodes)
 
-    def retrieved(self, order: Sequence[Key] = ()) -> tuple[Document, ...] | None:
-        """What retrievers returned, each document once, in the prompt's order where they ran beside each other.
-
-        None if that is unknown.
-        """
-        groups: list[list[Retrieval]] = []
-        for one in sorted(self.retrievals, key=lambda one: one.node.began):
-            if groups and any(one.beside(other) for other in groups[-1]):
-                groups[-1].append(one)
-            else:
-                groups.append([one])
-        made = [call.id for node in self.nodes if node.reply is not None for call in node.reply.calls]
-
-        def rank(one: Retrieval) -> tuple[float, int, str]:
-            first = min((order.index(doc.key) for doc in one.documents if doc.key in order), default=len(order))
-            call = next((node.call for node in one.path if node.call), None)
-            branch = next((node.branch for node in one.path if node.branch), "")
-            return first, made.index(call) if call in made else len(made), branch
-
-        found = [one for group in groups for one in sorted(group, key=rank)]
-        kept: dict[Key, Document] = {}
-        texts: set[str] = set()
-        for one in found:
-            fresh = [doc for doc in one.documents if one.node.kind == "retriever" or doc.text not in texts]
-            for document in fresh:
-                kept.setdefault(("id", document.id) if document.id is not None else document.key, document)
-                texts.add(document.text)
-        return tuple(kept.values()) if found else None
-
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
         """Lists of documents that were there before a moment, the latest first."""
         held: list[tuple[float, int, Sequence[Document]]] = []
@@ -190,7 +138,7 @@ class Calls:
             if node.documents and node.ended is not None:
                 held.append((node.ended, -place, self._found(node.documents, node.ended)))
             if node in self.tool_texts:
-                held.append((_end(node), -place, [Document(node.text or "")]))
+                held.append((end_of(node), -place, [Document(node.text or "")]))
         held.sort(key=lambda one: one[:2], reverse=True)
         return [tuple(some) for time, _, some in held if some and time <= before]
 
@@ -202,8 +150,8 @@ class Calls:
 
     def _found(self, documents: Sequence[Document], before: float) -> list[Document]:
         """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
-        said = [text_of(node) for node in self.models if _end(node) <= before]
-        said += [node.text or "" for node in self.nodes[1:] if node.kind == "agent" and _end(node) <= before]
+        said = [text_of(node) for node in self.models if end_of(node) <= before]
+        said += [node.text or "" for node in self.nodes[1:] if node.kind == "agent" and end_of(node) <= before]
         said = [text for text in dict.fromkeys(said) if len(text) >= OWN]
         known = set(self._original)
         found = [one for one in documents if one.author is None]
@@ -218,13 +166,12 @@ class Calls:
 
     def shown(self, call: Node, known: Sequence[str]) -> Shown:
         """What a call, and those that feed it, were shown; known texts stand in prompts for another reason."""
-        result = Shown(calls=[call])
-        each = []
+        result, each = Shown(calls=[call]), dict[Node, Shown]()
         for one in result.calls:  # grows
-            each.append(self._shown(one, known))
-            result.calls += [node for node in each[-1].calls if node not in result.calls]
-        order = sorted(range(len(each)), key=lambda place: result.calls[place].began)
-        for part in (each[place] for place in order):
+            each[one] = self._shown(one, known)
+            result.calls += [node for node in each[one].calls if node not in result.calls]
+        result.calls.sort(key=lambda node: node.began)
+        for part in map(each.__getitem__, result.calls):
             result.unknown |= part.unknown
             for key, (document, place) in part.found.items():
                 if key in result.found and "whole" not in (place.extent, result.found[key][1].extent):
@@ -232,7 +179,6 @@ class Calls:
                     place = locate([document.text], prompts).places[0]  # its parts in all of them
                 if key not in result.found or result.found[key][1].coverage < place.coverage:
                     result.found[key] = document, place
-        result.calls.sort(key=lambda node: node.began)
         _settle_versions(result)
         return result
 
@@ -241,7 +187,7 @@ class Calls:
         lists = self.lists(call.began) or self.lists()
         documents = _latest(lists)
         texts = [(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))]
-        earlier = [one for one in self.models if one is not call and _end(one) <= call.began and self._feeds(one, call)]
+        earlier = [one for one in self.models if end_of(one) <= call.began and self._feeds(one, call)]
         prompt = [message.text for message in call.prompt]
         often = [text for text in dict.fromkeys(known) for _ in range(_occurrences(text, prompt))]
         located = locate([*(text for _, text in texts), *map(text_of, earlier)], prompt, known=often)
@@ -265,17 +211,17 @@ class Calls:
 
     def taken_out(self, call: Node) -> bool:
         """Whether all results that earlier calls of a tool loop were shown are gone from this one's prompt."""
-        inside = {id(one) for node in self.nodes if node.kind == "tool" for one in [*node.walk()][1:]}
-        given = {one_line(node.text) for node in self.nodes if node.kind == "tool" and id(node) not in inside}
-        loop = [one for one in self.models if id(one) not in inside and one.began < call.began]
+        outer = [node for node, path in self.paths.items() if not any(one.kind == "tool" for one in path[:-1])]
+        given = {one_line(node.text) for node in outer if node.kind == "tool"}
+        loop = [one for one in self.models if one in outer and one.began < call.began]
         before = {one_line(said.text) for one in loop for said in one.prompt if said.role == "tool"} & given
         now = {one_line(said.text) for said in call.prompt if said.role == "tool"}
-        return id(call) not in inside and bool(now and before) and not before & now
+        return call in outer and bool(now and before) and not before & now
 
     def _beside(self, call: Node) -> list[Node]:
         """Earlier calls of the step that was handed documents to answer from: refine, trees, one call per document."""
-        host = next((one for one in self.nodes[::-1] if one.kind == "step" and one.taken and call in one.walk()), None)
-        return [one for one in self.models if host is not None and one in host.walk() and _end(one) <= call.began]
+        host = next((one for one in self.paths[call][::-1] if one.kind == "step" and one.taken), None)
+        return [one for one in self.models if host in self.paths[one] and end_of(one) <= call.began]
 
     def _authors(self, call: Node) -> list[Node]:
         """Calls that wrote documents which the framework handed to the engine of a call."""
@@ -287,12 +233,12 @@ class Calls:
 
     def _engine(self, node: Node) -> Node | None:
         """The innermost sub-run around a call."""
-        return next((one for one in self.nodes[::-1] if one.kind == "agent" and node in one.walk()), None)
+        return next((one for one in self.paths[node][::-1] if one.kind == "agent"), None)
 
     def _feeds(self, one: Node, call: Node) -> bool:
         """Whether a reply may be part of what a later call reads: a free text, or what a tool or agent gave back."""
         text = text_of(one)
-        if not text or (one.reply is not None and one.reply.calls) or self._steers(one):
+        if one is call or not text or (one.reply is not None and one.reply.calls) or self._steers(one):
             return False
         results = [message.text for message in call.prompt if message.role == "tool"]
         given = (said for result in results for said in (result, *texts_in(parsed(result))))
@@ -330,7 +276,7 @@ def _occurrences(text: str, prompt: Sequence[str]) -> int:
 def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
     """Each document once: as the latest list holds it, with the score of the last step that scored it."""
     kept: dict[Key, Document] = {}
-    for document in itertools.chain.from_iterable(lists):
+    for document in (one for some in lists for one in some):
         known = kept.setdefault(document.key, document)
         if known.score is None and document.score is not None:
             kept[document.key] = replace(known, score=document.score)
@@ -347,9 +293,30 @@ def _settle_versions(shown: Shown) -> None:
     for keys in by_id.values():
         whole = [key for key in keys if shown.found[key][1].extent == "whole"]
         best = whole or [max(keys, key=lambda key: len(shown.found[key][1].text))]
-        for key in keys:
-            if key not in best:
-                del shown.found[key]
-    for key in [*shown.unknown]:
-        if key in shown.found or shown.unknown[key].id in by_id:
-            del shown.unknown[key]
+        for key in {*keys}.difference(best):
+            del shown.found[key]
+    shown.unknown = {key: one for key, one in shown.unknown.items() if key not in shown.found and one.id not in by_id}
+
+
+def name_authors(root: Node) -> None:
+    """Name the author of nodes that hold an answer of the run and that no retriever ever held."""
+    nodes = list(root.walk())
+    found = [one for node in nodes if node.kind in ("retriever", "reranker") for one in node.documents or ()]
+    known, texts = {one.id for one in found}, {one.text for one in found}
+    answers = [node for node in nodes[1:] if node.kind in ("agent", "step") and (node.text or "").strip()]
+    for node in nodes if answers else ():
+        if node.kind == "tool" and node.text:  # it hands on what an engine inside of it answered, perhaps among else
+            lines = (node.text.strip(), *node.text.splitlines())
+            inner = (one for one in node.walk() if one in answers and (one.text or "").strip() in lines)
+            node.taken = tuple(Document(node.text, author=one) for one in inner)
+            continue
+        before = [one for one in answers if (one.ended or 0) < node.began]
+        node.taken = tuple(
+            one if one.id in known or any(text in one.text for text in texts) else _by(one, before)
+            for one in node.taken
+        )
+
+
+def _by(document: Document, answers: Sequence[Node]) -> Document:
+    author = next((one for one in answers if (one.text or "").strip() in document.text), None)
+    return replace(document, author=author)

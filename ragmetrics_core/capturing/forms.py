@@ -6,11 +6,10 @@ itself holds ``\n`` or ``&lt;`` has the same stream plain and escaped.
 """
 
 import html
-import json
 import re
 import string
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
@@ -125,32 +124,15 @@ class Prompt:
         return self.messages[index].span(start - self.starts[index], end - self.starts[index])
 
 
-def _spaced(text: str) -> str:
-    return " ".join(text.split())
-
-
-_FORMS: dict[str, Callable[[str], str]] = {
-    "plain": lambda text: text,
-    "repr": lambda text: repr(text)[1:-1],
-    "json": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    "ascii json": lambda text: json.dumps(text)[1:-1],
-    "html": html.escape,
-}
-
-
 def form(text: str, shown: str) -> str:
     """Name the form in which a text is shown, for a reader; both from the first letter to the last.
 
     Returns:
-        ``plain``, ``spaced`` (other white space), ``repr``, ``json``, ``ascii json``, ``html``, ``lower case``,
-        ``escaped`` (any other or several of these), ``marked`` (other signs: bullets, bold, quotes) or ``edited``
-        (letters put in or left out).
+        ``plain``, ``escaped`` (JSON, ``repr``, HTML), ``marked`` (other spaces, case or signs: bullets, bold, quotes)
+        or ``edited`` (letters put in or left out).
     """
-    for name, formed in _FORMS.items():
-        if shown == formed(text):
-            return name
-    if _spaced(shown).lower() == _spaced(text).lower():
-        return "spaced" if _spaced(shown) == _spaced(text) else "lower case"
+    if shown == text:
+        return "plain"
     if stream(text) != stream(shown):
         return "edited"
     return "escaped" if len(_ESCAPE.findall(shown)) > len(_ESCAPE.findall(text)) else "marked"

@@ -1,24 +1,21 @@
-"""The front door of every adapter: ``capture`` and ``watch`` with the same names, defaults and words."""
+"""The front door of every adapter: ``capture``, ``watch``, ``samples_from``; the same names, defaults and words."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured, Given, Redact
-from ragmetrics_core.capturing.hooks import Problems
-from ragmetrics_core.capturing.listening import Listener, Listeners
-from ragmetrics_core.capturing.overrides import Overrides, Source
+from ragmetrics_core.capturing.hooks import Listener, Listeners, Problems
+from ragmetrics_core.capturing.reading import Overrides, Source
 from ragmetrics_core.capturing.turns import Turns
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data import Sample, SampleResult
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.reporting.report import Sink
 
 Run = TypeVar("Run")
-Run_contra = TypeVar("Run_contra", contravariant=True)
 
 _MISSED = (
     "runs began in threads or tasks that do not carry this block's context, and were left out: start them with a "
@@ -26,63 +23,26 @@ _MISSED = (
 )
 
 
-class Assembler(Protocol[Run_contra]):
-    """Makes samples of the runs of one capture or watch, and keeps what waits for a further run."""
-
-    def add(self, run: Run_contra) -> Iterable[Sample]:
-        """Samples that are complete with this run."""
-
-    def rest(self) -> Iterable[Sample]:
-        """Samples that still wait for a further run; none is forgotten."""
-
-    def finish(self) -> Iterable[Sample]:
-        """The same, and forget them."""
-
-
-class Watcher(BackgroundEvaluator[Run]):
-    """Judges what a process does, in the background, until it is stopped; ``watch`` makes it."""
-
-    def __init__(self, listeners: Listeners, listener: Listener, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, problems=listener.problems, **settings)
-        self._end = partial(listeners.remove, listener)
-        listener.record = self.record
-        listeners.add(listener)
-
-    def stop(self, timeout: float | None = None) -> bool:
-        """Watch no further runs, and wait as ``flush`` does."""
-        self._end()
-        return super().stop(timeout)
-
-    def __repr__(self) -> str:
-        return f"Watcher({', '.join(self.aggregates)}; {self.dropped} dropped, {len(self.problems)} problems)"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-
 class FrontDoor(Generic[Run]):
-    """``capture`` and ``watch`` over an adapter's hooks.
+    """``capture`` and ``watch`` over an adapter's hooks, and ``samples_from`` without them.
 
-    ``assembler`` makes the assembler of one listener, ``as_judge`` a judge of the framework's own model object;
-    ``places`` takes an adapter's own arguments, too. ``unseen`` and ``sampleless`` say what to do where a block saw no
-    run, or runs gave no sample.
+    ``turns`` makes the samples of one listener, ``as_judge`` a judge of the framework's own model object, ``as_run`` a
+    run of what an application returned; ``places`` takes an adapter's own arguments, too; ``unseen`` says what to do
+    where a block saw no run.
     """
 
     def __init__(
         self,
         listeners: Listeners,
-        assembler: Callable[[Overrides, Listener], Assembler[Run]],
+        turns: Callable[[Overrides, Problems], Turns[Run]],
         as_judge: Callable[[Any], JudgeLike],
         *,
+        as_run: Callable[[Any], Run] | None = None,
         places: Callable[..., Overrides] = Overrides,
         unseen: str,
-        sampleless: str,
     ) -> None:
-        self._listeners, self._assembler, self._as_judge = listeners, assembler, as_judge
-        self._places, self._unseen, self._sampleless = places, unseen, sampleless
+        self._listeners, self._turns, self._as_judge = listeners, turns, as_judge
+        self._as_run, self._places, self._unseen = as_run, places, unseen
 
     @contextmanager
     def capture(
@@ -139,18 +99,16 @@ class FrontDoor(Generic[Run]):
         where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
         given = Given(question, reference, id, dict(metadata or {}), conversation)
         listener = Listener(Problems(), all_threads=all_threads, data=where.needs_data)
-        assembler = self._assembler(where, listener)
-        if isinstance(assembler, Turns):
-            assembler.share(conversation, redact)
+        turns = self._turns(where, listener.problems)
+        turns.share(conversation, redact)
         captured: Captured[Run] = Captured(
-            assembler.add,
+            turns.add,
             given=given,
             max_samples=max_samples,
             redact=redact,
-            rest=assembler.rest,
+            rest=turns.rest,
             as_judge=self._as_judge,
             problems=listener.problems,
-            hint=self._sampleless,
         )
         listener.record = captured.record
         self._listeners.add(listener)
@@ -182,13 +140,13 @@ class FrontDoor(Generic[Run]):
         context_tools: Collection[str] | None = None,
         build: Callable[[Any], Iterable[Sample]] | None = None,
         **own: Any,
-    ) -> Watcher[Run]:
+    ) -> BackgroundEvaluator[Run]:
         """Judge what the whole process does from now on, in the background; the application never waits.
 
         Args:
             metrics: Metrics or their names; None for all, ``[]`` to count only.
             judge: The name of a model, a judge, a chat model, or the framework's own model object.
-            sample_rate: Share of the samples that are judged, in (0, 1].
+            sample_rate: Share of the samples that are judged, in (0, 1]; whole conversations, where they have an id.
             max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
             keep: Keep every result for ``report()``; otherwise only running ``aggregates``, in constant memory.
             on_result: Called in the background thread with each result, in the order in which they are done.
@@ -204,18 +162,16 @@ class FrontDoor(Generic[Run]):
             **own: As for ``capture``.
 
         Returns:
-            The watcher: ``aggregates``, ``problems``, ``dropped``, ``flush(timeout)``, ``report()``, ``stop()``.
+            Who watches: ``aggregates``, ``problems``, ``dropped``, ``flush(timeout)``, ``report()``, ``stop()``.
 
         Raises:
             SettingError: If a setting is invalid.
         """
         where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
         listener = Listener(Problems(), everywhere=True, data=where.needs_data)
-        assembler = self._assembler(where, listener)
-        return Watcher(
-            self._listeners,
-            listener,
-            assembler.add,
+        turns = self._turns(where, listener.problems)
+        watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
+            turns.add,
             metrics,
             self._as_judge(judge),
             sample_rate=sample_rate,
@@ -226,5 +182,45 @@ class FrontDoor(Generic[Run]):
             concurrency=concurrency,
             limits=limits,
             redact=redact,
-            rest=assembler.finish,
+            rest=turns.finish,
+            problems=listener.problems,
+            ended=partial(self._listeners.remove, listener),
         )
+        listener.record = watcher.record
+        self._listeners.add(listener)
+        return watcher
+
+    def samples_from(
+        self,
+        run: Any,
+        *,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        **own: Any,
+    ) -> list[Sample]:
+        """Make the samples of one run; pure.
+
+        Args:
+            run: A run as the framework records it: in LangChain a root with its child runs, of a tracer, of
+                ``client.evaluate``, or read back from LangSmith with ``load_child_runs=True``. Or what an engine,
+                pipeline or agent returned, which holds less: not what was retrieved before reranking, in LlamaIndex
+                not the question. A stream is not read: without its text the sample has no answer.
+            question_from: As for ``capture``; of what was returned a callable gets that.
+            contexts_from: As for ``capture``.
+            answer_from: As for ``capture``.
+            context_tools: As for ``capture``.
+            build: As for ``capture``.
+            **own: As for ``capture``.
+
+        Returns:
+            The samples that ``capture`` gives of that run.
+
+        Raises:
+            SettingError: If it is nothing of which the adapter makes samples, or a setting is invalid.
+        """
+        where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
+        turns = self._turns(where, Problems(logged=False))
+        return [*turns.add(run if self._as_run is None else self._as_run(run)), *turns.finish()]

@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ragmetrics_core.capturing.evidence import Calls, Key, chosen, text_of
+from ragmetrics_core.capturing.evidence import Calls, Key, chosen, end_of, text_of
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.reading import one_line, parsed, texts_in
-from ragmetrics_core.capturing.tree import JOINED, Document, Node
-from ragmetrics_core.data.sample import Context, EvidenceCall
+from ragmetrics_core.capturing.tree import JOINED, Document, Node, Path
+from ragmetrics_core.data import Context, EvidenceCall
 
 _LAST = 1 << 30
 _MARKS = " .!?\"'`)]}>"
 _MOST_OF_IT = 0.5  # less may be the words that all summaries begin with
 Kind = Literal["retrieval", "tool", "given", "written"]
-Path = tuple[Node, ...]
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Arrival:
     """One time that evidence arrived, whatever the answer was shown of it: documents, a text or an error."""
 
     kind: Kind
-    path: Path  # the calls from the root down to it
+    node: Node
     documents: tuple[Document, ...] = ()
     text: str | None = None
     error: str | None = None
@@ -67,24 +66,52 @@ class Arrivals:
     """All evidence that arrived in one turn, by its calls."""
 
     def __init__(self, calls: Calls) -> None:
-        self._calls, self._paths = calls, list(_paths(calls.tree.root))
+        self._calls, self._paths = calls, calls.paths
         made = [call.id for node in calls.nodes if node.reply is not None for call in node.reply.calls]
         self._rank = {name: place for place, name in reversed([*enumerate(made)])}
-        self._models = [path for path in self._paths if path[-1].kind == "model" and _is_step(path)]
-        self._agents = {_agent(path) for path in self._models}
-        self._whole = {id(node) for node in calls.nodes if node.kind == "tool" and _is_made_of_documents(node)}
+        self._models = [node for node in calls.nodes if node.kind == "model" and _is_step(self._paths[node])]
+        self._agents = {_agent(self._paths[node]) for node in self._models}
+        self._whole = {node for node in calls.nodes if node.kind == "tool" and _is_made_of_documents(node)}
+
+    def retrieved(self, shown: Sequence[Key] = ()) -> tuple[Document, ...] | None:
+        """What retrievers returned, each document once; None if that is unknown.
+
+        Of those that ran beside each other, in any order, comes first what was shown first, else the ledger's first.
+        """
+        found = self._calls.retrievals
+        kept: dict[Key, Document] = {}
+        texts: set[str] = set()
+
+        def order(node: Node) -> tuple[object, ...]:
+            began = min(one.began for one in found if one is node or self._are_beside(one, node))
+            first = min((shown.index(doc.key) for doc in found[node] if doc.key in shown), default=len(shown))
+            return began, first, self._order(node)
+
+        for node in sorted(found, key=order):
+            fresh = [doc for doc in found[node] if node.kind == "retriever" or doc.text not in texts]
+            for document in fresh:
+                kept.setdefault(("id", document.id) if document.id is not None else document.key, document)
+                texts.add(document.text)
+        return tuple(kept.values()) if found else None
+
+    def _are_beside(self, one: Node, two: Node) -> bool:
+        """Whether both ran at the same time, or in branches that did."""
+        pairs = zip(self._paths[one], self._paths[two], strict=False)
+        left, right = next((pair for pair in pairs if pair[0] is not pair[1]), (one, two))
+        return left.began < end_of(right) and right.began < end_of(left)
 
     def told(self, seen: Seen, turn: int, answer: str | None, earlier: Sequence[EvidenceCall]) -> list[EvidenceCall]:
         """The calls of the ledger: those of earlier turns, and those of this one."""
         known = {one_line(item.text) for one in earlier if one.kind == "written" for item in one.items}
         known.add(one_line(answer))
         found = [one for one in self.found if self._is_told(one) or one_line(one.text) not in known]
-        found = sorted([*found, *self._added(seen, found)], key=lambda one: self._order(one.path))
+        found = sorted([*found, *self._added(seen, found)], key=lambda one: self._order(one.node))
         texts = [item.text for call in earlier for item in call.items]
         there = seen.there([*texts, *(one.text for one in found if one.text is not None)])
         told = [call.model_copy(update={"shown": seen.shown(call.items, there)}) for call in earlier]
         for one in found:
-            node, host = one.path[-1], next(reversed(_tools(one.path)), None)
+            node, path = one.node, self._paths[one.node]
+            host = next(reversed(_tools(path)), None)
             items, shown = seen.items(one.documents)
             if one.text is not None:
                 items = (Context(text=one.text),)
@@ -93,12 +120,12 @@ class Arrivals:
                 EvidenceCall(
                     kind=one.kind,
                     turn=turn,
-                    step=self._order(one.path)[0][0],
+                    step=self._order(node)[0][0],
                     name=None if host is None else host.name,
                     query=None if one.kind == "given" or node.kind == "model" else node.query,
                     items=items,
                     shown=shown,
-                    agent=_agent(one.path) if len(self._agents) > 1 else None,
+                    agent=_agent(path) if len(self._agents) > 1 else None,
                     error=one.error,
                 )
             )
@@ -108,92 +135,89 @@ class Arrivals:
         """Contexts that none of these brought: a step put them beside what was retrieved."""
         came = [item for one in found for item in seen.items(one.documents)[0]]
         left = {key for key, context in seen.contexts.items() if context not in came}
-        for path in sorted(self._paths, key=lambda one: one[-1].ended or _LAST) if left else ():
-            if path[-1].kind == "step" and not any(one.kind == "retriever" or id(one) in self._whole for one in path):
-                fresh = tuple(one for one in _fresh(path[-1].documents) if one.key in left)
+        for node in sorted(self._paths, key=lambda one: one.ended or _LAST) if left else ():
+            if node.kind == "step" and not self._is_inside(self._paths[node]):
+                fresh = tuple(one for one in _fresh(node.documents) if one.key in left)
                 left -= {one.key for one in fresh}
-                yield from (Arrival("retrieval", path, fresh),) * bool(fresh)
+                yield from (Arrival("retrieval", node, fresh),) * bool(fresh)
+
+    def _is_inside(self, path: Path) -> bool:
+        """Whether a retrieval, or a tool whose result is made of documents, tells of the calls inside it."""
+        return any(one.kind == "retriever" or one in self._whole for one in path)
 
     def _is_told(self, one: Arrival) -> bool:
         """Whether it is no text of a model's, or one that a tool returned to another call."""
-        node, around = one.path[-1], _tools(one.path[:-1])
-        later = node.kind == "tool" and any(it[-1].began > node.began and _tools(it) == around for it in self._models)
-        return later or one.kind != "written"
+        node, around = one.node, _tools(self._paths[one.node][:-1])
+        later = (it for it in self._models if it.began > node.began and _tools(self._paths[it]) == around)
+        return one.kind != "written" or (node.kind == "tool" and any(later))
 
     @cached_property
     def found(self) -> list[Arrival]:
         """What arrived, in no order yet."""
-        return [one for path in self._paths for one in self._of(path)]
+        return [one for node, path in self._paths.items() for one in self._of(node, path[:-1])]
 
-    def _order(self, path: Path) -> list[tuple[int, int, str, float]]:
+    def _order(self, call: Node) -> list[tuple[int, int, str, float]]:
         """For each tool around a call, and the call: its step there, its place among the model's calls, its start."""
-        found = []
+        found, path = [], self._paths[call]
         for at, node in enumerate(path):
-            if node.kind == "tool" or at == len(path) - 1:
+            if node.kind == "tool" or node is call:
                 around = _tools(path[:at])
-                step = sum(one[-1].began < node.began for one in self._models if _tools(one) == around)
+                step = sum(it.began < node.began for it in self._models if _tools(self._paths[it]) == around)
                 branch = next((one.branch for one in reversed(path[: at + 1]) if one.branch), "")
                 found.append((step, self._rank.get(node.call, _LAST), branch, node.began))
         return found
 
-    def _of(self, path: Path) -> Iterator[Arrival]:
+    def _of(self, node: Node, above: Path) -> Iterator[Arrival]:
         """What one call brought by itself."""
-        node, above, retrievals = path[-1], path[:-1], self._calls.retrievals
-        if any(id(one) in self._whole or one.kind == "retriever" for one in above):
+        retrievals = self._calls.retrievals
+        if self._is_inside(above):
             return
-        if node.kind in ("step", "agent") and (not above or (path[0].name in JOINED and len(above) == 1)):
-            given = _fresh(node.taken, (doc for one in retrievals for doc in one.documents))
-            yield from (Arrival("given", path, given),) * bool(given)
+        if node.kind in ("step", "agent") and (not above or (above[0].name in JOINED and len(above) == 1)):
+            given = _fresh(node.taken, (doc for some in retrievals.values() for doc in some))
+            yield from (Arrival("given", node, given),) * bool(given)
         if node.kind == "tool":
-            yield from () if node.control or self._is_run_again(path) else self._of_tool(path)
+            yield from () if node.control or self._is_run_again(node) else self._of_tool(node)
         elif node.kind == "retriever" and (node.error or node.documents is not None):
-            yield Arrival("retrieval", path, _fresh(node.documents), error=node.error)
+            yield Arrival("retrieval", node, _fresh(node.documents), error=node.error)
         elif node.kind == "agent" and above and node.text:
             said = {
                 one_line(text) for one in above for text in (one.text, one.kind == "tool" and _repeats(one)) if text
             }
-            yield from (Arrival("written", path, text=node.text),) * (one_line(node.text) not in said)
+            yield from (Arrival("written", node, text=node.text),) * (one_line(node.text) not in said)
         elif node.kind == "model":
             for text in dict.fromkeys(one.text for one in node.prompt if one.role == "summary"):
-                before = (one[-1] for one in self._models if one[-1].began < node.began)
+                before = (one for one in self._models if one.began < node.began)
                 if not any(text == one.text for other in before for one in other.prompt):
-                    yield Arrival("written", path, text=text)
-        elif node.documents and any(one.node is node for one in retrievals):
-            earlier = (doc for one in retrievals if one.node.began < node.began for doc in one.documents)
-            fresh = _fresh(node.documents, earlier)
-            yield from (Arrival("retrieval", path, fresh),) * bool(fresh)
+                    yield Arrival("written", node, text=text)
+        elif node.documents and node in retrievals:
+            fresh = _fresh(
+                node.documents, (doc for one in retrievals if one.began < node.began for doc in retrievals[one])
+            )
+            yield from (Arrival("retrieval", node, fresh),) * bool(fresh)
 
-    def _of_tool(self, path: Path) -> Iterator[Arrival]:
-        node, inner = path[-1], [*path[-1].walk()][1:]
+    def _of_tool(self, node: Node) -> Iterator[Arrival]:
+        inner = [*node.walk()][1:]
         text = node.text if (node.text or "").strip() else None
         named, nodes = node.name in self._calls.tools, self._calls.nodes
         if node.error:
             searched = named or node.documents is not None or any(one.kind == "retriever" for one in inner)
-            yield Arrival("retrieval" if searched else "tool", path, error=node.error)
-        elif id(node) in self._whole:
-            yield Arrival("retrieval", path, _fresh(_documents(node)))
+            yield Arrival("retrieval" if searched else "tool", node, error=node.error)
+        elif node in self._whole:
+            yield Arrival("retrieval", node, _fresh(_documents(node)))
         elif node in self._calls.tool_texts:
-            yield Arrival("retrieval", path, (Document(node.text or ""),))
+            yield Arrival("retrieval", node, (Document(node.text or ""),))
         elif node.ended is not None:
             kind: Kind = "written" if _is_written(node, nodes) else "retrieval" if named and text is None else "tool"
-            yield Arrival(kind, path, text=_repeats(node) or text)
+            yield Arrival(kind, node, text=_repeats(node) or text)
             fresh = _fresh(node.documents, (doc for one in inner for doc in one.documents or ()))
-            yield from (Arrival("retrieval", path, fresh),) * bool(fresh)
+            yield from (Arrival("retrieval", node, fresh),) * bool(fresh)
 
-    def _is_run_again(self, path: Path) -> bool:
+    def _is_run_again(self, node: Node) -> bool:
         """Whether a run that was resumed made the same call of a tool again."""
-        node = path[-1]
-        later = (one[-1] for one in self._paths if one[0].name in JOINED and one[1:2] != path[1:2])
+        run = self._paths[node][1:2]
+        later = (one for one, path in self._paths.items() if path[0].name in JOINED and path[1:2] != run)
         same = (one for one in later if one.kind == "tool" and one.call == node.call is not None)
         return any(one.began > node.began and one.query == node.query for one in same)
-
-
-def _paths(node: Node, above: Path = ()) -> Iterator[Path]:
-    """Each call that counts, with those around it."""
-    if node.kind != "ignored":
-        yield (path := (*above, node))
-        for child in node.children:
-            yield from _paths(child, path)
 
 
 def _is_step(path: Path) -> bool:

@@ -1,14 +1,15 @@
-"""Question, history and answer in plain values: texts, messages, documents, mappings and sequences of these."""
+"""Question, history and answer in plain values (texts, messages, documents, mappings, sequences)."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from ragmetrics_core.capturing.tree import Document, Message
-from ragmetrics_core.data.errors import RowError
-from ragmetrics_core.data.sample import Context, Sample, Turn
+from ragmetrics_core.data import Context, RowError, Sample, SettingError, Turn, follow
 
+Source = str | Callable[[Any], Any]
 QUESTION_KEYS = ("question", "query", "input", "user_input", "user_question", "prompt", "messages")
 ANSWER_KEYS = ("answer", "result", "output_text", "output", "response", "generation", "text", "content")
 HISTORY_KEYS = ("chat_history", "history")
@@ -18,22 +19,69 @@ _SIDES = ("user", "assistant")
 _DEPTH = 4
 
 
+@dataclass(frozen=True)
+class Overrides:
+    """Where to find a field, instead of the adapter's rules; see ``FrontDoor.capture``.
+
+    Raises:
+        SettingError: If a source is neither a text nor callable, or names are given as one text.
+    """
+
+    question_from: Source | None = None
+    contexts_from: Source | None = None
+    answer_from: Source | None = None
+    context_tools: Collection[str] | None = None
+    build: Callable[[Any], Iterable[Sample]] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("question_from", "contexts_from", "answer_from"):
+            source = getattr(self, name)
+            if source is not None and not isinstance(source, str) and not callable(source):
+                raise SettingError(f"{name} must be a key, a path or a callable, got {type(source).__name__}")
+        if isinstance(self.context_tools, str):
+            raise SettingError(f"context_tools must be a set of names, got one text; write {{{self.context_tools!r}}}")
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether a run's inputs and outputs are needed whole, for keys, paths and callables of the user."""
+        return any(one is not None for one in (self.question_from, self.contexts_from, self.answer_from, self.build))
+
+    def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:
+        """Look a field up as the user said: a callable gets the run, keys lead into the first place that fits.
+
+        Returns:
+            Whether the user said where the field is and something is there, and what.
+        """
+        source = getattr(self, f"{field}_from")
+        if source is None:
+            return False, None
+        if callable(source):
+            return True, source(run)
+        for place in places:
+            for path in ([source], source.split(".")):
+                there, value = follow(place, path)
+                if there:
+                    return True, value
+        return False, None
+
+
 def one_line(text: str | None) -> str:
     """A text with every run of white space as one space: texts are compared so."""
     return " ".join((text or "").split())
 
 
-def _leaves(value: object, depth: int = _DEPTH) -> Iterator[str | Message | Document]:
-    if isinstance(value, (str, Message, Document)):
+def each(value: object, *kinds: type, depth: int = 8) -> Iterator[Any]:
+    """Values of some kinds in a value and its mappings and sequences."""
+    if isinstance(value, kinds):
         yield value
     elif depth and isinstance(value, (Mapping, list, tuple)):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _leaves(item, depth - 1)
+            yield from each(item, *kinds, depth=depth - 1)
 
 
 def documents_in(value: object) -> Iterator[Document]:
     """Documents in a value and its mappings and sequences."""
-    return (one for one in _leaves(value) if isinstance(one, Document))
+    return each(value, Document, depth=_DEPTH)
 
 
 def contexts_in(value: object) -> list[Context]:
@@ -47,12 +95,12 @@ def contexts_in(value: object) -> list[Context]:
 
 def texts_in(value: object) -> Iterator[str]:
     """Texts in a value, those of messages included, of documents not."""
-    return (one.text if isinstance(one, Message) else one for one in _leaves(value) if not isinstance(one, Document))
+    return (one.text if isinstance(one, Message) else one for one in each(value, str, Message, depth=_DEPTH))
 
 
 def is_message(value: object, text: str) -> bool:
     """True if a text stands in a value as a message."""
-    return any(isinstance(one, Message) and one.text == text for one in _leaves(value))
+    return any(one.text == text for one in each(value, Message, depth=_DEPTH))
 
 
 def conversation(value: object) -> tuple[Message, ...] | None:

@@ -10,8 +10,8 @@ from ragmetrics_core.capturing.conversations import BY_WORDS
 from ragmetrics_core.capturing.evidence import Calls, Key, Shown, chosen, text_of, wrote
 from ragmetrics_core.capturing.ledger import Arrivals, Seen
 from ragmetrics_core.capturing.locating import locate
-from ragmetrics_core.capturing.overrides import Overrides
 from ragmetrics_core.capturing.reading import (
+    Overrides,
     answer_text,
     compact,
     contexts_in,
@@ -22,7 +22,7 @@ from ragmetrics_core.capturing.reading import (
     texts_in,
 )
 from ragmetrics_core.capturing.tree import DISTANCE_KEYS, FLOW, Answer, Document, Node, Tree
-from ragmetrics_core.data.sample import CaptureNotes, Context, EvidenceFrom, Grade, Ledger, Sample
+from ragmetrics_core.data import CaptureNotes, Context, EvidenceFrom, Grade, Ledger, Sample
 
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
@@ -51,8 +51,7 @@ class _Answered:
 
     answer: Answer
     call: Node | None = None
-    warnings: tuple[str, ...] = ()
-    sure: bool = True
+    doubts: tuple[str, ...] = ()
 
 
 class _Turn:
@@ -107,7 +106,7 @@ class _Turn:
         if is_message(self.tree.output, answer.text) and self._based(self._held):
             return self._found()  # a status line that no model wrote
         likely = self.calls.likely
-        return _Answered(answer, likely[-1], (_UNLIKE,), sure=False) if likely else _Answered(answer)
+        return _Answered(answer, likely[-1], (_UNLIKE,)) if likely else _Answered(answer)
 
     def _by(self, answer: Answer, call: Node, *, stated: bool = True) -> _Answered:
         """An answer and its call; where nothing states which call that is, is there another that it does not use?
@@ -123,7 +122,7 @@ class _Turn:
         taken = "the last that was shown the question" if asked else "the last one"
         doubt = f"several calls may have answered; {taken} is taken" if others else ""
         doubt = "the answer may be a verdict" if _word(call) in _VERDICTS else doubt
-        return _Answered(answer, call, (doubt,) if doubt else (), not doubt)
+        return _Answered(answer, call, (doubt,) if doubt else ())
 
     @cached_property
     def _held(self) -> list[Node]:
@@ -152,7 +151,7 @@ class _Turn:
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
         answer = Answer(text, place)
         if several and not (based == held[-1:] and self.calls.asked(question, based)):
-            return _Answered(answer, call, (_SEVERAL,), sure=False)
+            return _Answered(answer, call, (_SEVERAL,))
         return self._by(answer, call, stated=bool(held))
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
@@ -163,9 +162,9 @@ class _Turn:
         tree = self.tree
         if tree.question is not None:
             return tree.question, tree.asked_at, ()
-        paths = [one.path for one in self.calls.retrievals]
+        paths = [self.calls.paths[node] for node in self.calls.retrievals]
         nodes = [*(path[-1] for path in paths), *(node for path in paths for node in path)]
-        nodes += [node for node in self.calls.nodes if node.kind == "retriever" and tree.unread]
+        nodes += [node for node in self.calls.nodes if node.kind == "retriever" and (tree.unread or node.error)]
         queries = [node.query for node in nodes if node.query and parsed(node.query) is None]  # no arguments of tools
         if not queries:
             return None, "", ("no question was found",)
@@ -198,7 +197,7 @@ class _Turn:
 
     def standalone(self, question: str | None) -> str | None:
         """The one text that retrievers were asked instead of the question."""
-        nodes = [*(one.node for one in self.calls.retrievals), *self.calls.tool_texts]
+        nodes = [*self.calls.retrievals, *self.calls.tool_texts]
         nodes += [node for node in self.calls.nodes if node.kind == "retriever" and node.error]
         asked = {node.query for node in nodes if node.query and parsed(node.query) is None}
         found = self.tree.standalone or (asked.pop() if len(asked) == 1 else None)
@@ -227,19 +226,21 @@ class _Making:
         self.warnings += [*tree.warnings, *said]
         standalone = turn.standalone(question)
         contexts, order = self._contexts(question, standalone)
-        retrieved = turn.calls.retrieved(order)
+        retrieved = turn.arrivals.retrieved(order)
         self._note_hidden(retrieved, contexts)
-        doubt = self.evidence_from != "named" and not self.answered.sure
-        self.warnings += self.answered.warnings if self.evidence_from != "named" else ()
+        if any(key in one.metadata for one in retrieved or contexts for key in DISTANCE_KEYS):
+            self.warnings.append(_DISTANCE)
+        doubts = () if self.evidence_from == "named" else self.answered.doubts
+        self.warnings += doubts
         if answer.text is None or turn.error or not tree.complete or self.evidence_from is None or tree.unread:
             self.grades.add("incomplete")
         self.warnings += [_UNREAD.format(tree.unread)] if tree.unread else []
-        if doubt or _REWRITTEN in said or tree.conversation_at == BY_WORDS:
+        if doubts or _REWRITTEN in said or tree.conversation_at == BY_WORDS:
             self.grades.add("inferred")
         if self.evidence_from is None:
             names = dict.fromkeys(node.name for node in turn.calls.texts_of_tools)
             self.warnings += [_TEXT.format(name) for name in names]
-        sources = ", ".join(dict.fromkeys(one.node.name for one in turn.calls.retrievals))
+        sources = ", ".join(dict.fromkeys(node.name for node in turn.calls.retrievals))
         places = {"question": asked_at, "retrieved": sources, "answer": answer.place, **self.provenance}
         places["conversation"] = tree.conversation_at
         return Sample(
@@ -294,8 +295,6 @@ class _Making:
                 self.warnings.append(_TAKEN_OUT)
                 return (), []
         flow, place = self._flow()
-        if any(key in one.metadata for one in flow for key in DISTANCE_KEYS):
-            self.warnings.append(_DISTANCE)
         if flow:
             self.provenance["contexts"] = place
             self.evidence_from = "listed" if call is not None or not turn.tree.gives_documents else "retrieved_only"
@@ -341,8 +340,8 @@ class _Making:
             return self.answered.answer.documents, f"documents of {self.answered.answer.place}"
         if tree.flow is not None:
             return tree.flow, tree.flow_at
-        found = calls.retrieved() or ()
-        last = max((one.node.ended or 0 for one in calls.retrievals), default=0.0)
+        found = self.turn.arrivals.retrieved() or ()
+        last = max((node.ended or 0 for node in calls.retrievals), default=0.0)
         later = [node for node in calls.reworking if (node.ended or 0) > last]
         if later:
             return tuple(later[-1].documents or ()), f"what {later[-1].name} returned"
@@ -351,8 +350,6 @@ class _Making:
 
     def _note_hidden(self, retrieved: Sequence[Document] | None, contexts: Sequence[Context]) -> None:
         """Say how many of the retrieved documents were not shown."""
-        if any(key in one.metadata for one in retrieved or () for key in DISTANCE_KEYS):
-            self.warnings.append(_DISTANCE)
         if self.evidence_from != "prompt" or not retrieved:
             return
         ids, texts = {one.id for one in contexts if one.id}, {one.text for one in contexts}

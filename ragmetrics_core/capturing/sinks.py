@@ -9,7 +9,7 @@ from pathlib import Path
 from queue import Full, Queue
 
 from ragmetrics_core.capturing.hooks import Problems, guarded, renew_after_fork
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data import SampleResult
 from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Sink

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ragmetrics_core.data.sample import Context, EvidenceCall, Turn
+from ragmetrics_core.data import Context, EvidenceCall, Turn
 
 SCORE_KEYS = ("relevance_score", "score", "similarity_score", "similarity", "_score")
 DISTANCE_KEYS = ("distance", "_distance")
@@ -99,10 +99,17 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """This call and all below it that count, in the order in which they began."""
+        return (path[-1] for path in self.paths())
+
+    def paths(self, above: Path = ()) -> Iterator[Path]:
+        """The same, each behind the calls around it, the outermost first."""
         if self.kind != "ignored":
-            yield self
+            yield (path := (*above, self))
             for child in sorted(self.children, key=lambda one: one.began):
-                yield from child.walk()
+                yield from child.paths(path)
+
+
+Path = tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,19 @@
 """Runs that belong to one question: a retrieval and what answers from it, a run that waits and the one that resumes."""
 
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ragmetrics_core.capturing.conversations import Conversations, of_blocks
 from ragmetrics_core.capturing.evidence import Calls, chosen, text_of, wrote
-from ragmetrics_core.capturing.hooks import Problems, renew_after_fork
+from ragmetrics_core.capturing.hooks import Lock, Problems
 from ragmetrics_core.capturing.locating import OWN, locate
-from ragmetrics_core.capturing.overrides import Overrides
-from ragmetrics_core.capturing.reading import one_line
+from ragmetrics_core.capturing.reading import Overrides, one_line
 from ragmetrics_core.capturing.rules import samples_of
 from ragmetrics_core.capturing.tree import FLOW, THREAD, Node, Tree
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data import Sample
 
 Run = TypeVar("Run")
 _MOST_WAITING = 1000
@@ -69,7 +67,7 @@ class _Group:
 class Turns(Generic[Run]):
     """Makes samples of runs as they end, and joins those that belong to one question or conversation.
 
-    ``trees`` makes the trees of a recorded run; ``hint`` is said if models were called and nothing was retrieved.
+    ``trees`` makes the trees of a recorded run; ``hint`` says what to do where runs were seen and none gave a sample.
     """
 
     def __init__(
@@ -77,19 +75,12 @@ class Turns(Generic[Run]):
     ) -> None:
         self._trees, self._where, self._hint = trees, where, hint
         self.problems = Problems() if problems is None else problems
-        self._paused: OrderedDict[str, list[Tree]] = OrderedDict()
-        self._unanswered: OrderedDict[str, list[Tree]] = OrderedDict()
+        self._held: OrderedDict[str, list[Tree]] = OrderedDict()  # by thread: it waits for a person, or gave no answer
         self._groups: list[_Group] = []
         self._loose: OrderedDict[str, list[Tree]] = OrderedDict()
-        self._model_calls = self._made = 0
-        self._silent: set[str] = set()
+        self._seen = self._made = 0
         self.conversations = Conversations()
-        self.after_fork()
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """In a forked child: the parent's threads may have held the lock."""
-        self._lock = threading.RLock()
+        self._lock = Lock()
 
     def share(self, named: str | None = None, redact: object = None) -> None:
         """Go on with what other blocks of the same conversation found."""
@@ -99,6 +90,7 @@ class Turns(Generic[Run]):
     def add(self, run: Run) -> list[Sample]:
         """Samples that are complete with this run; what must wait for another run is kept."""
         with self._lock:
+            self._seen += 1
             found = [sample for tree in self._trees(run) for sample in self._of(tree)]
             self._made += len(found)
             return found
@@ -106,22 +98,29 @@ class Turns(Generic[Run]):
     def rest(self, *, over: bool = False) -> list[Sample]:
         """Samples that wait for a further run; nothing is forgotten, and what the user should know is said."""
         with self._lock:
-            held = [*((one.trees, FLOW) for one in self._groups), *((one, THREAD) for one in self._unanswered.values())]
+            held = [(group.trees, FLOW) for group in self._groups]
+            held += [(trees, THREAD) for trees in self._held.values() if not trees[-1].paused]
             found = [sample for trees, name in held for sample in self._made_of(trees, name, over=over)]
-            if self._paused:
+            if any(trees[-1].paused for trees in self._held.values()):
                 self.problems.note("a graph waits for a person; its question is evaluated when it is resumed")
-            if self._model_calls and not self._made and not found and self._hint:
-                named = "".join(f"; {name} is named, but gave no text" for name in sorted(self._silent))
-                self.problems.note(self._hint + named)
+            if self._seen and not (self._made or found or self.problems) and self._hint:
+                self.problems.note(self._hint)
+            return found
+
+    def part(self) -> list[Sample]:
+        """Samples of groups, which no later run joins: what comes belongs to another trace."""
+        with self._lock:
+            found = [sample for group in self._groups for sample in self._made_of(group.trees)]
+            self._groups.clear()
+            self._loose.clear()
+            self._made += len(found)
             return found
 
     def finish(self) -> list[Sample]:
         """The same, and forget them."""
         with self._lock:
-            found = self.rest(over=True)
-            self._groups.clear()
-            self._unanswered.clear()
-            self._loose.clear()
+            found = self.part() + self.rest(over=True)
+            self._held = OrderedDict((key, trees) for key, trees in self._held.items() if trees[-1].paused)
             self._made += len(found)
             return found
 
@@ -130,13 +129,13 @@ class Turns(Generic[Run]):
             return samples_of(tree, self._where)
         thread, earlier, found = tree.thread, list[Tree](), list[Sample]()
         if thread is not None:
-            before = self._unanswered.pop(thread, None)
+            before = self._held.pop(thread, [])
             if tree.continues:
-                earlier = self._paused.pop(thread, []) or before or []
-            elif before:  # nobody went on with it
+                earlier = before
+            elif before and not before[-1].paused:  # nobody went on with it
                 found = self._made_of(before, THREAD)
             if tree.paused:
-                return found + self._kept(self._paused, thread, [*earlier, tree])
+                return found + self._hold(thread, [*earlier, tree])
         return found + self._answered([*earlier, tree])
 
     def _answered(self, parts: list[Tree]) -> list[Sample]:
@@ -151,12 +150,9 @@ class Turns(Generic[Run]):
                 return self._retrieved(tree)
             joins = not calls.tried and bool(calls.models) and self._joins(tree, calls)
             if not calls.tried and calls.models and (joins or not self._counts(tree)):
-                self._model_calls += 1
                 if tree.conversation is not None and not joins:  # what it found may be spoken of later
                     whole = replace(self.conversations.placed(tree), is_query=True)
                     self.conversations.add(whole, samples_of(whole, self._where))
-                tools = {node.name for node in calls.nodes if node.kind == "tool"}
-                self._silent |= tools & set(self._where.context_tools or ())
                 return self._settled()
         whole = self.conversations.placed(whole)
         prompts = ("\n".join(message.text for message in call.prompt) for call in calls.models)
@@ -164,7 +160,7 @@ class Turns(Generic[Run]):
             whole = replace(whole, warnings=(*whole.warnings, _TALK))
         found = samples_of(whole, self._where)
         if tree.thread is not None and any(sample.answer is None for sample in found):
-            return self._kept(self._unanswered, tree.thread, parts)
+            return self._hold(tree.thread, parts)
         self.conversations.add(whole, found)
         return found
 
@@ -239,7 +235,7 @@ class Turns(Generic[Run]):
             if now - group.since > _SECONDS or (moved_on and not any(_wrote(part, query) for part in group.trees)):
                 over.append(group)
         self._groups = [group for group in self._groups if group not in over]
-        return [sample for group in over for sample in self._made_of(group.trees)]
+        return [sample for one in over for sample in self._made_of(one.trees)]
 
     def _made_of(self, trees: Sequence[Tree], name: str = FLOW, *, over: bool = True) -> list[Sample]:
         """Samples of runs that belong together; ``over``: no further run will, so that they are a turn."""
@@ -249,10 +245,10 @@ class Turns(Generic[Run]):
             self.conversations.add(whole, found)
         return found
 
-    def _kept(self, held: OrderedDict[str, list[Tree]], key: Any, trees: list[Tree]) -> list[Sample]:
+    def _hold(self, thread: str, trees: list[Tree]) -> list[Sample]:
         """Hold runs in bounded memory; what had to go for them gives its samples."""
-        held[key] = trees
-        return self._made_of(held.popitem(last=False)[1], THREAD) if len(held) > _MOST_WAITING else []
+        self._held[thread] = trees
+        return self._made_of(self._held.popitem(last=False)[1], THREAD) if len(self._held) > _MOST_WAITING else []
 
 
 def _wrote(tree: Tree, query: str) -> bool:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import add, command, flag
-from ragmetrics_core.cli.output import show
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.cli.options import add, command, flag, show
+from ragmetrics_core.data import InputError, SettingError
 from ragmetrics_core.datasets.labels import calibrate, certify_precision, draw, left_over, matched, read_labels
 from ragmetrics_core.metrics.registry import full_name
 from ragmetrics_core.reporting.report import Report
@@ -73,12 +72,12 @@ def _agreement(options: argparse.Namespace) -> int:
         f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}: {len(rows)} labelled scores; 95 % "
         f"intervals from {options.draws} resamples; verdicts from {options.threshold:g} on; nothing is pooled.",
         *(f"! {sentence}" for sentence in left_over(report, metric, labels)),
-        *_table(measure_all(rows, measures(options.threshold), draws=options.draws)),
+        *measured_lines(measure_all(rows, measures(options.threshold), draws=options.draws)),
         *_curve(rows),
     ]
     if rival is not None:
         lines.append(f"Minus {', '.join(rival.run.judges) or 'the other judge'}, on the same rows:")
-        lines += _table(measure_all(rows, rival_measures(options.threshold), draws=options.draws))
+        lines += measured_lines(measure_all(rows, rival_measures(options.threshold), draws=options.draws))
     if options.calibrate:
         how: dict[str, Any] = {"cluster": shared.cluster(options), "method": options.calibrate}
         try:
@@ -102,7 +101,7 @@ def _metric(report: Report, name: str | None) -> str:
     return report.metrics[0]
 
 
-def _table(found: Sequence[Measured]) -> list[str]:
+def measured_lines(found: Sequence[Measured]) -> list[str]:
     """One line per source and measure; the mean only where there are several sources."""
     several = len({one.source for one in found}) > 2
     lines = []

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import add, command, flag
-from ragmetrics_core.cli.output import show
+from ragmetrics_core.cli.options import add, command, flag, show
 from ragmetrics_core.reporting.comparison import MARGIN
 from ragmetrics_core.reporting.report import Report
 
@@ -26,6 +25,7 @@ def add_to(commands: Any) -> None:
     add(parser, "--margin", f"differences that do not matter ({MARGIN})", "D", float, MARGIN)
     flag(parser, "--fail-on-regression", "hold a gate against the margin")
     shared.add_undecided(parser)
+    shared.add_summary(parser)
     shared.add_cluster(parser)
     add(parser, "--slice", "compare within each value of this key of the metadata, too", "KEY")
     flag(parser, "--anyway", "compare runs that were not measured in the same way")
@@ -46,5 +46,7 @@ def _compare(options: argparse.Namespace) -> int:
         found.to_html(options.report)
         lines.append(f"Report: {options.report}")
     decisions = found.regressions(min_scored=options.min_scored) if options.fail_on_regression else ()
-    show("\n".join([*lines, *(f"{decision.outcome}: {decision.sentence}" for decision in decisions)]))
+    lines += [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
+    shared.summarise(options, "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""]))
+    show("\n".join(lines))
     return shared.exit_code(decisions, options)

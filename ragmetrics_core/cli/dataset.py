@@ -1,27 +1,30 @@
 """``ragmetrics dataset``: build annotated sets from documents, review them, score judges on them."""
 
 import argparse
-import getpass
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import add, command, flag, positive
-from ragmetrics_core.cli.output import show
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.datasets.chunking import Document
+from ragmetrics_core.cli.options import add, command, flag, positive, show
+from ragmetrics_core.data import Frozen, SettingError
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
-from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, write_pairs
-from ragmetrics_core.datasets.loading import load_documents, load_pairs
+from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, named_retriever, write_pairs
+from ragmetrics_core.datasets.documents import Document, load_documents, load_pairs
 from ragmetrics_core.datasets.making import Maker
-from ragmetrics_core.datasets.retrieving import named_retriever
 from ragmetrics_core.datasets.reviews import Reviews, items_to_review, review, review_summary
-from ragmetrics_core.datasets.scoring import DRAWS, PROMPTS, samples_of, score_set, variants
+from ragmetrics_core.datasets.scoring import (
+    DRAWS,
+    PROMPTS,
+    composition,
+    heading,
+    samples_of,
+    score_set,
+    score_table,
+    variants,
+)
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, read_set, write_set
-from ragmetrics_core.datasets.table import composition, heading, score_table
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
@@ -39,22 +42,18 @@ def add_to(commands: Any) -> None:
     text = "combinations of golden and noise contexts, labelled by their facts"
     parser = command(kinds, "continuous", _continuous, text)
     _add_building(parser, ContinuousSettings)
-    flag(parser, "--singles", "combinations of one context too")
     parser = command(kinds, "review", _review, "decide about a set's labels: positive, negative, ambiguous")
     add(parser, "set", "a set; decisions are kept beside it, SET.reviews.jsonl", "SET", Path)
-    add(parser, "--reviewer", "who decides; by default your login", "NAME")
+    add(parser, "--reviewer", "who decides; by default $USER", "NAME", default=os.environ.get("USER", ""))
     flag(parser, "--second-reviewer", "decide independently on a part, for the agreement (kappa)")
     add(parser, "--share", "that part of what was decided (default 0.5)", "SHARE", float, 0.5)
-    flag(parser, "--summary", "only say what was decided so far")
     parser = command(kinds, "score", _score, "score judges and metrics on sets")
     add(parser, "sets", "files of ragmetrics dataset", "SET", Path, nargs="+")
     shared.add_judge(parser, "; may be repeated", action="append", default=[])
     add(parser, "--metrics", "separated by commas (retrieval_accuracy)", "NAMES", default="retrieval_accuracy")
-    told = "for retrieval accuracy: io, cot, frozen (the continuous set's own facts); default io,cot"
-    add(parser, "--prompts", told, "NAMES", default="io,cot")
+    add(parser, "--prompts", "for retrieval accuracy, by which facts are extracted (io,cot)", "NAMES", default="io,cot")
     add(parser, "--threshold", "a point is positive from this score on (0.5)", "T", float, 0.5)
     add(parser, "--draws", f"resamples of intervals ({DRAWS})", "N", positive, DRAWS)
-    flag(parser, "--without-reviews", "score on the labels as they were made")
     shared.add_calls(parser)
 
 
@@ -78,59 +77,52 @@ def _add_building(parser: argparse.ArgumentParser, settings: type[Frozen]) -> No
 
 
 def _discrete(options: argparse.Namespace) -> int:
-    where, documents = _documents(options)
+    where, documents, source = _given(options)
     settings = DiscreteSettings(**{name: getattr(options, name) for name in DiscreteSettings.model_fields})
-    pairs = load_pairs(options.pairs, where=where) if options.pairs else None
-    maker = None
-    if pairs is None:
-        judge = _model(options, "give --pairs")
-        if options.dry_run:
-            work = options.questions, "questions"
-            return shared.dry_run(judge, *work, lambda it: write_pairs(documents, settings, Maker(it)))
-        maker = shared.maker(judge, options, "questions")
-    elif options.dry_run:
+    retriever = None if settings.retriever == "bm25" else named_retriever(settings.retriever)
+    pairs, maker = load_pairs(options.pairs, where=where) if options.pairs else (), None
+    if options.pairs and options.dry_run:
         show("no calls: questions, answers and documents are there")
         return 0
-    retriever = None if options.retriever == "bm25" else named_retriever(options.retriever)
-    pairs = pairs if maker is None else write_pairs(documents, settings, maker)
-    source = _source(options, documents)
-    made = build_discrete(documents, pairs or (), settings, retriever=retriever, source=source, maker=maker)
+    if not options.pairs:
+        judge = _model(options)
+        if options.dry_run:
+            work = settings.questions, "questions"
+            return shared.dry_run(judge, *work, lambda it: write_pairs(documents, settings, it))
+        maker = shared.maker(judge, options)
+        pairs = write_pairs(documents, settings, maker)
+    made = build_discrete(documents, pairs, settings, retriever=retriever, source=source, maker=maker)
     return _finish(made, maker, options)
 
 
 def _continuous(options: argparse.Namespace) -> int:
-    _, documents = _documents(options)
+    _, documents, source = _given(options)
     given = {name: getattr(options, name) for name in ContinuousSettings.model_fields}
-    settings = ContinuousSettings(**given | ({"smallest": 1} if options.singles else {})).checked()
-    judge = _model(options, "there is no other way to label")
+    settings = ContinuousSettings(**given).checked()
+    judge = _model(options)
     if options.dry_run:
-        work = options.documents, "documents"
-        return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, Maker(it)))
-    maker = shared.maker(judge, options, "documents")
-    return _finish(build_continuous(documents, settings, maker, source=_source(options, documents)), maker, options)
+        work = settings.documents, "documents"
+        return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, it))
+    maker = shared.maker(judge, options)
+    return _finish(build_continuous(documents, settings, maker, source=source), maker, options)
 
 
-def _documents(options: argparse.Namespace) -> tuple[Mapping[str, str], Sequence[Document]]:
-    """What rows must have, and the documents that do."""
+def _given(options: argparse.Namespace) -> tuple[Mapping[str, str], Sequence[Document], tuple[str, ...]]:
+    """What rows must have, the documents that do, and what a set says of its source."""
     shared.needs_out(options)
     where = dict(text.partition("=")[::2] for text in options.where)
     if wrong := [text for text in options.where if "=" not in text]:
         raise SettingError(f"--where is written FIELD=VALUE, e.g. source=wice; got {wrong[0]!r}")
-    return where, load_documents(options.corpus, where=where)
+    documents = load_documents(options.corpus, where=where)
+    return where, documents, (*options.corpus, *options.where, f"{len(documents)} documents")
 
 
-def _model(options: argparse.Namespace, otherwise: str) -> LLMJudge:
+def _model(options: argparse.Namespace) -> LLMJudge:
     named = options.model or os.environ.get("RAGMETRICS_JUDGE")
     judge = shared.judge_from(named, options.api_base) if named else None
-    if not isinstance(judge, LLMJudge):
-        raise SettingError(
-            f"questions and answers are written by a language model: --model gpt-4o-mini; or {otherwise}"
-        )
-    return judge
-
-
-def _source(options: argparse.Namespace, documents: Sequence[Document]) -> tuple[str, ...]:
-    return (*map(str, options.corpus), *options.where, f"{len(documents)} documents")
+    if isinstance(judge, LLMJudge):
+        return judge
+    raise SettingError("sets are written by a language model: --model gpt-4o-mini; a discrete one also of --pairs")
 
 
 def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
@@ -159,51 +151,43 @@ def _review(options: argparse.Namespace) -> int:
     """Ask about what is not decided yet; the same command goes on where it was stopped."""
     given = read_set(options.set)
     reviews = Reviews(options.set, given)
-    done = True
-    if not options.summary:
-        reviewer, second = options.reviewer or _login(), options.second_reviewer
-        if second and any(one.reviewer == reviewer for one in reviews.first.values()):
-            raise SettingError(f"{reviewer!r} is the first reviewer; the second one needs another --reviewer")
-        items = items_to_review(given, reviews, second=second, share=options.share)
-        try:
-            done = review(items, reviews, reviewer=reviewer, second=second, ask=input, show=show)
-        except KeyboardInterrupt:
-            show("")
-            done = False
+    reviewer, second = options.reviewer, options.second_reviewer
+    if not reviewer:
+        raise SettingError("your login is unknown; name yourself with --reviewer")
+    if second and any(one.reviewer == reviewer for one in reviews.first.values()):
+        raise SettingError(f"{reviewer!r} is the first reviewer; the second one needs another --reviewer")
+    items = items_to_review(given, reviews, second=second, share=options.share)
+    try:
+        done = review(items, reviews, reviewer=reviewer, second=second, ask=input, show=show)
+    except KeyboardInterrupt:
+        show("")
+        done = False
     lines = review_summary(given, reviews)
     show("\n".join(lines if done else [*lines, "Not all is decided; the same command goes on here."]))
     return 0
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        raise SettingError("your login is unknown; name yourself with --reviewer") from None
 
 
 def _score(options: argparse.Namespace) -> int:
     """Print one table per set."""
     metrics, named, base = chosen(options.metrics.split(",")), options.judge or [None], options.api_base
     judges = [shared.judge_from(name, None if name == "lexical" else base) for name in named]
-    names = [name.strip() for name in options.prompts.split(",")]
-    if set(names) - set(PROMPTS):
+    prompts = list(dict.fromkeys(name.strip() for name in options.prompts.split(",")))
+    if set(prompts) - set(PROMPTS):
         raise SettingError(f"--prompts are {', '.join(PROMPTS)}; got {options.prompts!r}")
-    prompts = [prompt for prompt in PROMPTS if prompt in names]
     tables = []
     for path, given in [(path, read_set(path)) for path in options.sets]:
-        rows = [(judge, *it) for judge in judges for it in variants(given, metrics, judge, prompts)]
+        rows = [(judge, *it) for judge in judges for it in variants(metrics, judge, prompts)]
         tables.append(_estimates(path, given, rows) if options.dry_run else _table(path, given, rows, options))
     show("\n\n".join(tables))
     return 0
 
 
 def _table(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]], options: argparse.Namespace) -> str:
-    reviews, kept = None if options.without_reviews else Reviews(path, given), shared.store(options)
+    reviews, kept = Reviews(path, given), shared.store(options)
     scores = [
         score_set(
             *(given, reviews, metric, judge), prompt=prompt, threshold=options.threshold, draws=options.draws,
-            concurrency=options.concurrency, store=kept, progress=False if options.quiet else None,
+            concurrency=options.concurrency, store=kept, progress=shared.progress(options),
         )
         for judge, metric, prompt in rows
     ]  # fmt: skip
@@ -213,6 +197,6 @@ def _table(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]],
 def _estimates(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]]) -> str:
     return "\n\n".join(
         f"{path}, {judge.name}, {metric.name} {prompt}\n"
-        + estimate(samples_of(given, metric, prompt), [metric], judge).text("points or documents")
+        + estimate(samples_of(given, metric), [metric], judge).text("points or documents")
         for judge, metric, prompt in rows
     )

@@ -1,34 +1,29 @@
 """``ragmetrics evaluate``: score the rows of files, write the results, hold gates against the means."""
 
 import argparse
-import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import add, command, flag, positive
-from ragmetrics_core.cli.output import show
+from ragmetrics_core.cli.options import add, command, flag, positive, show
 from ragmetrics_core.cli.source import COLUMNS, Source
-from ragmetrics_core.data.errors import JudgeUnavailable, SettingError
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data import PROJECT_FILE, JudgeUnavailable, ProjectSettings, SettingError, project_settings
 from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.engine.dry_run import estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
+from ragmetrics_core.metrics.registry import METRICS, full_name, metrics_set
 from ragmetrics_core.page.render import check_page
-from ragmetrics_core.reporting.gates import decide, parse_gate
-from ragmetrics_core.reporting.report import JsonlWriter
+from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
+from ragmetrics_core.reporting.report import Folded, JsonlWriter
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import Summary, Tally
-from ragmetrics_core.reporting.tables import text_table
-from ragmetrics_core.statistics.sequential import UntilDecided
+from ragmetrics_core.reporting.tables import markdown, text_table
 from ragmetrics_core.traces.dialects import DIALECTS
 
 _EXIT_CODES = (
@@ -58,7 +53,7 @@ def add_to(commands: Any) -> None:
     told = "a setting of a metric, e.g. adherence.polls=3 or module:name.polls=3; may be repeated"
     add(parser, "--set", told, "METRIC.SETTING=VALUE", default=[], action="append", dest="settings")
     add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
-    add(parser, "--report", "write an HTML page; keeps all results in memory", "FILE", Path)
+    add(parser, "--report", "write an HTML page", "FILE", Path)
     flag(parser, "--audit", "judge the chunks of 50 samples again in shuffled order, for the report")
     shared.add_cluster(parser)
     add(parser, "--limit", "read at most N rows of each file", "N", positive)
@@ -66,7 +61,9 @@ def add_to(commands: Any) -> None:
     shared.add_calls(parser)
     shared.add_limits(parser)
     gates = parser.add_argument_group("gates")
-    add(gates, "--fail-under", "e.g. adherence=0.8; may be repeated", "METRIC=MEAN", default=[], action="append")
+    told = "e.g. adherence=0.8, or for each language adherence=0.8@metadata.language; may be repeated"
+    add(gates, "--fail-under", told, "METRIC=MEAN", default=[], action="append")
+    shared.add_summary(gates)
     told = "what the threshold is held against: the 95 %% interval of the mean (the default), or the mean alone"
     add(gates, "--gate", told, default="interval", choices=("interval", "point"))
     shared.add_undecided(gates)
@@ -82,7 +79,7 @@ def add_to(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     if options.quiet:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
-    metrics = _metrics(options)
+    metrics = metrics_set(None if options.metrics is None else options.metrics.split(","), options.settings)
     gates = [parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
     until = _until(options)
     source = Source(options)
@@ -95,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
         how = until or UntilDecided(on=options.gate, min_scored=options.min_scored)
         lines = needed(found, gates if found.samples else (), how)
         show("\n".join([found.text(), *lines, *map(_told, undecided)]))
-        return shared.exit_code(undecided, options) if found.samples else _say_idle(source)
+        return shared.exit_code(undecided, options) if found.samples else _say_idle(source, {})
     if options.report:
         check_page(options.report)
     this = Run(
@@ -104,38 +101,55 @@ def _run(options: argparse.Namespace) -> int:
     )  # fmt: skip
     this.check_prices()
     cluster = shared.cluster(options)
-    tally = Tally([metric.name for metric in metrics], cluster=cluster)
-    kept: list[SampleResult] | None = [] if options.report or options.audit else None
-    _evaluate(this, source, tally, kept, judge, options)
+    slices = {gate.by for gate in gates if gate.by}
+    tally = Tally([metric.name for metric in metrics], cluster=cluster, slices=slices)
+    kept = Folded() if options.report or options.audit else None
+    reasons = _evaluate(this, source, tally, kept, judge, options)
     summary = tally.summary(run=this.facts)
     if options.report:
-        report_of(this, kept or [], asked=options.metrics is not None).to_html(options.report, cluster=cluster)
+        report_of(this, kept or Folded(), asked=options.metrics is not None).to_html(options.report, cluster=cluster)
     decisions: Sequence[Decision] = this.facts.decisions
     if until is None:
         decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]
-    if lines := [*_lines(this, summary, source, options), *map(_told, decisions)]:
+    if lines := [*_lines(this, summary, reasons, source, options), *map(_told, decisions)]:
         show("\n".join(lines))
-    return _exit_code(this, summary, source, decisions, options)
+    if not this.interrupted:
+        shared.summarise(options, markdown(_applied(summary, options), this.facts, decisions))
+    if this.interrupted:
+        print("ragmetrics: interrupted; what was done is counted above", file=sys.stderr)
+        return 130
+    if any(metric.count for metric in summary.metrics):
+        return shared.exit_code(decisions, options)
+    if any(metric.failed or metric.not_judged for metric in summary.metrics):
+        print("ragmetrics: nothing was scored", file=sys.stderr)
+        return 1
+    return _say_idle(source, reasons)
 
 
 def _evaluate(
-    this: Run, source: Source, tally: Tally, kept: list[SampleResult] | None, judge: Judge | None,
+    this: Run, source: Source, tally: Tally, kept: Folded | None, judge: Judge | None,
     options: argparse.Namespace,
-) -> None:  # fmt: skip
-    """Judge every sample; results are on disk as soon as they are known, in memory only where ``kept`` is a list."""
+) -> dict[str, str]:  # fmt: skip
+    """Judge every sample, and say per metric why it was undefined, the first time that it was.
+
+    Results are on disk as soon as they are known, in memory only where there is ``kept``.
+    """
+    reasons: dict[str, str] = {}
     writer = JsonlWriter(options.out, source.described(this.facts)) if options.out else None
     try:
         with writer or nullcontext():
             rows = source.counted(always=this.decider is not None)
-            for result in stream(this, rows, progress=False if options.quiet else None, columns={}):
+            for result in stream(this, rows, progress=shared.progress(options), columns={}):
                 if writer is not None:
                     writer.write(result)
                 tally.add(result)
-                source.saw(result)
+                for name, outcome in result.results.items():
+                    if outcome.status == "undefined":
+                        reasons.setdefault(name, outcome.reason)
                 if kept is not None:
                     kept.append(result)
             if options.audit and not this.interrupted:
-                this.audit = audit(kept or [], this.metrics, judge=judge, concurrency=options.concurrency)
+                this.audit = audit(kept or (), this.metrics, judge=judge, concurrency=options.concurrency)
             if writer is not None:
                 writer.close(source.described(this.facts))
     except JudgeUnavailable as error:
@@ -143,53 +157,44 @@ def _evaluate(
     except KeyboardInterrupt:  # between two results; an interrupt while waiting for one ends the stream
         this.interrupted = True
     finally:
-        if writer is not None and writer.left is not None:
-            told = f"{options.out} is as it was; what was judged stands in {writer.left}"
-            if not writer.left.is_file():
-                told = f"{options.out} is no regular file: what it took of the results is kept nowhere else"
-            print(f"ragmetrics: {told}", file=sys.stderr)
+        if writer is not None and writer.left is not None and writer.left.is_file():
+            print(f"ragmetrics: {options.out} is as it was; what was judged stands in {writer.left}", file=sys.stderr)
+    return reasons
 
 
-def _lines(this: Run, summary: Summary, source: Source, options: argparse.Namespace) -> list[str]:
+def _lines(
+    this: Run, summary: Summary, reasons: Mapping[str, str], source: Source, options: argparse.Namespace
+) -> list[str]:
     """What is printed at the end, line by line, but for the gates."""
-    scored = tuple(m for m in summary.metrics if m.count or m.failed or options.metrics is not None)
-    shown = summary.model_copy(update={"metrics": scored})  # without metrics that applied to no row
+    shown = _applied(summary, options)
+    scored = shown.metrics
     lines = [text_table(shown, this.facts)] if scored else []
     lines += [f"! {sign}" for sign in shown.all_signs]
     for metric in (metric for metric in summary.metrics if scored and metric not in scored):
-        why = f"undefined on every row ({source.undefined.get(metric.metric, 'no samples')})"
+        why = f"undefined on every row ({reasons.get(metric.metric, 'no samples')})"
         if metric.not_judged and not metric.undefined:
             why = "judged on no row before the run ended"
         lines.append(f"{metric.metric} left out: {why}")
     lines += source.remarks
     if scored:
-        judges, seconds = ", ".join(this.facts.judges), this.facts.seconds
-        lines.append(f"Judge: {judges}; {shared.spent(summary.usage)}; {seconds:.1f} s")
+        lines.append(f"Spent: {shared.spent(summary.usage)}; {this.facts.seconds:.1f} s")
     lines += [f"Samples and results: {options.out}"] if options.out and not this.interrupted else []
     lines += [f"Report: {options.report}"] if options.report else []
     return lines + ([this.audit.sentence] if this.audit is not None else [])
+
+
+def _applied(summary: Summary, options: argparse.Namespace) -> Summary:
+    """Without metrics that nobody named and that applied to no row."""
+    kept = tuple(own for own in summary.metrics if own.count or own.failed or options.metrics is not None)
+    return summary.model_copy(update={"metrics": kept})
 
 
 def _told(decision: Decision) -> str:
     return f"{decision.outcome}: {decision.sentence}"
 
 
-def _exit_code(
-    this: Run, summary: Summary, source: Source, decisions: Sequence[Decision], options: argparse.Namespace
-) -> int:
-    if this.interrupted:
-        print("ragmetrics: interrupted; what was done is counted above", file=sys.stderr)
-        return 130
-    if source.idle() and (this.decider is None or not any(metric.count for metric in summary.metrics)):
-        return _say_idle(source)
-    if not any(metric.count for metric in summary.metrics):
-        print("ragmetrics: nothing was scored", file=sys.stderr)
-        return 1
-    return shared.exit_code(decisions, options)
-
-
-def _say_idle(source: Source) -> int:
-    for sentence in source.idle():
+def _say_idle(source: Source, reasons: Mapping[str, str]) -> int:
+    for sentence in source.idle(reasons):
         print(f"ragmetrics: {sentence}", file=sys.stderr)
     return 2
 
@@ -206,25 +211,16 @@ def _until(options: argparse.Namespace) -> UntilDecided | None:
     return UntilDecided(on=options.gate, min_scored=options.min_scored, cluster=shared.cluster(options), **given)
 
 
-def _metrics(options: argparse.Namespace) -> Sequence[Metric]:
-    names = list(METRICS) if options.metrics is None else options.metrics.split(",")
-    settings: dict[str, dict[str, Any]] = {_name(name): {} for name in names}
-    for text in options.settings:
-        place, equals, value = text.partition("=")
-        metric, dot, setting = place.strip().rpartition(".")
-        if not equals or not dot:
-            raise SettingError(f"--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got {text!r}")
-        name = next((place for place in settings if place.endswith(f":{metric.strip()}")), None) or _name(metric)
-        if name not in settings:
-            raise SettingError(f"--set {text}: {name} is not among the metrics of this run")
-        if name in METRICS and setting not in (known := METRICS[name].model_fields):
-            raise SettingError(f"--set {text}: {name} has no setting {setting!r}; it has: {', '.join(known)}")
-        try:
-            settings[name][setting] = json.loads(value)
-        except ValueError:
-            settings[name][setting] = value
-    return chosen([metric_named(name, **chosen_settings) for name, chosen_settings in settings.items()])
-
-
-def _name(text: str) -> str:
-    return text.strip() if ":" in text else full_name(text)
+def settle(options: argparse.Namespace) -> None:
+    """Take from the file of the working directory what ``evaluate`` was not told."""
+    found = project_settings(Path.cwd())
+    if found != ProjectSettings():
+        logging.getLogger("ragmetrics_core").info("settings are taken from %s", PROJECT_FILE)
+    given = {"metrics": found.metrics and ",".join(found.metrics), "store": found.store and Path(found.store)}
+    given |= {} if options.judge is not None else {"judge": found.judge, "api_base": found.api_base}
+    for name, own in {**given, **{f"{name}_column": own for name, own in found.columns.items()}}.items():
+        if name not in options:
+            raise SettingError(f"{PROJECT_FILE} names the column of {name.removesuffix('_column')}, which samples lack")
+        setattr(options, name, own if getattr(options, name) is None else getattr(options, name))
+    names = {full_name(name) for name in (METRICS if options.metrics is None else options.metrics.split(","))}
+    options.fail_under = options.fail_under or [own for own in found.gates if full_name(own.partition("=")[0]) in names]

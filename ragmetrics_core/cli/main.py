@@ -9,20 +9,26 @@ import logging
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from io import TextIOWrapper
+from typing import TextIO
 
-from ragmetrics_core.cli import agreement, compare, dataset, demo, evaluate, facts, metrics, push, store
-from ragmetrics_core.cli.output import Lines, discard, tolerant
+from ragmetrics_core.cli import agreement, compare, dataset, evaluate, facts, push, start, store
+from ragmetrics_core.cli.options import discard
 from ragmetrics_core.cli.paths import check_paths
-from ragmetrics_core.data.errors import RagMetricsError
+from ragmetrics_core.data import RagMetricsError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default with the arguments of the process, and return the exit code."""
-    tolerant()
+    for stream in (sys.stdout, sys.stderr):  # what cannot show a character shows a question mark
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[Lines()])
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
     options = _parser().parse_args(arguments)
     try:
+        if "fail_under" in options:
+            evaluate.settle(options)
         check_paths(options)
         code = int(options.run(options))
         sys.stdout.flush()
@@ -38,13 +44,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+class Lines(logging.StreamHandler[TextIO]):
+    """Log lines on the standard error of the moment, each on a line of its own above a bar that goes on."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line; a bar replaces standard error for its time, and a counter leaves its line unfinished."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; on a terminal in the place of what was shown there."""
+        return ("\r\x1b[K" if sys.stderr.isatty() else "") + super().format(record)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ragmetrics", description="Evaluate retrieval and answers of RAG applications.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"ragmetrics {version('ragmetrics-core')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (evaluate, compare, agreement, dataset, facts, push, store, demo, metrics):
+    for command in (start, evaluate, compare, agreement, dataset, facts, push, store):
         command.add_to(commands)
     return parser
 

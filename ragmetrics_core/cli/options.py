@@ -1,17 +1,16 @@
-"""Options that several commands share, each declared once, and what they lead to."""
+"""What several commands share: options, each declared once, what they lead to, and how they print."""
 
 import argparse
 import atexit
+import os
 import sys
-import time
 from collections.abc import Callable, Iterable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.output import show
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.making import Maker, Show
+from ragmetrics_core.data import InputError, SettingError, Usage, write_text
+from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
@@ -19,9 +18,9 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.statistics.sequential import MIN_SCORED, check_shares
+from ragmetrics_core.statistics.sequential import MIN_SCORED
 
-_LINE_SECONDS = 10.0
+_EXAMPLES = files("ragmetrics_core.cli").joinpath("examples.txt").read_text("utf-8").splitlines()
 _LIMITS: tuple[tuple[str, type, str, str], ...] = (
     ("max_calls", int, "N", "most calls to models; then the run ends with what is done"),
     ("max_cost", float, "USD", "most US dollars; then the run ends with what is done"),
@@ -34,26 +33,25 @@ _LIMITS: tuple[tuple[str, type, str, str], ...] = (
 
 def positive(text: str) -> int:
     """A whole number of at least 1, for the kind of an option."""
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    if int(text) < 1:
+        raise ValueError
     return int(text)
 
 
 def share(text: str) -> float:
     """A number from 0 to 1, for the kind of an option."""
-    try:
-        found = float(text)
-        check_shares(min_scored=found)
-    except (ValueError, SettingError):
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {text!r}") from None
+    if not 0 <= (found := float(text)) <= 1:
+        raise ValueError
     return found
 
 
 def command(
     commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str, **more: str
 ) -> argparse.ArgumentParser:
-    """Add a command to a parser's commands, and what it runs."""
+    """Add a command to a parser's commands, and what it runs; an example of it is in ``examples.txt``."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, allow_abbrev=False, **more)
+    example = next(line for line in _EXAMPLES if f"{line} ".startswith(f"{parser.prog} "))
+    parser.epilog = f"{parser.epilog or ''} Example: {example}".strip()
     parser.set_defaults(run=run)
     return parser
 
@@ -158,36 +156,27 @@ def spent(usage: Usage) -> str:
     more = [f"{usage.stored} replies from the store"] if usage.stored else []
     more += [f"{usage.faults} repeated after faults"] if usage.faults else []
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
+    asked = usage.spared + usage.passed
+    more += [f"the cheap judge decided {usage.spared} of {asked} questions"] if asked else []
     return ", ".join([f"{usage.calls} calls", *more, price])
 
 
-def maker(judge: Judge, options: argparse.Namespace, unit: str) -> Maker:
+def progress(options: argparse.Namespace) -> bool | None:
+    """What a run shows while it goes on."""
+    return False if options.quiet else None
+
+
+def maker(judge: Judge, options: argparse.Namespace) -> Maker:
     """Where a model works, with the options of the command."""
-    language, shown = getattr(options, "language", None), None if options.quiet else _progress(unit)
-    return Maker(judge, store=store(options), concurrency=options.concurrency, language=language, show=shown)
+    language, shown = getattr(options, "language", None), progress(options)
+    return Maker(judge, store=store(options), concurrency=options.concurrency, language=language, progress=shown)
 
 
-def _progress(unit: str) -> Show:
-    """One changing line on a terminal, a line every ten seconds elsewhere."""
-    last = time.monotonic()
-
-    def shown(done: int, total: int, usage: Usage) -> None:
-        nonlocal last
-        line = f"{done}/{total} {unit}, {spent(usage)}"
-        if sys.stderr.isatty():
-            print(f"\r\x1b[K{line}", end="" if done < total else "\n", file=sys.stderr, flush=True)
-        elif time.monotonic() - last >= _LINE_SECONDS:
-            last = time.monotonic()
-            print(line, file=sys.stderr)
-
-    return shown
-
-
-def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Judge], object]) -> int:
+def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Maker], object]) -> int:
     """Work with judges that count, so that the numbers are those of the very same code, and print them."""
     low, high = counting_judges(judge)
     for counter in (low, high):
-        work(counter)
+        work(Maker(counter))
     show(Estimate(count, low.total, high.total).text(unit))
     return 0
 
@@ -206,3 +195,36 @@ def exit_code(decisions: Iterable[Decision], options: argparse.Namespace) -> int
     if "failed" in outcomes:
         return 1
     return {"exit3": 3, "pass": 0, "fail": 1}[options.undecided] if "undecided" in outcomes else 0
+
+
+def add_summary(parser: Any) -> None:
+    """Add the option that names a Markdown file for people who read a CI job; see ``summarise``."""
+    told = "write Markdown for a CI job's summary; by default added to $GITHUB_STEP_SUMMARY, where that is set"
+    add(parser, "--summary", told, "FILE.md", Path)
+
+
+def summarise(options: argparse.Namespace, text: str) -> None:
+    """Write the summary of a CI job where there is one; a job's own is added to."""
+    if options.summary:
+        write_text(options.summary, text, "the summary")
+    elif place := os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            with Path(place).open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+        except OSError as error:
+            raise InputError(f"GITHUB_STEP_SUMMARY cannot be written: {error.strerror}") from error
+
+
+def show(text: str) -> None:
+    """Print a text; a reader that went away, such as ``head``, changes neither the run nor its exit code."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        discard()
+
+
+def discard() -> None:
+    """Send what is still to be printed nowhere, so that the interpreter can end quietly."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

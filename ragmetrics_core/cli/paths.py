@@ -2,13 +2,11 @@
 
 import argparse
 import os
-import stat
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from contextlib import suppress
 from pathlib import Path
 
-from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.files import PARTIAL
+from ragmetrics_core.data import PARTIAL, InputError
 from ragmetrics_core.endpoints.store import default_path
 
 # Every option and argument that names a path, by its place among the parsed options; a test holds it complete.
@@ -16,67 +14,44 @@ READ = ("files", "file", "corpus", "pairs", "results", "against", "labels", "fir
 WRITTEN = {  # with the files beside them
     "out": ("", PARTIAL),
     "report": ("", PARTIAL),
+    "summary": ("", PARTIAL),
     "store": ("", "-wal", "-shm"),
     "rate_file": ("", "-wal", "-shm"),
 }
 _OURS = ("store", "rate_file")  # opened where they are, if they are ours
-_HEADER = b'{"ragmetrics_'  # how results, sets and facts begin
 _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
 def check_paths(options: argparse.Namespace) -> None:
     """Refuse inputs named twice, and outputs that destroy something or cannot be written, before anything runs."""
-    _check_doubles(options)
-    outputs = list(_outputs(options))
-    taken = {key: f"the input {path}" for path in _inputs(options) for key in _keys(path)} if outputs else {}
-    taken = dict.fromkeys(_printed(), "where this command prints") | taken | dict.fromkeys(_keys(Path(os.devnull)), "")
-    for name, path in outputs:
-        shown, real = f"--{name.replace('_', '-')}", os.path.realpath(path)
-        own = {key: end for end in WRITTEN[name] for key in _keys(Path(real + end))}
-        for key, end in own.items():
-            if met := taken.get(key):
-                first = f" (written first to {path}{end})" if end else ""
-                raise InputError(f"{shown} {path}{first} would overwrite {met}; name another file")
-        taken = dict.fromkeys(own, shown) | taken
-        if name not in _OURS:
-            _check_place(f"{shown} {path}", path, options)
-
-
-def _inputs(options: argparse.Namespace) -> Iterator[Path]:
-    """Every file that is read, those in folders and beside others included."""
-    for name in (name for name in READ if name in options):
+    taken: dict[Hashable, str] = {}
+    for name in READ:
+        seen: dict[Hashable, Path] = {}  # the copies of a file would pass for more evidence
         for path in _given(options, name):
-            yield path
-            if path.is_dir():
-                yield from path.rglob("*")
-            if name in _REVIEWED:
-                yield path.with_suffix(".reviews.jsonl")
+            if first := next((seen[key] for key in _keys(path) if key in seen), None):
+                raise InputError(f"{path} is named twice" if path == first else f"{path} and {first} are one file")
+            seen |= dict.fromkeys(_keys(path), path)
+            beside = [path.with_suffix(".reviews.jsonl")] if name in _REVIEWED else []
+            for file in (path, *(path.rglob("*") if path.is_dir() else ()), *beside):
+                taken |= dict.fromkeys(_keys(file), f"the input {file}")
+    for name, ends in WRITTEN.items():
+        unnamed = name == "store" and name in options and not getattr(options, "no_store", False)
+        for path in _given(options, name) or ([default_path()] if unnamed else []):
+            shown, real = f"--{name.replace('_', '-')}", os.path.realpath(path.expanduser() if name in _OURS else path)
+            own = {key: end for end in ends for key in _keys(Path(real + end))}
+            for key, end in own.items():
+                if met := taken.get(key):
+                    first_written = f" (written first to {path}{end})" if end else ""
+                    raise InputError(f"{shown} {path}{first_written} would overwrite {met}; name another file")
+            taken |= dict.fromkeys(own, shown)
+            if name not in _OURS:
+                _check_place(f"{shown} {path}", path, _given(options, "corpus"))
 
 
 def _given(options: argparse.Namespace, name: str) -> list[Path]:
     """The paths that an option names; none if it is not given."""
     given = getattr(options, name, None)
     return list(map(Path, given if isinstance(given, list) else [given] if given else []))
-
-
-def _check_doubles(options: argparse.Namespace) -> None:
-    """Refuse a file that is named twice: its copies would pass for more evidence."""
-    for name in READ:
-        seen: dict[Hashable, Path] = {}
-        for path in _given(options, name):
-            if first := next((seen[key] for key in _keys(path) if key in seen), None):
-                raise InputError(f"{path} is named twice" if path == first else f"{path} and {first} are one file")
-            seen.update(dict.fromkeys(_keys(path), path))
-
-
-def _outputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
-    """Every file that is written, by the name of its option; the usual store included."""
-    for name in (name for name in WRITTEN if name in options):
-        given = getattr(options, name)
-        if given is not None:
-            yield name, Path(given).expanduser() if name in _OURS else Path(given)
-        elif name == "store" and not getattr(options, "no_store", False):
-            yield name, default_path()
 
 
 def _keys(path: Path) -> set[Hashable]:
@@ -88,30 +63,16 @@ def _keys(path: Path) -> set[Hashable]:
     return keys
 
 
-def _printed() -> Iterator[Hashable]:
-    """Files and pipes that standard output and standard error go to; a terminal takes everything."""
-    for number in (1, 2):
-        with suppress(OSError):
-            told = os.fstat(number)
-            if not stat.S_ISCHR(told.st_mode):
-                yield told.st_dev, told.st_ino
-
-
-def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
-    """Refuse what no file can be written to, and where something of others stands at its first place."""
+def _check_place(shown: str, path: Path, corpus: list[Path]) -> None:
+    """Refuse what no file can be written to."""
     if str(path) == "-":
         raise InputError(f"{shown}: standard output is for the table; name a file")
     if path.is_dir():
         raise InputError(f"{shown} is a folder; name a file")
     if not path.parent.is_dir():
         raise InputError(f"{shown} cannot be written: there is no folder {path.parent}")
-    for folder in map(Path, getattr(options, "corpus", ())):
-        if folder.is_dir() and folder.resolve() in path.resolve().parents:
-            raise InputError(f"{shown} stands in the corpus, which would hold it the next time")
-    partial = Path(os.path.realpath(path) + PARTIAL)
-    ours = not os.path.lexists(partial)
-    if partial.is_file():
-        with suppress(OSError), partial.open("rb") as file:
-            ours = file.read(len(_HEADER)) in (b"", _HEADER)
-    if not ours:
-        raise InputError(f"{shown} is written first to {partial}, which holds something else; name another file")
+    partial = Path(os.path.realpath(path) + PARTIAL)  # what is no file cannot be put aside
+    if os.path.lexists(partial) and not partial.is_file():
+        raise InputError(f"{shown} is written first to {partial}, which is no file; name another one")
+    if any(folder.is_dir() and folder.resolve() in path.resolve().parents for folder in corpus):
+        raise InputError(f"{shown} stands in the corpus, which would hold it the next time")

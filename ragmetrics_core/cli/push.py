@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.options import add, command
-from ragmetrics_core.cli.output import show
+from ragmetrics_core.cli.options import add, command, show
 from ragmetrics_core.reporting.report import Report
 
 

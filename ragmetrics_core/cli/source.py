@@ -5,19 +5,18 @@ import hashlib
 import pkgutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Self
 
-from ragmetrics_core.data.errors import InputError, RowError
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data import InputError, RowError, Sample
 from ragmetrics_core.datasets.reading import check_readable, read_samples
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
-from ragmetrics_core.traces import SpanSamples
+from ragmetrics_core.traces import SpanSamples, samples_from_spans
 
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
 _SHOWN_PROBLEMS = 5
@@ -33,10 +32,20 @@ class _File:
     rows: int = 0
     bad: int = 0
     whole: bool = False  # read to its end
-    applied: bool = False  # whether any metric applied to a row
     unread: dict[str, None] = field(default_factory=dict)
-    missing: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)  # what traces gave no sample
+    traces: SpanSamples | None = None
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of its bytes; ``InputError`` if it cannot be read."""
+        try:
+            piped = self.traces and self.traces.lines.piped
+            with nullcontext(piped) if piped else self.path.open("rb") as file:
+                file.seek(0)
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be read: {error.strerror}") from None
 
     @property
     def columns(self) -> str:
@@ -46,28 +55,24 @@ class _File:
 
 
 class Source:
-    """The samples of all files; bad rows are reported on standard error, or with ``--strict`` raised.
-
-    ``undefined`` says per metric why it was so, the first time that it was.
-    """
+    """The samples of all files; bad rows are reported on standard error, or with ``--strict`` raised."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         for path in () if options.traces else options.files:
             check_readable(path)
         resolve = pkgutil.resolve_name(options.resolve) if options.resolve else None
-        self._traces = options.traces and partial(SpanSamples, resolve=resolve, dialect=options.dialect)
-        self._files = [_File(path) for path in options.files]
+        made = partial(samples_from_spans, resolve=resolve, dialect=options.dialect)
+        self._files = [_File(path, traces=made(path) if options.traces else None) for path in options.files]
         self._limit, self._strict = options.limit, options.strict
         self._columns = {name: own for name in COLUMNS if (own := getattr(options, f"{name}_column")) is not None}
         self._count = 0
-        self.undefined: dict[str, str] = {}
 
     def counted(self, *, always: bool = False) -> Self | Iterator[Sample | RowError]:
         """The samples, after a first reading of files that are not large, from which on their number is known.
 
         What makes a file unreadable, and with ``--strict`` a row that is no sample, is found before a call is paid.
         """
-        if not always and sum(file.path.stat().st_size for file in self._files) > _LARGE:
+        if not always and sum(file.path.stat().st_size for file in self._files if file.path.exists()) > _LARGE:
             return iter(self)
         for item in (item for file in self._files for item in self._items(file)):
             if self._strict and isinstance(item, RowError):
@@ -79,7 +84,6 @@ class Source:
         return self._count
 
     def __iter__(self) -> Iterator[Sample | RowError]:
-        self._files = [_File(file.path) for file in self._files]
         for file in self._files:
             for item in self._items(file):
                 file.rows += 1
@@ -95,65 +99,32 @@ class Source:
 
     def _items(self, file: _File) -> Iterator[Sample | RowError]:
         """The rows of a file, or the samples of its traces."""
-        if not self._traces:
-            yield from read_samples(file.path, self._columns, self._limit, file.unread, file.missing)
+        found = file.traces
+        if found is None:
+            yield from read_samples(file.path, self._columns, self._limit, file.unread)
             return
-        found = self._traces(file.path)
         yield from islice(found, self._limit)
         told = [f"{count} {code}" for code, count in Counter(code for _, code in found.notes.without).items()]
         file.notes = [f"{file.path}: traces that gave no sample: {', '.join(told)}"] if told else []
-        file.notes += [f"{file.path}: {len(found.notes.bad)} lines hold no spans"] if found.notes.bad else []
+        file.notes += [f"{file.path}: {len(found.notes.bad)} unreadable lines or spans"] if found.notes.bad else []
 
     def described(self, facts: RunFacts) -> RunFacts:
         """The facts of a run with the files that it reads, and their rows as far as they are read."""
-        rows = [file.rows if file.whole else None for file in self._files]
-        inputs = tuple(one.model_copy(update={"rows": n}) for one, n in zip(self._digests, rows, strict=True))
+        rows = [(file, file.rows if file.whole else None) for file in self._files]
+        inputs = tuple(Input(name=file.path.name, sha256=file.sha256, rows=count) for file, count in rows)
         return facts.model_copy(update={"inputs": inputs})
 
-    @cached_property
-    def _digests(self) -> list[Input]:
+    def idle(self, reasons: Mapping[str, str]) -> list[str]:
+        """Why no metric applies, for each file; ``reasons`` say per metric why it is undefined."""
         found = []
-        for path in (file.path for file in self._files):
-            try:
-                with path.open("rb") as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                raise InputError(f"{path} cannot be read: {error.strerror}") from None
-            found.append(Input(name=path.name, sha256=digest))
-        return found
-
-    def saw(self, result: SampleResult) -> None:
-        """Note whether any metric applied to the result's file, and why others did not."""
-        left = result.index
         for file in self._files:
-            if left < file.rows or not file.whole:
-                break
-            left -= file.rows
-        for name, outcome in result.results.items():
-            if outcome.status == "undefined":
-                self.undefined.setdefault(name, outcome.reason)
-            else:
-                file.applied = True
-
-    def idle(self) -> list[str]:
-        """For each file to no row of which any metric applied, why; call it at the end."""
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in self.undefined.items())
-        found = []
-        for file in (file for file in self._files if not file.applied):
+            told = "".join(f"; {name}: {why}" for name, why in reasons.items())
             unused = f"; {file.columns}; name them with --question-column etc." if file.unread else ""
-            why = f"no metric applies to {file.path} ({reasons}){unused}"
-            if file.bad == file.rows:
-                none = f"{file.path}: none of its {file.bad} rows is a sample"
-                why = none if file.rows else f"{file.path} has no rows"
-            found.append(why)
+            found.append(f"no metric applies to {file.path} (rows: {file.rows}, bad: {file.bad}{told}){unused}")
         return found
 
     @property
     def remarks(self) -> list[str]:
-        """For each file, the columns that no field of a sample was made of, and cells without a value."""
+        """For each file, the columns that no field of a sample was made of, and what gave no sample."""
         lines = [f"{file.path}: {file.columns}, kept as metadata" for file in self._files if file.unread]
-        lines += [note for file in self._files for note in file.notes]
-        for file in (file for file in self._files if file.missing):
-            gaps = ", ".join(f"{count} in {name}" for name, count in file.missing.items())
-            lines.append(f"{file.path}: cells that read nan or null are taken as missing: {gaps}")
-        return lines
+        return lines + [note for file in self._files for note in file.notes]

@@ -1,7 +1,6 @@
 """``ragmetrics store``: what is stored, and making it less."""
 
 import argparse
-import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -9,14 +8,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.options import add, add_store, command
-from ragmetrics_core.cli.output import show
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.cli.options import add, add_store, command, show
+from ragmetrics_core.data import InputError, SettingError
 from ragmetrics_core.endpoints import own_file
 from ragmetrics_core.endpoints.store import REPLIES, default_path
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
-_AGE = re.compile(r"(\d+)\s*([hdw])")
 _HELD = """SELECT model, count(*), sum(unusable), min(created), max(created) FROM replies
 GROUP BY model ORDER BY model"""
 
@@ -70,7 +67,7 @@ def _remove(connection: sqlite3.Connection, before: float) -> int:
 
 
 def _before(age: str) -> float:
-    match = _AGE.fullmatch(age.strip())
-    if match is None:
+    number, unit = age[:-1], age[-1:]
+    if not number.isdecimal() or unit not in _SECONDS:
         raise SettingError(f"--older-than is a number of hours, days or weeks, e.g. 12h, 30d or 8w; got {age!r}")
-    return time.time() - float(match[1]) * _SECONDS[match[2]]
+    return time.time() - float(number) * _SECONDS[unit]

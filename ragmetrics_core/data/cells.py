@@ -10,7 +10,7 @@ from typing import Any
 
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import blank
-from ragmetrics_core.data.sample import Context, Fact, Turn
+from ragmetrics_core.data.sample import Context, Turn
 
 # LangChain (page_content, under kwargs if serialised), Haystack (content), LlamaIndex (node), Phoenix (document.).
 _TEXT_KEYS = (
@@ -159,13 +159,11 @@ def metadata(value: Any) -> dict[str, Any]:
 
 def facts(value: Any) -> list[Any] | None:
     """Facts from texts, or from objects with ``text`` and perhaps ``weight`` and ``vital``; None without any."""
-    return [_fact(item) for item in listed(value)] or None
-
-
-def _fact(item: Any) -> Any:
-    if isinstance(item, Mapping):
-        return {key: item[key] for key in ("text", "weight", "vital") if item.get(key) is not None}
-    return item if isinstance(item, Fact) else {"text": item}
+    kept = ("text", "weight", "vital")
+    return [
+        {key: item[key] for key in kept if item.get(key) is not None} if isinstance(item, Mapping) else item
+        for item in listed(value)
+    ] or None
 
 
 def turns(value: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, StrictBool
 
 from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.questions import Comment, Mode
+from ragmetrics_core.data.replies import Comment, Mode
 from ragmetrics_core.data.sample import Fact
 
 Needs = Literal["evidence", "earlier", "user", "own", "none"]
@@ -23,7 +23,7 @@ Needs = Literal["evidence", "earlier", "user", "own", "none"]
 class Evidence(Silent):
     """What a score rests on: any fields."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     known: ClassVar[dict[str, type[Evidence]]] = {}
 
@@ -34,6 +34,10 @@ class Evidence(Silent):
         super().__pydantic_init_subclass__(**kwargs)
         if "kind" in cls.__annotations__:
             Evidence.known[cls.model_fields["kind"].default] = cls
+
+    def verdicts(self) -> list[str]:
+        """The judge's verdicts for people, a line each."""
+        return []
 
 
 class JudgedChunk(Silent, extra="ignore"):
@@ -78,6 +82,15 @@ class JudgedChunks(Evidence):
     useful: int | None = Field(None, description="Number of useful chunks.")
     ledger: CallTable | None = Field(None, description="The calls, where a ledger names them.")
 
+    def verdicts(self) -> list[str]:
+        """Which chunks are useful, how probably, and why."""
+        words = {True: "useful", False: "not useful", None: "not judged"}
+        chances = ("" if own.probability is None else f", {own.probability:.2f}" for own in self.chunks)
+        return [
+            f"chunk {own.rank}: {words[own.useful]}{chance}" + (own.reason and f" ({own.reason})")
+            for own, chance in zip(self.chunks, chances, strict=True)
+        ]
+
 
 class Claim(Silent, extra="ignore"):
     """A claim of the answer, and what it needs."""
@@ -90,9 +103,7 @@ class Grounds(Silent, extra="ignore"):
     """What the claims of an answer rest on, where that may be more than the evidence of its turn."""
 
     claims: tuple[tuple[Claim, ...], ...] = Field((), description="Per answered poll, each claim with what it needs.")
-    shares: dict[Needs, Share] | None = Field(
-        None, description="Share of claims per label, averaged over polls with claims."
-    )
+    shares: dict[Needs, Share] | None = Field(None, description="Share of claims by label, mean over polls with any.")
     kept: tuple[int, int] | None = Field(None, description="Items of earlier turns: shown, and known whether shown.")
     note: str = Field("", description="Why claims are not labelled.")
 
@@ -146,6 +157,15 @@ class FactMatrix(Evidence):
     cells: tuple[tuple[Cell, ...], ...] = Field(description="One row per fact, one column per context.")
     contexts_value: Share | None = Field(None, description="Value over the contexts shown, where more was judged.")
     ledger: tuple[CallGain, ...] | None = Field(None, description="The curve by call of a ledger.")
+
+    def verdicts(self) -> list[str]:
+        """For each fact the context that most probably holds it."""
+        found = []
+        for number, cells in enumerate(self.cells, 1):
+            chance, place = max(((cell.probability or 0.0, -at) for at, cell in enumerate(cells, 1)), default=(0.0, 0))
+            found.append(f"fact {number}: " + (f"in context {-place}" if chance > 0.5 else "in no context"))
+            found[-1] += f", {chance:.2f}"
+        return found
 
 
 _SHAPES: dict[type[Evidence], tuple[str, ...]] = {

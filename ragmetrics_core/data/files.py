@@ -164,11 +164,12 @@ class Aside:
             raise InputError(f"{self._what} {what} {self.path}: {error.strerror}") from error
 
 
-def write_text(path: str | Path, text: str, what: str) -> None:
-    """Write a whole file, as ``Aside`` does; an old one stays as it was until the new one is complete."""
+def write_text(path: str | Path, text: str | Iterable[str], what: str) -> None:
+    """Write a whole file, or its pieces, as ``Aside`` does; an old one stays as it was until the new one is done."""
     file = Aside(path, what)
     try:
-        file.write(text)
+        for piece in [text] if isinstance(text, str) else text:
+            file.write(piece)
         file.finish()
     finally:
         file.leave()

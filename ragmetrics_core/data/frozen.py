@@ -1,5 +1,7 @@
 """The base of all data models: immutable, strict about unknown fields, silent about texts."""
 
+from dataclasses import fields
+from threading import RLock
 from typing import Annotated, Any
 from unicodedata import category
 
@@ -25,13 +27,25 @@ def redacted(name: str | None, value: object) -> object:
     return value
 
 
+_BUILDING = RLock()
+
+
 class Frozen(BaseModel):
     """Immutable data; unknown fields are errors. Fields with texts of samples or replies are ``repr=False``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
+    # Validators are built at the first use of each class: those of all would double the time that importing takes.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     def __str__(self) -> str:
         return repr(self)
+
+    @classmethod
+    def model_rebuild(cls, **how: Any) -> bool | None:
+        """Build the validator, at the first use of the class; one thread at a time, as pydantic does from 2.14 on."""
+        with _BUILDING:
+            return super().model_rebuild(
+                **{**how, "_parent_namespace_depth": how.get("_parent_namespace_depth", 2) + 1}
+            )
 
 
 class Silent(Frozen):
@@ -40,6 +54,14 @@ class Silent(Frozen):
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Show sizes of texts and collections, not what they say."""
         return [(name, redacted(name, value)) for name, value in super().__repr_args__()]
+
+
+class Private:
+    """Keeps texts out of reprs."""
+
+    def __repr__(self) -> str:
+        shown = (f"{f.name}={redacted(f.name, getattr(self, f.name))!r}" for f in fields(self))  # type: ignore[arg-type]  # every subclass is a dataclass
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def clean(value: object) -> object:

@@ -1,4 +1,4 @@
-"""The open seam between metrics and judges: what is asked, in which form it is answered, and what came of it.
+"""The open seam between metrics and judges: what is asked, how, and of what length.
 
 A judge answers any question from its fields alone; one of your own is a subclass of ``Question`` that adds nothing
 but its name.
@@ -6,67 +6,28 @@ but its name.
 
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_args
-from unicodedata import normalize
+from typing import Any, Generic, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationInfo, WithJsonSchema
+from pydantic import BaseModel
 
-from ragmetrics_core.data.errors import JudgeError, SettingError
-from ragmetrics_core.data.frozen import Silent, redacted
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.frozen import Private
+from ragmetrics_core.data.replies import Asked, Mode, NotAnswered, R, Weight, verdicts_of
 from ragmetrics_core.data.sample import Sample, Turn
-from ragmetrics_core.data.usage import Usage
 
-R = TypeVar("R", bound=BaseModel)
 Label = int | str
 Texts = str | tuple[str, ...] | None
+_SHORTEST, _OVERLAP = 1_000, 200  # characters of a text that is worth cutting, and of what its windows share
 
-PLACEHOLDER = re.compile(
-    r"^[ \t]*\{(?P<alone>[^\W\d]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[^\W\d]\w*)\}", re.MULTILINE
-)
+PLACEHOLDER = re.compile(r"^[ \t]*\{(?P<alone>[^\W\d]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[^\W\d]\w*)\}", re.M)
 """A name in braces, alone on its line or not; other braces, as in JSON, are literal."""
-
-Mode = Literal["logprobs", "polls", "conditional", "sequential", "verdict", "lexical"]
-"""How a probability was obtained: from log-probabilities of the label token, as the share over polls, after a
-reasoning (conditional on it), after other cells of the same reply (sequential), not at all (the bare verdict),
-or from word overlap."""
-
-
-def _one_of(known: Mapping[str, object], needed: str) -> BeforeValidator:
-    """Reads a label, however a model writes it: as a number, a text, in wide digits, with decimals."""
-
-    def read(value: object) -> object:
-        text = normalize("NFKC", str(value)).strip().lower().removesuffix(".0")
-        if text not in known:
-            raise ValueError(f"it must be {needed}")
-        return known[text]
-
-    return BeforeValidator(read)
-
-
-_BITS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
-Bit = Annotated[bool, _one_of(_BITS, "0 or 1"), WithJsonSchema({"type": "integer", "enum": [0, 1]})]
-"""A field of a reply that is 0 or 1, however a model writes it: ``"1"``, ``1.0``, ``true``, ``"yes"``."""
-
-Grade = Annotated[Literal[0, 1, 2, 3], _one_of({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3")]
-"""A field of a reply that is 0, 1, 2 or 3."""
-
-Comment = Annotated[str, BeforeValidator(lambda value: value.strip() if isinstance(value, str) else "")]
-"""A field of a reply with the judge's own words; whatever is no text counts as none."""
-
-
-class _Private:
-    """Keeps texts out of reprs."""
-
-    def __repr__(self) -> str:
-        shown = (f"{f.name}={redacted(f.name, getattr(self, f.name))!r}" for f in fields(self))  # type: ignore[arg-type]  # every subclass is a dataclass
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Part(_Private):
+class Part(Private):
     """A text to show, or a group of texts.
 
     Args:
@@ -104,7 +65,7 @@ def _letters(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Instructions(_Private):
+class Instructions(Private):
     """What the judge is told.
 
     Args:
@@ -186,7 +147,7 @@ class Split:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Question(_Private, Generic[R]):
+class Question(Private, Generic[R]):
     """A question to a judge, answered with replies of the type ``Reply``.
 
     Args:
@@ -231,61 +192,6 @@ def about(sample: Sample) -> dict[str, Part]:
     return {"question": Part("Question", sample.question, "numbers", sample.standalone_question, sample.history)}
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """The probability of the positive label.
-
-    Args:
-        p: In [0, 1].
-        mode: How it was obtained.
-        mass: Probability that all labels together cover, for log-probabilities.
-    """
-
-    p: float
-    mode: Mode = "logprobs"
-    mass: float | None = None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Asked(_Private, Generic[R]):
-    """What came of a question.
-
-    Args:
-        replies: The replies that could be read, in the order of the polls; at least one. A deterministic judge gives
-            one, however many were asked for.
-        failures: Why others are missing.
-        weights: One per verdict of a reply, in their order, where they are wanted and known.
-        windows: In how many windows each verdict of a reply was judged; () if all were judged as a whole.
-        together: True if one request gave several replies, so that stopping early would save nothing.
-    """
-
-    replies: tuple[R, ...]
-    failures: tuple[JudgeError, ...] = ()
-    weights: tuple[Weight, ...] = ()
-    windows: tuple[int, ...] = ()
-    together: bool = False
-
-    @property
-    def reply(self) -> R:
-        """The first reply."""
-        return self.replies[0]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class NotAnswered(_Private):
-    """A question that the judge did not answer, and why."""
-
-    error: JudgeError
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Answer(_Private, Generic[R]):
-    """What a judge returns: what came of a question, and what it cost."""
-
-    reply: Asked[R] | NotAnswered
-    usage: Usage = field(default_factory=Usage)
-
-
 Batch = tuple[Question[Any], ...]
 Replies = tuple[Any, ...]
 
@@ -299,44 +205,29 @@ def ask(questions: Sequence[Question[R]]) -> Generator[Batch, Replies, tuple[Ask
     return cast("tuple[Asked[R] | NotAnswered, ...]", replies)
 
 
-def cells(reply: BaseModel) -> tuple[BaseModel, ...]:
-    """The verdicts of a reply: the items of its list of objects, if it has one, else the reply itself."""
-    name = list_field(type(reply))
-    return (reply,) if name is None else tuple(getattr(reply, name))
-
-
-@lru_cache(maxsize=64)
-def list_field(model: type[BaseModel]) -> str | None:
-    """Name of the field of a reply that is a list of objects; None if it has none."""
-    kinds = {name: next(iter(get_args(info.annotation)), None) for name, info in model.model_fields.items()}
-    return next((name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
-
-
 def shares(replies: Sequence[BaseModel], weigh: Weigh, mode: Mode | None = None) -> tuple[Weight, ...]:
     """The share of replies with the positive label, per verdict; of a single reply the bare verdict."""
     mode = mode or ("verdict" if len(replies) == 1 else "polls")
-    verdicts = zip(*map(cells, replies), strict=True)
+    verdicts = zip(*map(verdicts_of, replies), strict=True)
     return tuple(Weight(fmean(getattr(one, weigh.field) == weigh.positive for one in own), mode) for own in verdicts)
 
 
-class Labelled(Silent, extra="ignore"):
-    """Base of an item in a reply about several texts: the label of its text comes first."""
+def halves(text: str) -> tuple[str, ...]:
+    """Cut a text at spaces into two windows that overlap by about 200 characters.
 
-    label: Comment
-
-
-Item = TypeVar("Item", bound=Labelled)
-
-
-def _in_order(items: tuple[Item, ...], info: ValidationInfo) -> tuple[Item, ...]:
-    if not isinstance(info.context, Question):  # read back from a file
-        return items
-    expected = info.context.parts[info.field_name or ""].labels
-    given = [item.label for item in items]
-    if sorted(given) != sorted(expected):
-        raise ValueError(f"it must have each of these labels exactly once: {', '.join(expected)}")
-    return tuple(items[given.index(label)] for label in expected)
+    () for fewer than 1,000 characters, too few to be what makes a prompt too long.
+    """
+    if len(text) < _SHORTEST:
+        return ()
+    start, end = (len(text) - _OVERLAP) // 2, (len(text) + _OVERLAP) // 2
+    first, second = text.find(" ", end, end + 80), text.rfind(" ", start - 80, start)
+    return text[: first if first >= 0 else end], text[second + 1 if second >= 0 else start :]
 
 
-EachOnce = Annotated[tuple[Item, ...], AfterValidator(_in_order)]
-"""A field of a reply with the name of a part: an item for each of the part's labels, read into their order."""
+def divided(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Two groups of texts of about the same length, in order; a single text is cut; () if nothing can be divided."""
+    if len(texts) < 2:
+        return tuple((half,) for text in texts for half in halves(text))
+    total = sum(map(len, texts))
+    at = min(range(1, len(texts)), key=lambda count: abs(2 * sum(map(len, texts[:count])) - total))
+    return texts[:at], texts[at:]

@@ -1,15 +1,72 @@
 """Results: every metric on every sample ends as scored, undefined with its reason, or failed with its error."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field
+from pydantic import Discriminator, Field, model_validator
 
 from ragmetrics_core.data.errors import RagMetricsError
 from ragmetrics_core.data.evidence import AnyEvidence
 from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.signature import Signature
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data.showing import element, judge_in_words
+
+
+class Signature(Frozen):
+    """What two numbers must share to be comparable; printed as one line, as files of before hold it.
+
+    Example:
+        >>> signature = Signature(metric="context_recall", version="1", prompt="21b7c5").by("lexical", {})
+        >>> print(signature)
+        context_recall|v1|prompt:21b7c5|judge:lexical
+        >>> Signature.model_validate(str(signature)) == signature
+        True
+    """
+
+    metric: str = Field("", description="Name of the metric.")
+    version: str = Field("", description="Its version.")
+    settings: dict[str, str] = Field(default_factory=dict, description="Its settings that change scores.")
+    prompt: str = Field("", description='Digest of its prompts; "" if it has none.')
+    judge: str = Field("", description='Name of the judge; "" as long as none is known.')
+    details: dict[str, str] = Field(default_factory=dict, description="Settings of the judge that change replies.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_line(cls, line: Any) -> Any:
+        """The fields of a line; the name of a judge may hold anything but a bar."""
+        if not isinstance(line, str):
+            return line
+        metric, *parts = line.split("|")
+        found: dict[str, Any] = {"metric": metric, "settings": {}, "details": {}}
+        for name, colon, value in (part.partition(":") for part in parts):
+            if not colon and name.startswith("v") and "version" not in found:
+                found["version"] = name[1:]
+            elif name in ("prompt", "judge") and name not in found:
+                found[name] = value
+            else:
+                found["details" if "judge" in found else "settings"][name] = value
+        return found
+
+    def by(self, judge: str, details: Mapping[str, str]) -> Self:
+        """The signature of what this judge answers."""
+        return self.model_copy(update={"judge": judge, "details": dict(details)})
+
+    def parts(self) -> Iterator[tuple[str, str]]:
+        """Everything that must be the same, but for the metric's name, by name."""
+        version = self.version and f"v{self.version}"
+        named = {"version": version, **self.settings, "prompt": self.prompt, "judge": self.judge, **self.details}
+        return ((name, value) for name, value in named.items() if value or name in {**self.settings, **self.details})
+
+    def __str__(self) -> str:
+        words = (value if name == "version" else f"{name}:{value}" for name, value in self.parts())
+        return "|".join([self.metric, *words])
+
+    def __repr__(self) -> str:
+        return f"Signature({str(self)!r})"
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
 
 class ErrorInfo(Frozen):
@@ -32,9 +89,24 @@ class _Result(Frozen):
     reason: str = Field(repr=False, description="Why this outcome, in words.")
     evidence: AnyEvidence | None = Field(None, description="What the outcome rests on; None if nothing was asked.")
     judge: str = Field("", description='Name of the judge; "" if none was asked.')
-    signature: Signature = Field(Signature(), description="Settings that make two numbers comparable.")
+    signature: Signature = Field(Signature.model_construct(), description="Settings that make two numbers comparable.")
     sample_id: str | None = Field(None, description="The sample's id, if it has one.")
     usage: Usage = Field(default_factory=Usage, description="What it cost.")
+
+    def told(self) -> list[str]:
+        """The outcome as one would tell it: what came out and why, each verdict, the judge; a line each."""
+        came_out = f"{self.value:.3f}" if isinstance(self, Scored) else "undefined"
+        came_out = f"failed ({self.error.type})" if isinstance(self, Failed) else came_out
+        lines = [f"{self.metric} {came_out}: {self.reason}".removesuffix(": ")]
+        lines += self.evidence.verdicts() if self.evidence else []
+        return lines + ([f"judge: {judge_in_words(self.judge)}"] if self.judge else [])
+
+    def __repr__(self) -> str:
+        return "\n  ".join(self.told())
+
+    def _repr_html_(self) -> str:
+        first, *rest = self.told()
+        return f"<div>{element('p', [first])}<ul>{element('li', rest)}</ul></div>"
 
 
 class Scored(_Result):
@@ -71,6 +143,16 @@ class SampleResult(Frozen):
     results: dict[str, MetricResult] = Field(default_factory=dict, description="One result per metric, by name.")
     problem: str = Field("", description='Why the row is no sample; "" if it is one.')
     unfinished: Usage | None = Field(None, description="Paid for metrics that a limit of the run cut off; else None.")
+
+    def __repr__(self) -> str:
+        found = {name: own.status if own.value is None else f"{own.value:.3f}" for name, own in self.results.items()}
+        said = self.problem or ", ".join(f"{name} {outcome}" for name, outcome in found.items()) or "not judged"
+        named = f" ({self.sample.id})" if self.sample and self.sample.id else ""
+        return f"SampleResult({self.index}{named}: {said})"
+
+    def _repr_html_(self) -> str:
+        shown = [part._repr_html_() for part in (self.sample, *self.results.values()) if part is not None]
+        return "".join([*shown, *([element("p", [self.problem])] if self.problem else [])])
 
     @property
     def usage(self) -> Usage:

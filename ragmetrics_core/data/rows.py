@@ -34,6 +34,7 @@ _NEEDED = {
     "facts": "a list of texts",
     "history": "a list of texts or of messages with a content",
 }
+Row = Mapping[str, Any]
 _Found = dict[str, tuple[Any, str]]  # per field its value, and the column or path that it came from
 
 
@@ -43,7 +44,7 @@ def plain_name(name: str) -> str:
     return "".join(character for character in name.casefold() if character not in "_- ")
 
 
-def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list[Sample]:
+def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
     """The samples of a row: one, or where the answer is a list of texts one per answer, with ids ``id#0``, ``id#1``, ….
 
     Arguments and errors are those of ``Sample.from_row``.
@@ -61,6 +62,15 @@ def samples_from_row(row: Mapping[str, Any], columns: Mapping[str, Any]) -> list
     return [_sample(row, found, {"answer": answer, "id": own}) for answer, own in zip(answers, ids, strict=True)]
 
 
+def columns_by_field(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments such as ``question_column=`` by field of the sample; ``SettingError`` for other names."""
+    for name in arguments:
+        if not name.endswith("_column"):
+            raise SettingError(f"unknown argument {name!r}; columns are named like question_column=")
+    fields = {name.removesuffix("_column"): column for name, column in arguments.items() if column is not None}
+    return {"reference" if name == "ground_truth" else name: column for name, column in fields.items()}
+
+
 def _answers(value: Any, column: str) -> list[Any]:
     """Several answers, or the one in its list; [] where the answer is no list.
 
@@ -71,7 +81,7 @@ def _answers(value: Any, column: str) -> list[Any]:
     return (list(data) or [None]) if texts else []
 
 
-def _find(row: Mapping[str, Any], columns: Mapping[str, Any]) -> _Found:
+def _find(row: Row, columns: Mapping[str, Any]) -> _Found:
     unknown = set(columns) - set(USUAL_NAMES)
     if unknown:
         raise SettingError(f"no such field of a sample: {', '.join(sorted(unknown))}; known: {', '.join(USUAL_NAMES)}")
@@ -89,7 +99,7 @@ def _find(row: Mapping[str, Any], columns: Mapping[str, Any]) -> _Found:
     return found
 
 
-def _named(row: Mapping[str, Any], name: str, column: str | Callable[[Mapping[str, Any]], Any]) -> tuple[Any, str]:
+def _named(row: Row, name: str, column: str | Callable[[Mapping[str, Any]], Any]) -> tuple[Any, str]:
     if callable(column):
         try:
             return column(row), ""
@@ -101,9 +111,7 @@ def _named(row: Mapping[str, Any], name: str, column: str | Callable[[Mapping[st
     return value, column
 
 
-def _places(
-    row: Mapping[str, Any], name: str, plain: Mapping[str, str], taken: set[str]
-) -> Iterator[tuple[Any, str, bool]]:
+def _places(row: Row, name: str, plain: Mapping[str, str], taken: set[str]) -> Iterator[tuple[Any, str, bool]]:
     """Where a field may be, by its usual names: value, column, and whether it is certainly what is looked for.
 
     A column that is the whole value of another field is no place.
@@ -136,7 +144,7 @@ def _inside(value: Any, name: str, column: str) -> tuple[Any, bool]:
     return (value, False) if text is None else (text, True)
 
 
-def _sample(row: Mapping[str, Any], found: _Found, other: Mapping[str, Any]) -> Sample:
+def _sample(row: Row, found: _Found, other: Mapping[str, Any]) -> Sample:
     values = {**{name: value for name, (value, _) in found.items()}, **other}
     values = {name: plain_data(value) for name, value in values.items() if present(value)}
     values = {name: _READERS.get(name, plain_data)(value) for name, value in values.items()}

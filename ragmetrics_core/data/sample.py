@@ -1,12 +1,13 @@
 """One turn of a RAG application: the question, what was retrieved, the answer, what was expected."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
+from ragmetrics_core.data.showing import table
 
 
 class Context(Frozen):
@@ -57,9 +58,7 @@ class CaptureNotes(Frozen):
         "retrieval returned nothing; ``undivided``, the text of a tool; ``listed``, the last list before the "
         "answering call; ``retrieved_only``; ``ids_only``; ``named`` by the user.",
     )
-    provenance: dict[str, str] = Field(
-        default_factory=dict, repr=False, description="Per field, the run or key behind it."
-    )
+    provenance: dict[str, str] = Field(default_factory=dict, repr=False, description="By field, the run or key behind.")
     warnings: tuple[str, ...] = Field((), repr=False, description="What was ambiguous, in words.")
     intermediate: tuple[Context, ...] = Field((), description="Answers of intermediate steps: no retrieved evidence.")
     other: tuple[Context, ...] = Field((), description="Nodes of the run that are neither contexts nor retrieved.")
@@ -158,6 +157,15 @@ class Sample(Frozen):
         if field in ("contexts", "retrieved", "ledger"):
             return not value or all(context.blank for context in value)
         return not value
+
+    def _repr_html_(self) -> str:
+        """What metrics read, for a notebook's cell; ``repr`` shows no texts."""
+        held: dict[str, Sequence[Context]] = {"contexts": self.contexts, "retrieved": self.retrieved or ()}
+        rows: list[tuple[str, str | Sequence[str]]] = [("question", self.question or "")]
+        rows += [(name, [own.text for own in texts]) for name, texts in held.items()]
+        rows += [("answer", self.answer or ""), ("reference", self.reference)]
+        rows += [("facts", [own.text for own in self.facts or ()])]
+        return table(row for row in rows if row[1])
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], **columns: Any) -> "Sample":

@@ -4,21 +4,16 @@ Source: the published retrieval accuracy evaluation: four golden contexts, three
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import chain, combinations, islice, zip_longest
-from typing import Literal, Self
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field
 
-from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.questions import Part
-from ragmetrics_core.data.sample import Context
-from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document, chunked
-from ragmetrics_core.datasets.loading import plain
-from ragmetrics_core.datasets.making import LeftOut, Maker, header, template
+from ragmetrics_core.data import Context, Failed, Frozen, InputError, Sample, Scored, SettingError, Undefined
+from ragmetrics_core.datasets.documents import CHUNK_SIZE, Document, chunked, plain
+from ragmetrics_core.datasets.making import Maker, WriteQuestion, answered, header, template
 from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument
-from ragmetrics_core.engine.loop import run
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 
@@ -72,10 +67,26 @@ def build_continuous(
     candidates = _candidates(pool, settings)
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
 
-    async def make(name: str) -> LabelledDocument:
-        return await _labelled(name, _chosen(name, pool, settings), settings, metric, maker)
+    def labelled(sample: Sample) -> Generator[Any, Any, LabelledDocument | Failed | Undefined]:
+        question = WriteQuestion.about([it.text for it in sample.contexts[: settings.golden]], maker.language)
+        written, labels = (yield from answered(question)), question.parts["chunks"].labels
+        document = LabelledDocument(
+            id=sample.id or "",
+            question=written.question,
+            sentences=tuple(one.text for one in written.sentences),
+            tags=tuple(labels.index(one.chunk) for one in written.sentences),
+            contexts=sample.contexts,
+            golden=settings.golden,
+        )
+        outcome = yield from metric.plan(document.sample())
+        if not isinstance(outcome, Scored):
+            return outcome
+        found = cast("AccuracyEvidence", outcome.evidence)
+        calls = found.matrix_calls + found.extraction_calls
+        return document.model_copy(update={"facts": found.facts, "cells": found.cells, "calls": calls})
 
-    made = run(maker.until(settings.documents, candidates, make, lambda document: plain(document.question)))
+    samples = (Sample(id=name, contexts=_chosen(name, pool, settings)) for name in candidates)
+    made = maker.until(settings.documents, samples, labelled, lambda document: plain(document.question))
     points = tuple(point for document in made for point in document_points(document, settings))
     prompts = (template(), *metric.prompts())
     told = header("continuous", documents, settings, source, maker, *prompts)
@@ -118,26 +129,6 @@ def _chosen(name: str, pool: dict[str, tuple[Context, ...]], settings: Continuou
     if len(noise) < settings.noise:
         raise InputError(f"the other documents have too few chunks for {settings.noise} contexts of noise")
     return (*chosen, *islice(noise.values(), settings.noise))
-
-
-async def _labelled(
-    name: str, chunks: tuple[Context, ...], settings: ContinuousSettings, metric: RetrievalAccuracy, maker: Maker
-) -> LabelledDocument:
-    golden = tuple(chunk.text for chunk in chunks[: settings.golden])
-    written, labels = await maker.write(golden), Part("Chunk", golden, "letters").labels
-    document = LabelledDocument(
-        id=name,
-        question=written.question,
-        sentences=tuple(one.text for one in written.sentences),
-        tags=tuple(labels.index(one.chunk) for one in written.sentences),
-        contexts=chunks,
-        golden=settings.golden,
-    )
-    outcome = await maker.measure(metric, document.sample())
-    if not isinstance(found := outcome.evidence, AccuracyEvidence):
-        raise LeftOut("no matrix")
-    calls = found.matrix_calls + found.extraction_calls
-    return document.model_copy(update={"facts": found.facts, "cells": found.cells, "calls": calls})
 
 
 def document_points(document: LabelledDocument, settings: ContinuousSettings) -> list[CombinationPoint]:

@@ -3,23 +3,26 @@
 Source: the published retrieval accuracy evaluation for use without labelled data: 15 questions give 30 points.
 """
 
+import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import is_dataclass
 from itertools import zip_longest
+from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.sample import Context, Sample
-from ragmetrics_core.datasets.chunking import CHUNK_SIZE, Document, chunked
-from ragmetrics_core.datasets.loading import Pair, check_pairs, plain
-from ragmetrics_core.datasets.making import Maker, header, template
-from ragmetrics_core.datasets.retrieving import BM25, Retriever, retrieved
+from ragmetrics_core.data import Context, Frozen, InputError, RowError, Sample, SettingError, extra, own
+from ragmetrics_core.data.cells import context
+from ragmetrics_core.datasets.documents import CHUNK_SIZE, Document, Pair, check_pairs, chunked, plain
+from ragmetrics_core.datasets.making import Maker, WriteQuestion, answered, header, template
 from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Label, digest_of
-from ragmetrics_core.engine.loop import run
+from ragmetrics_core.lexical.text import content
 
 _LABELS: tuple[Label, ...] = ("positive", "negative")
+Retriever = Callable[[str, int], Iterable[Any]]
+"""From a question and the number wanted to documents in the order of their rank: texts, ``Context``, mappings, or
+document objects of LangChain, LlamaIndex and Haystack."""
 
 
 class DiscreteSettings(Frozen):
@@ -41,16 +44,16 @@ def write_pairs(documents: Sequence[Document], settings: DiscreteSettings, maker
     """
     draw = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
     pools = [(it.id, chunked(it, size=settings.chunk_size, overlap=settings.overlap)) for it in documents]
-    shuffled = [[(name, chunk.text) for chunk in draw.sample(chunks, len(chunks))] for name, chunks in pools]
+    shuffled = [[(name, chunk) for chunk in draw.sample(chunks, len(chunks))] for name, chunks in pools]
     draw.shuffle(shuffled)
-    turns = [one for turn in zip_longest(*shuffled) for one in turn if one is not None]
+    turns = (one for turn in zip_longest(*shuffled) for one in turn if one is not None)
+    samples = (Sample(contexts=(chunk,), metadata={"document": name}) for name, chunk in turns)
 
-    async def make(candidate: tuple[str, str]) -> Pair:
-        name, text = candidate
-        written = await maker.write([text])
-        return Pair(question=written.question, answer=written.response, document=name)
+    def pair(sample: Sample) -> Generator[Any, Any, Pair]:
+        written = yield from answered(WriteQuestion.about([sample.contexts[0].text], maker.language))
+        return Pair(question=written.question, answer=written.response, document=sample.metadata["document"])
 
-    return tuple(run(maker.until(settings.questions, turns, make, lambda pair: plain(pair.question))))
+    return tuple(maker.until(settings.questions, samples, pair, lambda pair: plain(pair.question)))
 
 
 def build_discrete(
@@ -115,3 +118,53 @@ def _point(pair: Pair, contexts: Sequence[Context], take: int, label: Label) -> 
         ranks=tuple(range(1, len(contexts) + 1)[end]),
         by_rank=label,
     )
+
+
+class BM25:
+    """Ranks the chunks of a corpus by BM25 over their content words; ``MissingDependency`` without bm25s.
+
+    Source:
+        bm25s (Lù 2024, arXiv 2407.03618), method "lucene", k1 = 1.5, b = 0.75. Equal scores keep the corpus' order.
+    """
+
+    def __init__(self, chunks: Sequence[Context]) -> None:
+        bm25s = extra("bm25s", "datasets", "BM25")
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it reports each index otherwise
+        self._chunks = chunks
+        self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+        tokens = [list(content(chunk.text)) for chunk in chunks]
+        self._known = {token for own in tokens for token in own}
+        if self._known:
+            self._index.index(tokens, show_progress=False)
+
+    def __call__(self, question: str, count: int) -> list[Context]:
+        """The best chunks for a question, with their scores."""
+        asked = [token for token in content(question) if token in self._known]
+        scores = self._index.get_scores(asked).tolist() if asked else [0.0] * len(self._chunks)
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])[:count]
+        return [self._chunks[index].model_copy(update={"score": round(scores[index], 6)}) for index in order]
+
+
+def retrieved(retriever: Retriever, question: str, count: int, number: int) -> list[Context]:
+    """The contexts that a retriever returns for the question of this number; ``InputError`` if one has no text."""
+    found = []
+    for rank, item in enumerate(retriever(question, count), start=1):
+        data = item
+        if isinstance(item, BaseModel) and not isinstance(item, Context):  # of LangChain or LlamaIndex
+            data = item.model_dump()
+        elif is_dataclass(item):  # of Haystack
+            data = vars(item)
+        try:
+            made = context(data, f"what the retriever returned for question {number}", rank)
+        except RowError as error:
+            raise InputError(str(error)) from None
+        found.append(made if isinstance(made, Context) else Context(**made))
+    return found[:count]
+
+
+def named_retriever(place: str) -> Retriever:
+    """Import ``module:name``, a callable that gets a question and a number; ``SettingError`` if it is none."""
+    retriever: Retriever = own(place)
+    if not callable(retriever):
+        raise SettingError(f"a retriever is given as module:name of a callable(question, number); got {place!r}")
+    return retriever

@@ -7,20 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ragmetrics_core.data.cells import follow, number_as_text
+from ragmetrics_core.data import Sample, follow, json_lines, number_as_text, open_text
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.data.files import json_lines, open_text
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.grouping import GroupBy, numbering
+from ragmetrics_core.reporting.matching import GroupBy, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled
 from ragmetrics_core.statistics.certification import Certified, certify
 from ragmetrics_core.statistics.corrected_means import CorrectedMean, Scores, ppi, rogan_gladen
 
 _NAMED = 5
-
-Correction = Literal["ppi", "rogan-gladen"]
-"""How labels correct a mean: the scores themselves (PPI++), or verdicts from a threshold on (Rogan–Gladen)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +166,7 @@ def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool =
 
 def calibrate(
     report: Report, metric: str, labels: Sequence[Label], *, cluster: GroupBy = "auto", assume_random: bool = False,
-    method: Correction = "ppi", threshold: float = 0.5,
+    method: Literal["ppi", "rogan-gladen"] = "ppi", threshold: float = 0.5,
 ) -> CorrectedMean:  # fmt: skip
     """The mean label over all scored samples of a run, from labels that were drawn at random.
 
@@ -181,7 +176,7 @@ def calibrate(
         labels: Labels, as ``draw`` drew them and people filled them in.
         cluster: Which samples belong together.
         assume_random: Take labels that no draw recorded, or that were filled in partly, for a random sample.
-        method: ``"ppi"`` or ``"rogan-gladen"``.
+        method: ``"ppi"``: by the scores themselves (PPI++); ``"rogan-gladen"``: by verdicts from a threshold on.
         threshold: For Rogan–Gladen: scores from it on are a yes; fixed on other data.
 
     Raises:

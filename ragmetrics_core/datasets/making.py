@@ -1,35 +1,29 @@
 """Where a model works on a set: writes questions with the responses expected, labels facts, and is counted."""
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from itertools import islice
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from ragmetrics_core.data.errors import InputError, JudgeError, JudgeUnavailable, QuestionNotSupported
-from ragmetrics_core.data.frozen import Frozen, Silent
-from ragmetrics_core.data.questions import Instructions, NotAnswered, Part, Question
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.chunking import Document
+from ragmetrics_core.data import Evidence, Failed, Frozen, NotAnswered, Sample, Scored, Silent, Undefined, Usage
+from ragmetrics_core.data.errors import InputError, JudgeUnavailable
+from ragmetrics_core.data.questions import Instructions, Part, Question, ask
+from ragmetrics_core.datasets.documents import Document
 from ragmetrics_core.datasets.sets import Header, corpus_digest
-from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.run import JudgeLike
-from ragmetrics_core.engine.scoring import RunJudge, carry_out
-from ragmetrics_core.metrics.metric import Metric, Outcome
+from ragmetrics_core.engine.run import JudgeLike, Run, Show, stream
+from ragmetrics_core.metrics.metric import Outcome, metric
 from ragmetrics_core.metrics.templates import digest
 
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
-K = TypeVar("K", bound=Hashable)
-Show = Callable[[int, int, Usage], None]
-"""Called with how many are done, how many are wanted, and what it cost so far."""
-
+Making = Callable[[Sample], Generator[Any, Any, T | Failed | Undefined]]
+"""A plan whose end is not a score, but what a model made of the sample, or why it made nothing."""
 
 _Stated = Annotated[str, Field(min_length=1)]
 
@@ -102,19 +96,21 @@ def _examples(question: WriteQuestion) -> tuple[Written, Written]:
     return Written(question=f"{own}?", sentences=tuple(short)), Written(question=f"{own}?", sentences=tuple(long))
 
 
-class LeftOut(Exception):
-    """A document or question that gave nothing usable; the message is the reason, as a symbol."""
+class Made(Evidence):
+    """What a model made of a sample."""
+
+    item: Any
 
 
 class Maker:
-    """One model's session while a set is made.
+    """One model at work on a set or on facts; what it does is a run like any other.
 
     Args:
         judge: A judge, or a name as in ``evaluate``; it must be able to write.
         store: Where replies are kept; None for a store of this session.
         concurrency: Most calls in flight.
         language: Language of questions and responses; None leaves it to the model.
-        show: Shows progress.
+        progress: As in ``evaluate``.
 
     Attributes:
         name: Name of the model.
@@ -123,87 +119,64 @@ class Maker:
     """
 
     def __init__(
-        self,
-        judge: JudgeLike,
-        *,
-        store: ReplyStore | None = None,
-        concurrency: int = 32,
-        language: str | None = None,
-        show: Show | None = None,
-    ) -> None:
-        judge, store = resolve_judge(judge), MemoryStore() if store is None else store
-        self.name, self.language, self.usage, self.left_out = judge.name, language, Usage(), Counter[str]()
-        self._judge, self._show = RunJudge(judge.session(concurrency=concurrency, store=store)), show
+        self, judge: JudgeLike, *, store: ReplyStore | None = None, concurrency: int = 32,
+        language: str | None = None, progress: Show = False,
+    ) -> None:  # fmt: skip
+        self._judge, self._store = resolve_judge(judge), MemoryStore() if store is None else store
+        self.name, self.language, self.usage, self.left_out = self._judge.name, language, Usage(), Counter[str]()
+        self._concurrency, self._progress = concurrency, progress
 
-    async def ask(self, question: Question[R]) -> R:
-        """The reply to a question, counted; raises the ``JudgeError`` if there is none."""
-        answer = await self._judge.session.answer(question)
-        self.usage += answer.usage
-        if isinstance(answer.reply, NotAnswered):
-            raise answer.reply.error
-        self._judge.answered += 1
-        return answer.reply.reply
+    def make(self, plan: Making[T], samples: Sequence[Sample]) -> Iterator[T | Failed | Undefined]:
+        """What a plan makes of each sample, or why nothing; ``JudgeUnavailable`` if the model will answer nothing."""
 
-    async def write(self, chunks: Sequence[str]) -> Written:
-        """A question and its golden response from chunks; ``LeftOut`` if the model gave no usable reply.
+        @metric
+        def making(sample: Sample) -> Generator[Any, Any, Outcome]:
+            item = yield from plan(sample)
+            if isinstance(item, (Failed, Undefined)):
+                return item
+            return Scored(metric="making", value=1, reason="", evidence=Made(item=item))
 
-        ``JudgeUnavailable`` if it will answer nothing, ``QuestionNotSupported`` if the judge is none that writes.
-        """
-        try:
-            return await self.ask(WriteQuestion.about(chunks, self.language))
-        except (JudgeUnavailable, QuestionNotSupported):
-            raise
-        except JudgeError as error:
-            raise LeftOut(type(error).__name__) from None
+        this = Run(making, self._judge, self._concurrency, self._store)
+        for row in stream(this, samples, progress=self._progress, columns={}):
+            outcome = row.results["making"]
+            self.usage += outcome.usage
+            if isinstance(outcome, Scored):
+                yield cast("Made", outcome.evidence).item
+            else:
+                yield outcome
+        if this.interrupted:
+            raise KeyboardInterrupt
+        if this.stopped:
+            raise JudgeUnavailable(this.stopped)
 
-    async def measure(self, metric: Metric, sample: Sample) -> Outcome:
-        """A metric's outcome on a sample; ``LeftOut`` without a score, ``JudgeUnavailable`` as in ``write``."""
-        outcome = await carry_out(metric, sample, self._judge)
-        self.usage += outcome.usage
-        if self._judge.unavailable is not None:
-            raise self._judge.unavailable
-        if outcome.status != "scored":
-            raise LeftOut(outcome.error.type if outcome.status == "failed" else outcome.code)
-        return outcome
-
-    def shown(self, done: int, wanted: int) -> None:
-        """Show progress."""
-        if self._show is not None:
-            self._show(min(done, wanted), wanted, self.usage)
-
-    async def until(
-        self, wanted: int, candidates: Iterable[K], make: Callable[[K], Coroutine[Any, Any, T]], key: Callable[[T], str]
-    ) -> list[T]:
+    def until(self, wanted: int, candidates: Iterable[Sample], plan: Making[T], key: Callable[[T], str]) -> list[T]:
         """Make so many items of candidates in their order; where one gives nothing, the next one is tried.
 
         Args:
             wanted: How many items; ``InputError`` if there is none at the end.
             candidates: What they are made of, the first ones first.
-            make: Makes an item; raises ``LeftOut`` if it cannot.
+            plan: Makes an item.
             key: What no two items may share, such as their question.
         """
-        found, queue, done = dict[str, T](), iter(candidates), 0
-
-        async def tried(candidate: K) -> T | LeftOut:
-            nonlocal done
-            try:
-                item = await make(candidate)
-            except LeftOut as reason:
-                return reason
-            done += 1
-            self.shown(done, wanted)
-            return item
-
+        found, queue = dict[str, T](), iter(candidates)
         while len(found) < wanted and (batch := list(islice(queue, wanted - len(found)))):
-            for item in await gathered(map(tried, batch), hasty=True):
-                if isinstance(item, LeftOut) or key(item) in found:
-                    self.left_out[str(item) if isinstance(item, LeftOut) else "duplicate question"] += 1
-                else:
-                    found[key(item)] = item
+            for item in self.make(plan, batch):
+                if isinstance(item, (Failed, Undefined)):
+                    self.left_out[item.error.type if isinstance(item, Failed) else item.code] += 1
+                elif found.setdefault(key(item), item) is not item:
+                    self.left_out["duplicate question"] += 1
         if not found:
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
             raise InputError(f"{self.name} gave nothing that could be used ({reasons}); try another model")
         return list(found.values())
+
+
+def answered(question: Question[R]) -> Generator[Any, Any, R]:
+    """The first reply to a question of a plan; raises the ``JudgeError`` if there is none, which ends the plan."""
+    (answer,) = yield from ask([question])
+    if isinstance(answer, NotAnswered):
+        raise answer.error
+    return answer.reply
 
 
 def header(

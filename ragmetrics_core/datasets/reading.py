@@ -8,12 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ragmetrics_core.data import PARTIAL, USUAL_NAMES, Sample, extra, json_lines, open_text, plain_name, read_text
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
-from ragmetrics_core.data.extras import extra
-from ragmetrics_core.data.files import PARTIAL, json_lines, open_text, read_text
-from ragmetrics_core.data.rows import USUAL_NAMES, plain_name
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.datasets.facts import MAGIC, read_facts
 from ragmetrics_core.engine.tables import each_sample
 
 Located = tuple[str, Any]
@@ -31,7 +27,6 @@ def read_samples(
     columns: Mapping[str, Any],
     limit: int | None = None,
     unread: dict[str, None] | None = None,
-    missing: Counter[str] | None = None,
 ) -> Iterator[Sample | RowError]:
     """Samples of a file, lazily; a row that is no sample comes as its error, with file and row number.
 
@@ -40,7 +35,6 @@ def read_samples(
         columns: Per field of the sample where rows have it; found by itself if not given.
         limit: Read at most so many rows.
         unread: Gets the names of columns that no field was made of.
-        missing: Gets, per column of CSV, how many cells say that there is no value.
 
     Raises:
         InputError: If the file cannot be read as what its name says.
@@ -49,8 +43,6 @@ def read_samples(
     for number, (place, row) in enumerate(read_rows(path)):
         if limit is not None and number >= limit:
             return
-        if missing is not None and _READERS[_suffix(path)] is _csv and isinstance(row, Mapping):
-            missing.update(name for name, cell in row.items() if cell is None)
         for item in each_sample([row], columns):
             if unread is not None and isinstance(item, Sample) and isinstance(row, Mapping):
                 unread.update(dict.fromkeys(name for name in map(str, row) if name in item.metadata))
@@ -105,8 +97,6 @@ def _jsonl(path: Path) -> Iterator[Located]:
         for place, row in json_lines(path, file):
             if isinstance(row, Mapping) and "ragmetrics_report" in row:
                 report = True
-            elif isinstance(row, Mapping) and MAGIC in row:
-                read_facts(path)  # refuses frozen facts that were changed
             elif not report:
                 yield place, row
             elif isinstance(row, RowError):
@@ -119,7 +109,11 @@ def _json(path: Path) -> Iterator[Located]:
     _, data = next(json_lines(path, [read_text(path)]), ("", RowError("not JSON: the file is empty")))
     if isinstance(data, RowError):
         raise InputError(f"{path}: {data}")
-    if isinstance(data, Mapping):
+    if isinstance(data, Mapping) and "ragmetrics_facts" in data:
+        from ragmetrics_core.datasets.facts import read_facts  # facts are made of rows, so their module stands above
+
+        data = list(read_facts(path).rows)  # refuses frozen facts that were changed
+    elif isinstance(data, Mapping):
         if columns := [name for name, column in data.items() if _is_column(name, column)]:
             raise InputError(
                 f"{path} holds columns ({', '.join(columns)}) and not rows; write rows, e.g. with pandas: "
@@ -171,15 +165,13 @@ def _csv(path: Path) -> Iterator[Located]:
 
 
 def _separator(path: Path, header: str) -> str:
-    """The separator that makes most known columns of the header, then most columns."""
-    if _suffix(path) == ".tsv":
-        return "\t"
+    """The separator that makes most known columns of the header, then most columns; of equals the first."""
 
     def columns(separator: str) -> tuple[int, int]:
         names = next(csv.reader([header], delimiter=separator), [])
         return sum(plain_name(name) in _KNOWN for name in names), len(names)
 
-    return max(",;\t|", key=columns)  # of equals the first
+    return "\t" if _suffix(path) == ".tsv" else max(",;\t|", key=columns)
 
 
 def _parquet(path: Path) -> Iterator[Located]:

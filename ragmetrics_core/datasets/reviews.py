@@ -13,9 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data.errors import CutOffLine, InputError, SettingError
-from ragmetrics_core.data.files import own_lines
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data import CutOffLine, Frozen, InputError, SettingError, own_lines
 from ragmetrics_core.datasets import sets
 from ragmetrics_core.reporting.jsonl import validated
 from ragmetrics_core.statistics.agreement import kappa
@@ -24,7 +22,7 @@ _MAGIC = "ragmetrics_reviews"
 Verdict = Literal["positive", "negative", "ambiguous"]
 _KEYS: dict[str, Verdict] = {"p": "positive", "n": "negative", "a": "ambiguous"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a document must not steer the terminal
-_HELP = "p positive, n negative, a ambiguous (left out), s skip for now, b back to the one before, q stop; then Enter"
+_HELP = "p positive, n negative, a ambiguous (left out), q stop; then Enter"
 
 
 class Review(Frozen):
@@ -82,11 +80,6 @@ class Reviews:
             raise InputError(f"the review cannot be written to {self.path}: {error.strerror}") from error
         self._keep(review)
 
-    @property
-    def both(self) -> list[tuple[Verdict, Verdict]]:
-        """The labels of both reviewers, of the items that both decided about."""
-        return [(self.first[item].label, review.label) for item, review in self.second.items() if item in self.first]
-
 
 class Item(Frozen):
     """One thing to review, without anything that tells its label."""
@@ -122,29 +115,23 @@ def _cells(document: sets.LabelledDocument) -> list[list[Item]]:
     ]  # fmt: skip
 
 
-def labelled_points(given: sets.DiscreteSet, reviews: Reviews | None) -> list[tuple[sets.DiscretePoint, bool]]:
-    """Points with their labels: those of the review where there is one, else by rank; ambiguous ones are left out."""
-    found = reviews.first if reviews is not None else {}
-    labels = [found[point.id].label if point.id in found else point.by_rank for point in given.points]
-    labelled = zip(given.points, labels, strict=True)
-    return [(point, label == "positive") for point, label in labelled if label != "ambiguous"]
+def labels_of(given: sets.AnySet, reviews: Reviews | None) -> list[float | None]:
+    """The label of each point from 0 to 1, with what people decided; None where it is ambiguous, and so left out.
 
-
-def labelled_combinations(
-    given: sets.ContinuousSet, reviews: Reviews | None
-) -> list[tuple[sets.CombinationPoint, float]]:
-    """Combinations with their labels, made anew from the reviewed cells.
-
-    A combination is left out where an ambiguous cell decides it: the fact is covered by none of the other contexts.
+    Combinations are labelled anew from the reviewed cells. One is ambiguous where an ambiguous cell decides it: the
+    fact is covered by none of the other contexts.
     """
-    if reviews is None or not reviews.first:
-        return [(point, point.label) for point in given.points]
-    found, marks = reviews.first, dict[str, list[list[Verdict]]]()
-    for document in given.documents:
-        rows = _cells(document)
-        marks[document.id] = [[found[it.id].label if it.id in found else it.was for it in row] for row in rows]
-    labels = [(point, _label(marks[point.document], point.contexts)) for point in given.points]
-    return [(point, label) for point, label in labels if label is not None]
+    found = reviews.first if reviews is not None else {}
+    if isinstance(given, sets.DiscreteSet):
+        verdicts = [found[point.id].label if point.id in found else point.by_rank for point in given.points]
+        return [None if verdict == "ambiguous" else float(verdict == "positive") for verdict in verdicts]
+    if not found:
+        return [point.label for point in given.points]
+    marks = {
+        document.id: [[found[it.id].label if it.id in found else it.was for it in row] for row in _cells(document)]
+        for document in given.documents
+    }
+    return [_label(marks[point.document], point.contexts) for point in given.points]
 
 
 def _label(marks: Sequence[Sequence[Verdict]], chosen: Sequence[int]) -> float | None:
@@ -189,25 +176,20 @@ def review(
     Returns:
         True if nothing is left to decide.
     """
-    decided, passed = reviews.second if second else reviews.first, set[str]()
+    decided, wanted = reviews.second if second else reviews.first, {item.id for item in items}
     show(_HELP)
-    at, key = 0, ""
     with suppress(EOFError):
-        while at < len(items) and key != "q":
-            item = items[at]
-            if key == "b" or item.id not in decided.keys() | passed:
-                show(_shown(item, len(decided.keys() & {it.id for it in items}), len(items)))
-                while (key := ask("p/n/a/s/b/q> ").strip().casefold()[:1]) not in {*_KEYS, "s", "b", "q"}:
-                    show(_HELP)
-                if label := _KEYS.get(key):
-                    why = ask("why (Enter for no reason)> ").strip()
-                    date = datetime.now(UTC).isoformat(timespec="seconds")
-                    made = Review(item=item.id, was=item.was, label=label, reviewer=reviewer, reason=why, date=date)
-                    reviews.add(made.model_copy(update={"second": second}))
-                if key == "s":
-                    passed.add(item.id)
-            at = max(at - 1, 0) if key == "b" else at + 1
-    return all(item.id in decided for item in items)
+        for item in (item for item in items if item.id not in decided):
+            show(_shown(item, len(decided.keys() & wanted), len(items)))
+            while (key := ask("p/n/a/q> ").strip().casefold()[:1]) not in {*_KEYS, "q"}:
+                show(_HELP)
+            if key == "q":
+                break
+            why = ask("why (Enter for no reason)> ").strip()
+            date = datetime.now(UTC).isoformat(timespec="seconds")
+            own = {"label": _KEYS[key], "reviewer": reviewer, "reason": why, "date": date, "second": second}
+            reviews.add(Review(item=item.id, was=item.was, **own))
+    return wanted <= decided.keys()
 
 
 def _shown(item: Item, done: int, total: int) -> str:
@@ -230,8 +212,9 @@ def review_summary(given: sets.AnySet, reviews: Reviews) -> list[str]:
         f"{labels['negative']} negative, {labels['ambiguous']} ambiguous (left out); "
         f"{changed} differ from the label by {source}."
     ]
-    if both := reviews.both:
-        value, same = kappa(both), sum(first == second for first, second in both)  # ambiguous is a category, too
+    first = {item: review.label for item, review in reviews.first.items()}
+    if both := [(first[item], review.label) for item, review in reviews.second.items() if item in first]:
+        value, same = kappa(both), sum(one == other for one, other in both)  # ambiguous is a category, too
         shown = "undefined, both chose one label throughout" if value is None else f"{value:.3f}"
         lines.append(f"Second reviewer: {len(both)} {unit}, the same label on {same}; kappa {shown}.")
     return lines

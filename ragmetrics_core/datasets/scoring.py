@@ -1,13 +1,11 @@
-"""How well judges and metrics agree with the labels of a set."""
+"""How well judges and metrics agree with the labels of a set, and the table that says so to people."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from ragmetrics_core.data.results import MetricResult
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.datasets.reviews import Reviews, labelled_combinations, labelled_points
+from ragmetrics_core.data import MetricResult, Sample, Usage
+from ragmetrics_core.datasets.reviews import Reviews, labels_of, review_items
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, DiscreteSet
 from ragmetrics_core.endpoints.store import ReplyStore
 from ragmetrics_core.engine.evaluation import iter_results
@@ -18,30 +16,26 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.statistics.agreement import accuracy, auroc, bootstrap, f1, line, mean_error, spearman
+from ragmetrics_core.page.biases import family
+from ragmetrics_core.statistics.agreement import (
+    Measured,
+    accuracy,
+    auroc,
+    bootstrap,
+    f1,
+    line,
+    mean_error,
+    spearman,
+)
 
-Prompt = Literal["io", "cot", "frozen"]
-PROMPTS: tuple[Prompt, ...] = ("io", "cot", "frozen")
-Scored = tuple[float, float, float]
-"""Score, label, and the second label of a continuous set (share of the tagged sentences)."""
-Rows = Sequence[Scored]
-Variant = tuple[Metric, str]
+Rows = Sequence[tuple[float, float]]
+"""Score and label of each point."""
 Statistic = Callable[[Rows], float | None]
 
+PROMPTS = ("io", "cot")
 DRAWS = 500
-
-
-@dataclass(frozen=True)
-class Value:
-    """A statistic with its 95 % interval.
-
-    Attributes:
-        value: None where it is undefined, e.g. without both classes.
-        interval: None with a single document, or where all resamples agree.
-    """
-
-    value: float | None
-    interval: tuple[float, float] | None = None
+_FEW = 20
+_NOT_EVIDENCE, _FAMILY = "†", "‡"
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,8 @@ class Score:
         missing: Points without one, because the metric failed or is undefined there.
         documents: What intervals resample.
         usage: What it cost.
-        values: The statistics by name.
+        values: The statistics by name. A value is None where it is undefined, e.g. without both classes; an interval
+            with a single document, too, or where all resamples agree.
     """
 
     judge: str
@@ -66,29 +61,24 @@ class Score:
     missing: int
     documents: int
     usage: Usage
-    values: dict[str, Value]
+    values: dict[str, Measured]
 
 
-def variants(given: AnySet, metrics: Sequence[Metric], judge: Judge, prompts: Sequence[Prompt]) -> list[Variant]:
-    """Metrics with the prompts to try: only an LLM judge reads prompts, only a continuous set has facts of its own."""
-    names: list[str] = [prompt for prompt in prompts if prompt != "frozen"]
-    if names and not isinstance(judge, LLMJudge):
-        names = [""]
-    names += ["frozen"] if "frozen" in prompts and isinstance(given, ContinuousSet) else []
-    found: list[Variant] = []
+def variants(metrics: Sequence[Metric], judge: Judge, prompts: Sequence[str]) -> list[tuple[Metric, str]]:
+    """Metrics with the prompts to try, which only an LLM judge reads, and only retrieval accuracy has."""
+    found: list[tuple[Metric, str]] = []
     for metric in metrics:
-        for name in (names or [""]) if isinstance(metric, RetrievalAccuracy) else [""]:
-            update = {"extraction": name} if name in ("io", "cot") else {}
-            found.append((metric.model_copy(update=update), name))
+        several = isinstance(metric, RetrievalAccuracy) and isinstance(judge, LLMJudge)
+        found += [(metric.model_copy(update={"extraction": it}), it) for it in prompts] if several else [(metric, "")]
     return found
 
 
-def samples_of(given: AnySet, metric: Metric, prompt: str) -> list[Sample]:
+def samples_of(given: AnySet, metric: Metric) -> list[Sample]:
     """The samples to judge: a continuous set's documents where the metric has a matrix, else the points."""
     if isinstance(given, DiscreteSet):
         return [point.sample for point in given.points]
     if isinstance(metric, RetrievalAccuracy):
-        return [document.sample(frozen=prompt == "frozen") for document in given.documents]
+        return [document.sample() for document in given.documents]
     known = {document.id: document for document in given.documents}
     return [known[point.document].sample(point.contexts) for point in given.points]
 
@@ -105,7 +95,7 @@ def score_set(
         reviews: What people decided; None for the labels as they were made.
         metric: The metric.
         judge: A judge, or a name as in ``evaluate``.
-        prompt: Name of the prompt, for the table; ``frozen`` takes the set's own facts.
+        prompt: Name of the prompt, for the table.
         threshold: A discrete point counts as positive from this score on.
         concurrency: Most calls in flight.
         store: Where replies are kept.
@@ -119,77 +109,135 @@ def score_set(
     Raises:
         JudgeUnavailable: If the judge cannot answer any question.
     """
-    judge, samples = resolve_judge(judge, metric_model=metric.model), samples_of(given, metric, prompt)
+    judge, samples = resolve_judge(judge, metric_model=metric.model), samples_of(given, metric)
     run = iter_results(samples, [metric], judge=judge, concurrency=concurrency, store=store, progress=progress)
-    results = [(row.sample, next(iter(row.results.values()))) for row in run]
-    if len(results) < len(samples):
+    outcomes = [next(iter(row.results.values())) for row in run]
+    if len(outcomes) < len(samples):
         raise KeyboardInterrupt  # the run ended early and gave what it had, which is no score
-    if isinstance(given, DiscreteSet):
-        pairs, statistics = _discrete(given, reviews, results), _verdict_statistics(threshold)
-    else:
-        pairs, statistics = _continuous(given, reviews, results), _SHARE_STATISTICS
-    clusters: dict[str, list[Scored]] = {}
-    for document, score, label, other in pairs:
-        if score is not None:
-            clusters.setdefault(document, []).append((score, label, other))
-    points = sum(map(len, clusters.values()))
+    clusters, missing = dict[str, list[tuple[float, float]]](), 0
+    names, scores = [point.document for point in given.points], _scores(given, metric, outcomes)
+    for name, score, label in zip(names, scores, labels_of(given, reviews), strict=True):
+        if label is not None and score is not None:
+            clusters.setdefault(name, []).append((score, label))
+        missing += label is not None and score is None
+    rows, points = list(clusters.values()), sum(map(len, clusters.values()))
     return Score(
-        *(judge.name, prompt, metric.name, points, len(pairs) - points, len(clusters)),
-        usage=sum((outcome.usage for _, outcome in results), Usage()),
-        values={name: _value(list(clusters.values()), compute, draws) for name, compute in statistics.items()},
+        *(judge.name, prompt, metric.name, points, missing, len(clusters)),
+        usage=sum((outcome.usage for outcome in outcomes), Usage()),
+        values={name: _measured(name, rows, one, draws) for name, one in _statistics(given, threshold).items()},
     )
 
 
-_Outcomes = Sequence[tuple[Sample | None, MetricResult]]
-_Pairs = list[tuple[str, float | None, float, float]]
-"""Document, score (None without one), label and second label of each point."""
+def _scores(given: AnySet, metric: Metric, outcomes: Sequence[MetricResult]) -> list[float | None]:
+    """The score of each point; of a combination from its document's matrix, without further calls."""
+    if isinstance(given, DiscreteSet) or not isinstance(metric, RetrievalAccuracy):
+        return [outcome.value for outcome in outcomes]
+    named = zip((document.id for document in given.documents), outcomes, strict=True)
+    found = {name: outcome.evidence for name, outcome in named if outcome.status == "scored"}
+    matrices = [(found.get(point.document), point.contexts) for point in given.points]
+    return [matrix.combine(own) if isinstance(matrix, AccuracyEvidence) else None for matrix, own in matrices]
 
 
-def _discrete(given: DiscreteSet, reviews: Reviews | None, results: _Outcomes) -> _Pairs:
-    values = {point.id: outcome.value for point, (_, outcome) in zip(given.points, results, strict=True)}
-    labelled = labelled_points(given, reviews)
-    return [(point.document, values[point.id], float(label), 0.0) for point, label in labelled]
-
-
-def _continuous(given: ContinuousSet, reviews: Reviews | None, results: _Outcomes) -> _Pairs:
-    """From the documents' matrices, without further calls; else one score per point."""
-    whole = all(outcome.evidence is None or isinstance(outcome.evidence, AccuracyEvidence) for _, outcome in results)
-    scored = {sample.id: outcome.evidence for sample, outcome in results if sample and outcome.status == "scored"}
-    values = {} if whole else {p: outcome.value for p, (_, outcome) in zip(given.points, results, strict=True)}
-    pairs: _Pairs = []
-    for point, label in labelled_combinations(given, reviews):
-        matrix = scored.get(point.document)
-        score = matrix.combine(point.contexts) if isinstance(matrix, AccuracyEvidence) else values.get(point)
-        pairs.append((point.document, score, label, point.by_tags))
-    return pairs
-
-
-def _value(clusters: Sequence[Rows], compute: Statistic, draws: int) -> Value:
+def _measured(name: str, clusters: Sequence[Rows], compute: Statistic, draws: int) -> Measured:
     def pooled(own: Iterable[Rows]) -> float | None:
         return compute([row for rows in own for row in rows])
 
-    return Value(pooled(clusters), bootstrap([clusters], pooled, draws=draws) if len(clusters) > 1 else None)
+    interval = bootstrap([clusters], pooled, draws=draws) if len(clusters) > 1 else None
+    return Measured(name, None, sum(map(len, clusters)), pooled(clusters), interval)
 
 
-def _verdict_statistics(threshold: float) -> dict[str, Statistic]:
+def _statistics(given: AnySet, threshold: float) -> dict[str, Statistic]:
     def verdicts(rows: Rows) -> list[tuple[bool, bool]]:
-        return [(score >= threshold, label == 1) for score, label, _ in rows]
+        return [(score >= threshold, label == 1) for score, label in rows]
 
+    if isinstance(given, DiscreteSet):
+        return {
+            "accuracy": lambda rows: accuracy(verdicts(rows)),
+            "AUROC": lambda rows: auroc([(score, label == 1) for score, label in rows]),
+            "F1": lambda rows: f1(verdicts(rows)),
+        }
     return {
-        "accuracy": lambda rows: accuracy(verdicts(rows)),
-        "AUROC": lambda rows: auroc([(score, label == 1) for score, label, _ in rows]),
-        "F1": lambda rows: f1(verdicts(rows)),
+        "MAE": mean_error,
+        "Spearman": spearman,
+        "slope": lambda rows: (line(rows) or (None, None))[0],
+        "intercept": lambda rows: (line(rows) or (None, None))[1],
     }
 
 
-def _labelled(rows: Rows) -> list[tuple[float, float]]:
-    return [(score, label) for score, label, _ in rows]
+def score_table(given: AnySet, reviews: Reviews | None, scores: Sequence[Score], *, name: str = "") -> str:
+    """The table of scores with its heading, which names the set, and its caveats."""
+    rows = [("judge", "metric", "prompt", *(scores[0].values if scores else ()), "points", "calls", "cost")]
+    rows += [_row(score, _marks(given, reviews, score)) for score in scores]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(
+        [f"{name}: {heading(given, reviews)}".removeprefix(": "), *lines, *caveats(given, reviews, scores)]
+    )
 
 
-_SHARE_STATISTICS: dict[str, Statistic] = {
-    "MAE": lambda rows: mean_error(_labelled(rows)),
-    "Spearman": lambda rows: spearman(_labelled(rows)),
-    "slope": lambda rows: (line(_labelled(rows)) or (None, None))[0],
-    "intercept": lambda rows: (line(_labelled(rows)) or (None, None))[1],
-    "MAE to tags": lambda rows: mean_error([(score, other) for score, _, other in rows]),
-}
+def heading(given: AnySet, reviews: Reviews | None) -> str:
+    """What agreement with the set's labels means."""
+    kind, unit = ("discrete", "points") if isinstance(given, DiscreteSet) else ("continuous", "cells")
+    total, done = len(review_items(given)), len(reviews.first) if reviews is not None else 0
+    if done == total:
+        return f"{kind} set, agreement with reviewed labels"
+    against = "with the labelling model" if unit == "cells" else "with the retriever's ranks"
+    seen = f"no {unit} reviewed" if not done else f"only {done} of {total} {unit} reviewed"
+    return f"{kind} set, agreement {against}, not accuracy ({seen})"
+
+
+def _row(score: Score, marks: str) -> tuple[str, ...]:
+    cost = "unknown" if score.usage.cost is None else f"${score.usage.cost:.4f}"
+    calls = f"{score.usage.calls}" + (f" + {score.usage.stored} stored" if score.usage.stored else "")
+    shown = f"{score.points}" + (f" ({score.missing} missing)" if score.missing else "")
+    cells = map(_cell, score.values.values())
+    return (f"{score.judge}{marks}", score.metric, score.prompt or "-", *cells, shown, calls, cost)
+
+
+def _cell(value: Measured) -> str:
+    bounds = "" if value.interval is None else " [{:.3f}, {:.3f}]".format(*value.interval)
+    return ("undefined" if value.value is None else f"{value.value:.3f}") + bounds
+
+
+def _marks(given: AnySet, reviews: Reviews | None, score: Score) -> str:
+    """Signs of a judge that word overlap with BM25's ranks, or its family, favours."""
+    whole = reviews is not None and len(reviews.first) == len(review_items(given))
+    circular = isinstance(given, DiscreteSet) and given.header.parameters.get("retriever") == "bm25" and not whole
+    related = given.header.model and family(given.header.model) == family(score.judge) != ""
+    return _NOT_EVIDENCE * (circular and score.judge.startswith("lexical")) + _FAMILY * bool(related)
+
+
+def caveats(given: AnySet, reviews: Reviews | None, scores: Sequence[Score]) -> list[str]:
+    """What must stand under the table."""
+    marks = "".join(_marks(given, reviews, score) for score in scores)
+    documents = max((score.documents for score in scores), default=0)
+    few = f" {documents} documents are few: the intervals are too narrow." if documents < _FEW else ""
+    lines = [composition(given, reviews), f"Intervals (95 %) resample the {documents} documents.{few}"]
+    if documents < 2:
+        lines[1] = "One document: no intervals, because the points of a document hang together."
+    if _NOT_EVIDENCE in marks:
+        lines.append(
+            f"{_NOT_EVIDENCE} not evidence: the judge counts words, and so do the BM25 ranks that are the labels."
+        )
+    if _FAMILY in marks:
+        made = "labelled the set" if isinstance(given, ContinuousSet) else "wrote the questions and answers"
+        lines.append(f"{_FAMILY} of the same family as {given.header.model}, which {made}: it may favour its own.")
+    if isinstance(given, DiscreteSet):
+        lines.append("Accuracy and F1: a point counts as positive from the threshold on, 0.5 if none was given.")
+    return lines
+
+
+def composition(given: AnySet, reviews: Reviews | None) -> str:
+    """How many points there are, and how skewed they are."""
+    labels = labels_of(given, reviews)
+    ones, zeros, left = labels.count(1), labels.count(0), labels.count(None)
+    if isinstance(given, DiscreteSet):
+        return f"{len(labels) - left} points: {ones} positive, {zeros} negative; {left} left out as ambiguous."
+    skew, full = given.skew(), max((document.golden for document in given.documents), default=0)
+    spread = ", ".join(f"{golden}: {count}" for golden, count in skew.items())
+    return (
+        f"{len(labels)} points of {len(given.documents)} documents, skewed: {skew.get(0, 0)} hold no golden "
+        f"chunk, {skew.get(full, 0)} all of them (points by golden chunks: {spread}); "
+        f"{ones} are labelled 1, {zeros} are labelled 0, {left} left out."
+    )

@@ -13,12 +13,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.evidence import Cell
-from ragmetrics_core.data.files import own_lines, write_text
-from ragmetrics_core.data.frozen import Frozen, Share, Text
-from ragmetrics_core.data.sample import Context, Fact, Sample
-from ragmetrics_core.datasets.chunking import Document
+from ragmetrics_core.data import Cell, Context, Fact, Frozen, InputError, Sample, Share, Text, own_lines, write_text
+from ragmetrics_core.datasets.documents import Document
 from ragmetrics_core.reporting.jsonl import validated
 
 FORMAT = 1
@@ -66,11 +62,11 @@ class LabelledDocument(Frozen):
     cells: tuple[tuple[Cell, ...], ...] = Field((), description="one row per fact, one column per context")
     calls: int = Field(0, description="questions asked for the labels: facts × contexts + 1")
 
-    def sample(self, subset: Iterable[int] | None = None, *, frozen: bool = False) -> Sample:
-        """The document as a sample, with all contexts or those of these indices; ``frozen``: with the set's facts."""
+    def sample(self, subset: Iterable[int] | None = None) -> Sample:
+        """The document as a sample, with all contexts or those of these indices."""
         kept = self.contexts if subset is None else tuple(self.contexts[index] for index in subset)
-        said, facts = " ".join(self.sentences), self.facts if frozen else None
-        return Sample(id=self.id, question=self.question, contexts=kept, answer=said, reference=said, facts=facts)
+        said = " ".join(self.sentences)
+        return Sample(id=self.id, question=self.question, contexts=kept, answer=said, reference=said)
 
 
 class CombinationPoint(Frozen):

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypeVar, get_args
 
-from ragmetrics_core.data import errors
-from ragmetrics_core.data.frozen import safe
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data import Usage, errors, safe
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, TokenAlternatives
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, foreign, too_large
 from ragmetrics_core.endpoints.limits import Budget, Limiter
@@ -54,7 +52,7 @@ class Availability:
             if not outcome.single:
                 self.refuse(outcome)
         elif self._outage is None or time.monotonic() >= self._outage[0] + _OUTAGE:
-            self.open, self._outage = bool(self.answers) or not isinstance(outcome, errors.Unreachable), None
+            self.open, self._outage = bool(self.answers) or not isinstance(outcome, errors.ConnectionFailed), None
 
     def refuse(self, error: errors.JudgeUnavailable) -> errors.JudgeUnavailable:
         """Leave the endpoint alone for a while; then a call is sent alone again."""
@@ -68,6 +66,7 @@ class Attempts:
 
     model: ChatModel
     endpoint: Availability
+    slots: asyncio.Semaphore  # of this run alone
     limiters: Sequence[Limiter]  # beside the budget
     budget: Budget
     store: ReplyStore  # a call leaves only when the replies received before it are kept
@@ -80,8 +79,6 @@ class Attempts:
         Only ``JudgeUnavailable`` is raised: no call will succeed.
         """
         sent: list[float] = []  # when each call left
-        if self.budget.remaining is None:
-            return await self._attempted(request, sent)
         try:
             async with asyncio.timeout(self.budget.remaining) as deadline:
                 return await self._attempted(request, sent)
@@ -107,11 +104,9 @@ class Attempts:
                 if wait is not None:
                     await self.budget.pause(wait)
                     continue
-                if isinstance(error, errors.Unreachable) and not self.endpoint.answers:
+                if isinstance(error, errors.ConnectionFailed) and not self.endpoint.answers:
                     raise self.endpoint.refuse(errors.JudgeUnavailable(str(error))) from None
                 reply = ChatReply((), failures=(error,) * request.n)
-            if not reply.choices and not reply.failures:
-                reply = replace(reply, failures=(errors.EmptyReply("the endpoint returned no reply"),) * request.n)
             if len(sent) == reply.usage.calls == 1:
                 return reply  # nothing to correct
             return replace(reply, usage=replace(reply.usage, calls=len(sent), faults=len(sent) - 1))
@@ -138,7 +133,8 @@ class Attempts:
             async with self.endpoint.alone:
                 if not self.endpoint.open:
                     return await self._limited(request, sent)
-        return await self._limited(request, sent)
+        async with self.slots:
+            return await self._limited(request, sent)
 
     async def _limited(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         tokens = sum(len(message.content) for message in request.messages) / 4
@@ -149,8 +145,7 @@ class Attempts:
                 held.append((limiter, await limiter.acquire(tokens)))
             self.endpoint.check()
             await self.store.settled()
-            await self.budget.acquire(tokens)
-            held.append((self.budget, None))
+            held.append((self.budget, await self.budget.acquire(tokens)))
             outcome = await self._call(request, sent)
         except errors.JudgeError as error:
             outcome = error
@@ -218,12 +213,10 @@ def _wrong(reply: object) -> str:
     if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
         return f"a {type(reply).__name__}, not a ChatReply with a tuple of Choices"
     for it in reply.choices:
-        if not isinstance(it, Choice) or not isinstance(it.text, str) or it.finish not in _ENDS:
-            return f"what is no Choice with a text and a finish of {', '.join(_ENDS)}"
-    tokens = all(isinstance(token, TokenAlternatives) for it in reply.choices for token in it.tokens)
-    if not tokens or not isinstance(usage := reply.usage, Usage):
-        return "tokens that are no TokenAlternatives, or a usage that is no Usage"
-    counts = (usage.prompt_tokens, usage.completion_tokens, usage.cost or 0)
+        whole = isinstance(it, Choice) and isinstance(it.text, str) and it.finish in _ENDS
+        if not whole or not all(isinstance(token, TokenAlternatives) for token in it.tokens):
+            return f"what is no Choice with a text, a finish of {', '.join(_ENDS)}, and TokenAlternatives or none"
+    counts = (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cost or 0)
     counted = all(isinstance(count, (int, float)) and 0 <= count < inf for count in counts)
     return "" if counted else "a usage whose tokens or cost are no numbers of at least 0"
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from ragmetrics_core.data.errors import JudgeError, SettingError
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data import JudgeError, SettingError, Usage
 
 if TYPE_CHECKING:
     _stated = property

@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, RequestRejected
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data import ContextWindowExceeded, JudgeError, RequestRejected, Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 
 T = TypeVar("T")
@@ -153,7 +152,7 @@ class Fitting:
         return ChatReply(tuple(asking.choices), usage, asking.failures)
 
     def _missing(self) -> frozenset[str]:
-        return _lacking(self._model.capabilities(), frozenset(self.learned))
+        return lacking(self._model.capabilities(), frozenset(self.learned))
 
     async def _with_less(self, asking: _Asking, missing: set[str]) -> None:
         """Give up one feature after the other until the endpoint takes the request; adds them to ``missing``."""
@@ -207,13 +206,9 @@ class Fitting:
         return replace(request, **changes) if changes else request
 
 
-def corrected(stated: Capabilities, learned: set[str]) -> Capabilities:
-    """What a model says it can do, corrected by what it turned out to lack."""
-    return replace(stated, **dict.fromkeys(learned - _FORMS, False)) if learned else stated
-
-
 @lru_cache(maxsize=64)
-def _lacking(stated: Capabilities, learned: frozenset[str]) -> frozenset[str]:
+def lacking(stated: Capabilities, learned: frozenset[str]) -> frozenset[str]:
+    """The features that a model says it lacks, or turned out to lack."""
     lacking = {*learned, *(name for name in _FEATURES if getattr(stated, name, None) is False)}
     if "temperature" in lacking:
         lacking.add("n")

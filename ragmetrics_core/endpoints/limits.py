@@ -7,13 +7,13 @@ import math
 import os
 import sqlite3
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ragmetrics_core.data.errors import JudgeError, LimitReached, RateLimited, SettingError, TransientJudgeError
+from ragmetrics_core.data import JudgeError, LimitReached, RateLimited, SettingError, TransientJudgeError
 from ragmetrics_core.endpoints.chat import ChatReply
 from ragmetrics_core.endpoints.own_file import Kind, OwnFile, check
 
@@ -117,7 +117,7 @@ class Budget:
         if self.reached is not None:
             raise self.reached.with_traceback(None)
 
-    async def acquire(self, tokens: float) -> None:
+    async def acquire(self, tokens: float) -> Any:
         """Count a call about to be sent, with ``max_cost`` as soon as it surely fits; else ``LimitReached``."""
         del tokens
         self.check()
@@ -130,7 +130,7 @@ class Budget:
         self.calls += 1
         self._in_flight += 1
 
-    def observe(self, ticket: None, outcome: ChatReply | JudgeError | None) -> None:
+    def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
         """Note what a call cost; one that failed cost nothing."""
         del ticket
         self._in_flight -= 1
@@ -166,92 +166,57 @@ _IN_A_ROW = 4  # refusals, from which on there are fewer slots
 _NARROWER = 0.7
 
 
-class SharedSlots:
-    """The slots of a session for calls in flight: as many as the run with the most wants, whoever shares it.
+class Slots:
+    """The slots of a session for calls in flight, ``most`` at most, whichever run they are of; a ``Limiter``.
 
     When several calls in a row are refused, there are fewer slots; each call that goes well makes more again. A single
     refusal says nothing: the request that met it waits by itself, all others go on.
     """
 
-    def __init__(self) -> None:
-        self.width = math.inf  # most calls in flight that the endpoint takes; a real number
-        self.taken = 0
-        self._wanted: Counter[int] = Counter()  # by the slots that their run wants: calls in flight and waiting here
+    def __init__(self, most: int) -> None:
+        self.most, self.taken = most, 0
+        self._width = math.inf  # most calls in flight that the endpoint takes; a real number
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._refused = self._sent = self._narrowed = 0
 
     @property
-    def most(self) -> int:
+    def width(self) -> int:
         """Slots that there are now."""
-        wanted = max(self._wanted, default=0)
-        return wanted if self.width >= wanted else max(int(self.width), 1)
+        return self.most if self._width >= self.most else int(self._width)
 
-    async def acquire(self, wanted: int) -> int:
-        """Wait for a slot, for a run that wants so many; returns the number of the call."""
-        self._wanted[wanted] += 1
+    async def acquire(self, tokens: float) -> int:
+        """Wait for a slot; returns the number of the call."""
+        del tokens
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._wake()
         try:
-            if not future.done():
-                await future
+            await future
         except asyncio.CancelledError:
-            self.release(wanted, taken=not future.cancelled())  # it may just have been given one
+            self._wake(given_back=not future.cancelled())  # it may just have been given one
             raise
         self._sent += 1
         return self._sent
 
-    def observe(self, number: int, outcome: ChatReply | JudgeError | None) -> None:
-        """Learn how a call ended; None if it was given up."""
+    def observe(self, ticket: int, outcome: ChatReply | JudgeError | None) -> None:
+        """Learn how a call ended, and give its slot back."""
         if isinstance(outcome, ChatReply):
-            self._refused = 0
-            if self.width < math.inf:
-                self.width += 1 / self.width
-                if self.width >= max(self._wanted):
-                    self.width = math.inf
+            self._refused, self._width = 0, self._width + 1 / self._width
         elif isinstance(outcome, RateLimited) or (isinstance(outcome, TransientJudgeError) and outcome.retry_after):
             self._refused += 1
-            if self._refused >= _IN_A_ROW and number > self._narrowed:
-                self.width = max(min(self.width, self.taken) * _NARROWER, 1.0)
+            if self._refused >= _IN_A_ROW and ticket > self._narrowed:
+                self._width = max(min(self._width, self.taken) * _NARROWER, 1.0)
                 self._narrowed = self._sent  # calls on their way by now say nothing about fewer slots
+        self._wake(given_back=True)
 
-    def release(self, wanted: int, *, taken: bool = True) -> None:
-        """Give a slot back, or stop waiting for one."""
-        self.taken -= taken
-        self._wanted -= Counter([wanted])  # what comes to 0 is dropped
-        self._wake()
-
-    def _wake(self) -> None:
+    def _wake(self, *, given_back: bool = False) -> None:
         """Give the slots that are free to those who wait."""
-        while self._waiting and self.taken < self.most:
+        self.taken -= given_back
+        while self._waiting and self.taken < self.width:
             future = self._waiting.popleft()
             if not future.done():
                 self.taken += 1
                 future.set_result(None)
-
-
-class Slots:
-    """The slots of one run within those of its session; a ``Limiter``."""
-
-    def __init__(self, most: int, shared: SharedSlots) -> None:
-        self._most, self._shared = most, shared
-        self._own = asyncio.Semaphore(most)
-
-    async def acquire(self, tokens: float) -> int:
-        """Wait for a slot of the run and one of the session; returns the call's number."""
-        del tokens
-        await self._own.acquire()
-        try:
-            return await self._shared.acquire(self._most)
-        except asyncio.CancelledError:
-            self._own.release()
-            raise
-
-    def observe(self, ticket: int, outcome: ChatReply | JudgeError | None) -> None:
-        """Give both back, and learn how the call ended."""
-        self._shared.observe(ticket, outcome)
-        self._shared.release(self._most)
-        self._own.release()
 
 
 RATES = Kind(

@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, too_large
-from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, listed, request_body
+from ragmetrics_core.endpoints.openai_form import choice_of, endpoint_name, listed, reply_of, request_body, tokens_of
 
 # What LiteLLM's exceptions stand for where neither status nor text says it; of a class that is not listed, its base.
 EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
@@ -36,6 +36,7 @@ EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
         errors.ContentRefused,
     ),
 }
+_MESSAGE = ("content", "refusal", "provider_specific_fields")  # of a reply
 _CANNOT_SAY = frozenset({"azure", "hosted_vllm", "litellm_proxy", "lm_studio", "ollama", "ollama_chat", "vllm"})
 # Our call that is going on: name of the model, and why its reply was not followed or not read.
 _call: ContextVar[tuple[str, list[errors.JudgeError]] | None] = ContextVar("ragmetrics_litellm_call", default=None)
@@ -151,10 +152,11 @@ class LiteLLMModel(ChatModel):
 
     def _reply(self, response: Any) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
-        choices = [_choice(choice) for choice in response.choices or ()]
-        usage = getattr(response, "usage", None)
-        counts = {name: getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")}
-        reply = chat_reply(self.model, {"model": response.model, "choices": choices, "usage": counts}, self._prices)
+        usage, choices = getattr(response, "usage", None), map(_choice, response.choices or ())
+        sent, received = (getattr(usage, f"{side}_tokens", None) for side in ("prompt", "completion"))
+        reply = reply_of(
+            self.model, choices, sent=sent, received=received, models=[response.model], prices=self._prices
+        )
         cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
         if self._prices is None and isinstance(cost, (int, float)):
             return replace(reply, usage=replace(reply.usage, cost=float(cost)))
@@ -196,6 +198,7 @@ def _guard_clients() -> None:
             async for part in self._stream:
                 size += len(part)
                 if size > MOST_BYTES:
+                    await self.aclose()
                     self._refused.append(too_large(self._name))
                     raise self._refused[0]
                 yield part
@@ -211,17 +214,12 @@ def _guard_clients() -> None:
         if call is None:
             return await send(client, request, **options)
         name, refused = call
-        streamed = options.pop("stream", False)
         response = await send(client, request, **{**options, "stream": True, "follow_redirects": False})
         if response.has_redirect_location:
             refused.append(moved(name, str(request.url), response.headers["Location"]))
         response.stream = Bounded(response.stream, name, refused)
-        try:
-            if not streamed:
-                await response.aread()
-        finally:
-            if not streamed:
-                await response.aclose()
+        if not options.get("stream"):
+            await response.aread()
         return response
 
     setattr(httpx.AsyncClient, "send", guarded)  # noqa: B010 - no assignment: it is of another type by its name alone
@@ -247,12 +245,9 @@ def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capab
     )
 
 
-def _choice(choice: Any) -> dict[str, Any]:
-    """A choice as plain data, as far as it is read; dumping all of it would cost a tenth of the call."""
+def _choice(choice: Any) -> Choice:
+    """A choice, as far as it is read; dumping all of it would cost a tenth of the call."""
+    content, refusal, own = (getattr(choice.message, name, None) for name in _MESSAGE)
     logprobs = getattr(choice, "logprobs", None)
-    names = ("content", "refusal", "provider_specific_fields")
-    return {
-        "message": {name: getattr(choice.message, name, None) for name in names},
-        "finish_reason": choice.finish_reason,
-        "logprobs": None if logprobs is None else logprobs.model_dump(),
-    }
+    refusal = refusal or (own or {}).get("refusal")
+    return choice_of(content, choice.finish_reason, refusal, tokens_of(logprobs and logprobs.model_dump()))

@@ -2,16 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data import errors
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data import Usage, errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Choice, Finish, TokenAlternatives
 
-_FINISH: dict[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "refused"}
+# The words of OpenAI, and of those that frameworks hand on.
+_FINISH: dict[str, Finish] = {
+    **dict.fromkeys(("stop", "end_turn", "tool_calls", "tool_use", "stop_sequence", "eos", "completed"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "model_length", "incomplete"), "length"),
+    **dict.fromkeys(("content_filter", "refusal", "refused", "safety", "blocklist", "prohibited_content"), "refused"),
+}
 
 
 class Listed(NamedTuple):
@@ -73,31 +77,45 @@ def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> Cha
     listed = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed, list) or not listed:
         raise errors.JudgeServerError(f"{model} sent a body without any reply; check the endpoint")
-    usage, returned = body.get("usage"), body.get("model")
+    usage = body.get("usage")
     counts = [usage.get(f"{side}_tokens") if isinstance(usage, dict) else 0 for side in ("prompt", "completion")]
-    sent, received = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
-    return ChatReply(
-        tuple(_choice(model, choice) for choice in listed),
-        Usage(
-            calls=1,
-            prompt_tokens=sent,
-            completion_tokens=received,
-            cost=None if prices is None else sent * prices[0] + received * prices[1],
-            models=(returned,) if isinstance(returned, str) and returned else (),
-        ),
-    )
+    choices = [_choice(model, choice) for choice in listed]
+    return reply_of(model, choices, sent=counts[0], received=counts[1], models=[body.get("model")], prices=prices)
+
+
+def reply_of(
+    model: str,
+    choices: Iterable[Choice],
+    *,
+    sent: object,
+    received: object,
+    models: Iterable[object],
+    prices: tuple[float, float] | None = None,
+) -> ChatReply:
+    """A reply with the tokens and names that were told, where they are such; ``JudgeServerError`` without a choice."""
+    if not (made := tuple(choices)):
+        raise errors.JudgeServerError(f"{model} returned no reply; check its endpoint")
+    asked, said = (count if isinstance(count, int) and count > 0 else 0 for count in (sent, received))
+    cost = None if prices is None else asked * prices[0] + said * prices[1]
+    named = tuple(sorted({name for name in models if isinstance(name, str) and name}))
+    return ChatReply(made, Usage(calls=1, prompt_tokens=asked, completion_tokens=said, cost=cost, models=named))
 
 
 def _choice(model: str, choice: Any) -> Choice:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise errors.JudgeServerError(f"{model} sent a choice without a message; check the endpoint")
-    content, said = message.get("content"), choice.get("finish_reason") or "stop"
-    own = message.get("provider_specific_fields")  # where LiteLLM hands a refusal on
-    refusal = message.get("refusal") or (own.get("refusal") if isinstance(own, dict) else None)
-    text, refusal = (one if isinstance(one, str) else "" for one in (content, refusal))
-    finish = "refused" if refusal and not text else _FINISH.get(said if isinstance(said, str) else "", "other")
-    return Choice(text or refusal, finish, tokens_of(choice.get("logprobs")))
+    tokens = tokens_of(choice.get("logprobs"))
+    return choice_of(message.get("content"), choice.get("finish_reason"), message.get("refusal"), tokens)
+
+
+def choice_of(
+    text: object, reason: object, refusal: object = None, tokens: tuple[TokenAlternatives, ...] = ()
+) -> Choice:
+    """A choice from what was told of it; without a text what the model refused with."""
+    said, refused = (one if isinstance(one, str) else "" for one in (text, refusal))
+    finish = "refused" if refused and not said else _FINISH.get(str(reason or "stop").lower(), "other")
+    return Choice(said or refused, finish, tokens)
 
 
 def tokens_of(logprobs: object) -> tuple[TokenAlternatives, ...]:

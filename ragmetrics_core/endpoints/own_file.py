@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data.errors import ForeignFile
+from ragmetrics_core.data import ForeignFile
 
 _logger = logging.getLogger("ragmetrics_core")
 _TROUBLE = (OSError, sqlite3.Error, ForeignFile)
@@ -39,6 +39,7 @@ class Kind(NamedTuple):
     table: str  # the statement that makes it
     made: str  # what is logged when a new one is made; %s is its place
     without: str  # what is so while it cannot be written, for the warning
+    journal: str = "WAL"  # DELETE where processes of several machines use the file: a WAL needs shared memory
 
 
 def check(path: Path, kind: Kind) -> None:
@@ -107,7 +108,7 @@ def _opened(path: Path, kind: Kind) -> sqlite3.Connection:
                 connection.execute(f"PRAGMA application_id={kind.application_id}")
                 connection.execute(f"PRAGMA user_version={kind.version}")
             connection.execute("COMMIT")
-        _keep_journal(connection)
+        _keep_journal(connection, kind)
         connection.execute("PRAGMA synchronous=NORMAL")
     except sqlite3.Error:
         connection.close()
@@ -115,12 +116,12 @@ def _opened(path: Path, kind: Kind) -> sqlite3.Connection:
     return connection
 
 
-def _keep_journal(connection: sqlite3.Connection) -> None:
-    """Make the journal a WAL; SQLite itself does not wait for others who do the same."""
+def _keep_journal(connection: sqlite3.Connection, kind: Kind) -> None:
+    """Make the journal what it is to be; SQLite itself does not wait for others who do the same."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA journal_mode={kind.journal}")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise

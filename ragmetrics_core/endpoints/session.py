@@ -17,12 +17,11 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any, Generic, Self, TypeVar
 
-from ragmetrics_core.data import errors
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data import Usage, errors
 from ragmetrics_core.endpoints.attempts import Attempts, Availability, typed
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
-from ragmetrics_core.endpoints.fitting import Fitting, corrected, gathered
-from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, SharedSlots, Slots
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Message, Origin
+from ragmetrics_core.endpoints.fitting import Fitting, gathered, lacking
+from ragmetrics_core.endpoints.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 
 T = TypeVar("T")
@@ -34,18 +33,10 @@ _LONGER = 4  # times as many tokens for a reply that was cut off
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Read(Generic[T]):
-    """One reply that was read."""
-
-    value: T
-    choice: Choice
-
-
-@dataclass(frozen=True, slots=True, repr=False)
 class Answers(Generic[T]):
     """What came of one request: an outcome per reply asked for, in the order of the polls, and what it cost."""
 
-    outcomes: tuple[Read[T] | errors.JudgeError, ...]
+    outcomes: tuple[T | errors.JudgeError, ...]  # replies as they were read
     usage: Usage
 
 
@@ -54,7 +45,7 @@ class _Shared:
 
     def __init__(self, model: ChatModel, learned: set[str]) -> None:
         self.fitting = Fitting(model, learned)
-        self.slots = SharedSlots()
+        self.slots = Slots(0)
         self.flights: dict[str, tuple[ReplyStore, asyncio.Future[Outcome | None]]] = {}
         self.memory = MemoryStore()
         self.availability = Availability()
@@ -101,16 +92,16 @@ class Session:
     def during(self, *, store: ReplyStore | None, concurrency: int, budget: Budget | None = None) -> Self:
         """The session for one run, which keeps replies in ``store`` (None: in memory) and spends from ``budget``.
 
-        Most ``concurrency`` calls of it are in flight; all runs together have no more than the one with the most.
+        Most ``concurrency`` calls of it are in flight; all runs together have no more than one of them ever might.
         """
         run = object.__new__(type(self))
         vars(run).update(vars(self), _here=None, _concurrency=concurrency)
         run._store, run._budget = MemoryStore() if store is None else store, budget or Budget()
         return run
 
-    def capabilities(self) -> Capabilities:
-        """What the model can do, as far as known by now."""
-        return corrected(self.model.capabilities(), self._learned)
+    def lacking(self) -> frozenset[str]:
+        """The features of requests that the model does not have, as far as known by now."""
+        return lacking(self.model.capabilities(), frozenset(self._learned))
 
     async def prepare(self) -> None:
         """Load what the first call needs."""
@@ -127,12 +118,14 @@ class Session:
             return
         key = self.model.cache_key  # asked for once: it may take a while, and shall not change
         self._place = (self.model.name, key or "")
-        limiters: list[Limiter] = [Slots(self._concurrency, shared.slots), *self._further]
+        shared.slots.most = max(shared.slots.most, self._concurrency)
+        limiters: list[Limiter] = [shared.slots, *self._further]
         if self._budget.limits.per_minute:
             limiters.append(RateLimiter(self._budget, self._place))
         self._kept = shared.memory if key is None else self._store
+        own = asyncio.Semaphore(self._concurrency)
         self._attempts = Attempts(
-            self.model, shared.availability, limiters, self._budget, self._kept, self._most, self._timeout
+            self.model, shared.availability, own, limiters, self._budget, self._kept, self._most, self._timeout
         )
         self._here = shared
 
@@ -184,7 +177,7 @@ class Session:
         problem: errors.UnusableReply,
         read: Callable[[Choice], T],
         spent: list[Usage],
-    ) -> Read[T] | errors.JudgeError:
+    ) -> T | errors.JudgeError:
         """Ask again for a reply that cannot be used, once, and keep the new one in its place."""
         if (kept := self._kept.get(key)) is not None and kept != reply:  # somebody else's repair was faster
             return _read(kept, read)
@@ -275,11 +268,11 @@ class Session:
         return reply.usage
 
 
-def _read(outcome: Outcome, read: Callable[[Choice], T]) -> Read[T] | errors.JudgeError:
+def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
     if isinstance(outcome, errors.JudgeError):
         return outcome
     try:
-        return Read(read(outcome), outcome)
+        return read(outcome)
     except errors.UnusableReply as error:
         return error
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from operator import methodcaller
 from pathlib import Path
 from typing import Protocol, get_args, runtime_checkable
+from uuid import uuid4
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import safe
+from ragmetrics_core.data import SettingError, safe
 from ragmetrics_core.endpoints.chat import Choice, Finish, Origin, TokenAlternatives
 from ragmetrics_core.endpoints.own_file import Kind, OwnFile
 
@@ -94,6 +94,8 @@ _GET = "SELECT choice, model, unusable, rejections FROM replies WHERE key = ?"
 _PUT = """INSERT INTO replies (key, choice, created, model) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
 choice = excluded.choice, created = excluded.created, model = excluded.model, unusable = 0"""
 _REJECT = "UPDATE replies SET unusable = 1, rejections = rejections + ? WHERE key = ?"
+_SHARED = REPLIES._replace(journal="DELETE")
+_LISTED_FOR = 2.0  # seconds after which a folder is looked through for files of other processes
 _RUNS = 2  # that could not use what they got, until it is known
 
 
@@ -115,9 +117,9 @@ class SqliteStore(OwnFile, ReplyStore):
         SqliteStore('replies.sqlite')
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, fresh: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, fresh: bool = False, kind: Kind = REPLIES) -> None:
         self._new: set[str] | None = set() if fresh else None
-        super().__init__(path, REPLIES)
+        super().__init__(path, kind)
 
     def begin(self) -> None:
         """Start anew: at first, and in a forked process."""
@@ -160,6 +162,69 @@ class SqliteStore(OwnFile, ReplyStore):
         self._rejected.clear()
 
 
+class FolderStore(ReplyStore):
+    """A folder of stores for processes on several machines: each writes a file of its own and reads the others'.
+
+    What a killed process had kept, those that come after it find. A reply that turns out unusable is marked in every
+    file that holds it. The folder must be one that all processes see, and whose file system has locks.
+
+    Args:
+        folder: The folder; it is made if need be.
+
+    Example:
+        >>> FolderStore("replies/")
+        FolderStore('replies')
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder).expanduser()
+        self._own: tuple[int, SqliteStore] | None = None
+        self._others: dict[Path, SqliteStore] = {}
+        self._listed = 0.0
+
+    def __repr__(self) -> str:
+        return f"FolderStore({str(self._folder)!r})"
+
+    def get(self, key: str) -> Choice | None:
+        """Return the reply kept under a key, by whichever process; None if it is to be asked for."""
+        return next(filter(None, (store.get(key) for store in self._stores())), None)
+
+    def put(self, choices: Mapping[str, Choice]) -> None:
+        """Keep the replies of one call in the file of this process."""
+        self._mine().put(choices)
+
+    def reject(self, key: str) -> None:
+        """Mark a reply as unusable wherever it is kept."""
+        for store in [store for store in self._stores() if store.get(key) is not None]:
+            store.reject(key)
+
+    async def settled(self) -> None:
+        """Wait until everything put so far is committed."""
+        await self._mine().settled()
+
+    def flush(self) -> None:
+        """Wait in the same way, and end the run."""
+        for store in self._stores():
+            store.flush()
+
+    def _mine(self) -> SqliteStore:
+        """The store of this process; a forked one has another."""
+        if self._own is None or self._own[0] != os.getpid():
+            self._own = os.getpid(), SqliteStore(self._folder / f"{uuid4().hex}.sqlite", kind=_SHARED)
+            self._listed = -_LISTED_FOR  # what the process that forked wrote is another's
+        return self._own[1]
+
+    def _stores(self) -> list[SqliteStore]:
+        """The store of this process, then those of all others that there are by now."""
+        own = self._mine()
+        if (now := time.monotonic()) - self._listed >= _LISTED_FOR:
+            for path in self._folder.glob("*.sqlite"):
+                if path != own.path and path not in self._others:
+                    self._others[path] = SqliteStore(path, kind=_SHARED)
+            self._listed = now
+        return [own, *self._others.values()]
+
+
 def _dumped(choice: Choice) -> str:
     tokens = [[token.token, token.logprob, token.alternatives] for token in choice.tokens]
     return json.dumps([choice.text, choice.finish, choice.origin.together, tokens], separators=(",", ":"))
@@ -182,7 +247,13 @@ def _loaded(text: bytes, model: bytes, unusable: int, runs: int) -> Choice | Non
 
 
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
-"""A store, the path of a file, True for the file in the user's cache folder, False for memory, None for the default."""
+"""A store, the path of a file, or with a slash at its end of a folder that several processes share, True for the file
+in the user's cache folder, False for memory, None for the default."""
+
+
+def _stored_at(place: str | os.PathLike[str]) -> ReplyStore:
+    folder = os.fspath(place).endswith(("/", os.sep))
+    return FolderStore(place) if folder else SqliteStore(Path(place).expanduser())
 
 
 def default_path() -> Path:
@@ -195,7 +266,7 @@ def default_path() -> Path:
 
 
 def resolve_store(store: StoreLike) -> ReplyStore:
-    """Find the store to use: the one given, or of a path its file, opened at its first use.
+    """Find the store to use: the one given, or of a path its file or (``"replies/"``) folder, opened at its first use.
 
     True is the file in the user's cache folder, False memory, for this run, None the file that ``RAGMETRICS_STORE``
     names, else memory. ``SettingError`` for anything else, and for a file that is not ours (``ForeignFile``).
@@ -203,9 +274,9 @@ def resolve_store(store: StoreLike) -> ReplyStore:
     if isinstance(store, ReplyStore):
         return store
     if store is True or (store is None and os.environ.get("RAGMETRICS_STORE")):
-        return SqliteStore(default_path())
+        return _stored_at(os.environ.get("RAGMETRICS_STORE") or default_path())
     if store is None or store is False:
         return MemoryStore()
     if isinstance(store, (str, os.PathLike)) and store:
-        return SqliteStore(store)
+        return _stored_at(store)
     raise SettingError(f"store is a {type(store).__name__}; give a path, a ReplyStore, True or False")

@@ -3,8 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from ragmetrics_core.data.evidence import JudgedChunk, JudgedChunks
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data import JudgedChunk, JudgedChunks, SampleResult
 from ragmetrics_core.endpoints.store import MemoryStore
 from ragmetrics_core.engine.run import JudgeLike, Run, stream
 from ragmetrics_core.metrics.context_utilization import ContextUtilization

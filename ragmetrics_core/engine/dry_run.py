@@ -3,25 +3,21 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from itertools import chain, islice, product
 
+from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, R, Sample, Usage, Weight, verdicts_of
 from ragmetrics_core.data.errors import QuestionNotSupported, RowError
-from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, Weight, cells
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import Capabilities
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.engine.scoring import RunJudge, carry_out
+from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.reporting.gates import Gate
-from ragmetrics_core.statistics.drawing import samples_needed
-from ragmetrics_core.statistics.sequential import UntilDecided
+from ragmetrics_core.reporting.gates import Gate, UntilDecided
+from ragmetrics_core.statistics.sequential import samples_needed
 
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
@@ -77,32 +73,34 @@ def needed(found: Estimate, gates: Iterable[Gate], until: UntilDecided) -> list[
 class CountingJudge(Judge):
     """Counts what an LLM judge would send and receive, and replies as the question's example says.
 
-    ``capabilities`` are None for judges that make no calls; ``prices`` are US dollars per prompt and completion token,
-    None if unknown; ``high`` counts the most that is usual instead of the least.
+    Each question is one to every one of ``models``, if there are any; ``high`` counts the most that is usual instead of
+    the least.
     """
 
     name = "dry run"
 
-    def __init__(self, capabilities: Capabilities | None, prices: tuple[float, float] | None, *, high: bool) -> None:
-        self.total = Usage()
-        self._capabilities, self._prices = capabilities, prices
-        self._high = high
-        self._asked: set[bytes] = set()
+    def __init__(self, models: Sequence[ChatModel], *, high: bool) -> None:
+        self._calls = self._prompt = self._completion = 0
+        self._capabilities = models[0].capabilities() if models else None
+        self._prices = models[0].prices() if models else None
+        self._high, self._others = high, [CountingJudge([model], high=high) for model in models[1:]]
+        self._asked: set[int] = set()
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Count a question, unless the same was asked before: a run keeps replies."""
         replies = self._replies(question)
         if self._capabilities is not None:
             contents = [message.content for message in render(question)]
-            kind = f"{type(question).__name__} {question.first_poll or 0}"
-            key = sha256("\0".join([kind, *contents]).encode()).digest()
+            key = hash((type(question), question.first_poll or 0, *contents))
             if key not in self._asked:
                 self._asked.add(key)
-                self.total += self._usage(question, sum(map(len, contents)), replies)
+                self._count(question, sum(map(len, contents)), replies)
+                for other in self._others:
+                    await other.answer(question)
         if not replies:
             said = f"questions of type {type(question).__name__} name no example reply"
             return Answer(NotAnswered(QuestionNotSupported(said)))
-        return Answer(Asked(replies, weights=(Weight(1.0),) * len(cells(replies[0])) if question.weigh else ()))
+        return Answer(Asked(replies, weights=(Weight(1.0),) * len(verdicts_of(replies[0])) if question.weigh else ()))
 
     def _replies(self, question: Question[R]) -> tuple[R, ...]:
         """Least or most; where polls are asked for in rounds and may stop early, they disagree so that none stops."""
@@ -113,14 +111,22 @@ class CountingJudge(Judge):
         agreed = (self._high and not (rounds and poll % 2) for poll in range(first, first + question.polls))
         return tuple(examples[high] for high in agreed)
 
-    def _usage(self, question: Question[R], characters: int, replies: tuple[R, ...]) -> Usage:
+    @property
+    def total(self) -> Usage:
+        """What was counted so far."""
+        calls, prompt, completion = self._calls, self._prompt, self._completion
+        cost = None if self._prices is None else prompt * self._prices[0] + completion * self._prices[1]
+        own = Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost if calls else 0.0)
+        return sum((other.total for other in self._others), own)
+
+    def _count(self, question: Question[R], characters: int, replies: tuple[R, ...]) -> None:
         polls, calls = self._volume(question)
         per_token = 3 if self._high else 4
-        prompt = calls * (characters // per_token + 8)
-        known = len(replies[0].model_dump_json(exclude_defaults=True)) // per_token if replies else None
-        completion = polls * (_UNKNOWN[self._high] if known is None else known)
-        cost = None if self._prices is None else prompt * self._prices[0] + completion * self._prices[1]
-        return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost)
+        self._calls += calls
+        self._prompt += calls * (characters // per_token + 8)
+        self._completion += polls * (
+            len(replies[0].model_dump_json(exclude_defaults=True)) // per_token if replies else _UNKNOWN[self._high]
+        )
 
     def _volume(self, question: Question[R]) -> tuple[int, int]:
         """Replies and calls of a question."""
@@ -141,27 +147,31 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
     iterator = iter(samples)
     pool = list(islice(iterator, POOL))
     metrics = [metric.prepare([sample for sample in pool if isinstance(sample, Sample)]) for metric in metrics]
+    # What runs in a thread is a function of the sample, which asks nothing and is not called here.
+    judges = [(metric, RunJudge(own)) for metric in metrics if not metric.in_thread for own in counters[metric.name]]
     count = bad = 0
-    for sample in chain(pool, iterator):
-        if isinstance(sample, RowError):
-            bad += 1
-            continue
-        count += 1
-        for metric in metrics:
-            # What runs in a thread is a function of the sample, which asks nothing and is not called here.
-            for counter in () if metric.in_thread else counters[metric.name]:
-                run(carry_out(metric, sample, RunJudge(counter)))
+
+    async def carried_out(samples: Iterable[Sample]) -> None:
+        for sample, (metric, counter) in product(samples, judges):
+            await carry_out(metric, sample, counter)
+
+    rows = chain(pool, iterator)
+    while items := list(islice(rows, POOL)):
+        found = [item for item in items if isinstance(item, Sample)]
+        count, bad = count + len(found), bad + len(items) - len(found)
+        run(carried_out(found))
     low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
     return Estimate(count, low, high, bad)
 
 
 def counting_judges(resolved: Judge) -> tuple[CountingJudge, CountingJudge]:
     """Judges that count what a judge would send: the least and the most that is usual."""
-    can = prices = None
-    if isinstance(resolved, LLMJudge):
-        run(resolved.model.prepare())
-        can, prices = resolved.model.capabilities(), resolved.model.prices()
-    return CountingJudge(can, prices, high=False), CountingJudge(can, prices, high=True)
+    for model in resolved.models:
+        run(model.prepare())
+    first = resolved
+    while isinstance(first, CascadeJudge):  # at the least its cheap judge decides everything
+        first = first.cheap
+    return CountingJudge(first.models, high=False), CountingJudge(resolved.models, high=True)
 
 
 def _range(low: object, high: object) -> str:

@@ -1,17 +1,16 @@
 """Evaluating many samples with several metrics: sync, async and streaming."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data import SampleResult, columns_by_field
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.endpoints.store import StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
 from ragmetrics_core.engine.tables import Samples
 from ragmetrics_core.engine.until import Until
 from ragmetrics_core.reporting.gates import Gate
-from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.report import Folded, Report
 from ragmetrics_core.reporting.run_facts import Input
 
 
@@ -26,7 +25,7 @@ def iter_results(
     ahead; with ``until`` a list is drawn from, in another order, and the log says what was decided.
     """
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
-    return stream(run, samples, progress=progress, columns=_columns(columns))
+    return stream(run, samples, progress=progress, columns=columns_by_field(columns))
 
 
 def evaluate(
@@ -43,8 +42,8 @@ def evaluate(
             default the metric's own ``model``, then ``RAGMETRICS_JUDGE``, then the embedded judge.
         concurrency: Most model calls in flight.
         store: Where replies are kept, so that nothing is paid twice and a killed run goes on where it ended: the
-            path of a file, a store, True for a file in the user's cache folder, False for memory. By default the
-            file that ``RAGMETRICS_STORE`` names, else memory.
+            path of a file or (``"replies/"``) of a folder for several processes, a store, True for a file in the user's
+            cache folder, False for memory. By default what ``RAGMETRICS_STORE`` names, else memory.
         limits: Caps on calls, money and time, and calls and tokens per minute. A cap that is reached ends the run
             with everything done until then; what it cut off counts as not judged.
         until: ``"decided"``, or its settings: judge rows in a drawn order until the gates are decided; what has
@@ -68,7 +67,7 @@ def evaluate(
         [1.0]
     """
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
-    results = list(stream(run, samples, progress=progress, columns=_columns(columns)))
+    results = list(stream(run, samples, progress=progress, columns=columns_by_field(columns)))
     return report_of(run, results, asked=metrics is not None)
 
 
@@ -79,14 +78,14 @@ async def aevaluate(
 ) -> Report:  # fmt: skip
     """Score every sample with every metric, without blocking the caller's event loop; see ``evaluate``."""
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
-    results = [result async for result in astream(run, samples, progress=progress, columns=_columns(columns))]
+    results = [result async for result in astream(run, samples, progress=progress, columns=columns_by_field(columns))]
     return report_of(run, results, asked=metrics is not None)
 
 
 def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
     """The report; metrics that nobody asked for by name and that never applied are left out, and it says so."""
     listed = run.decider.samples if run.decider is not None else None
-    inputs = (Input.of_samples([row.sample for row in results] if listed is None else listed),)
+    inputs = (Input.of_samples((row.sample for row in results) if listed is None else listed),)
     facts = run.facts.model_copy(update={"inputs": inputs})
     names = [] if asked else [name for name in facts.metrics if name not in {own.metric for own in facts.decisions}]
     idle = {name: why for name in names if (why := _idle(results, name))}
@@ -94,24 +93,16 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
         metrics = {name: signature for name, signature in facts.metrics.items() if name not in idle}
         notes = (*facts.notes, *(f"{name} left out: {why} on every row" for name, why in idle.items()))
         facts = facts.model_copy(update={"metrics": metrics, "notes": notes})
-        kept = [{name: one for name, one in row.results.items() if name not in idle} for row in results]
-        results = [row.model_copy(update={"results": own}) for row, own in zip(results, kept, strict=True)]
+        without = ({name: one for name, one in row.results.items() if name not in idle} for row in results)
+        rows = (row.model_copy(update={"results": own}) for row, own in zip(results, without, strict=True))
+        results = Folded(rows) if isinstance(results, Folded) else list(rows)
     return Report(results=results, run=facts)
 
 
 def _idle(results: Sequence[SampleResult], name: str) -> str:
     """Why a metric is undefined on every row; "" if it is not."""
-    found = [row.results.get(name) for row in results if row.sample]
+    found = (row.results.get(name) for row in results if row.sample)
     reasons = {"" if one is None or one.status != "undefined" else one.reason or "undefined" for one in found}
     if not results or "" in reasons:
         return ""
     return reasons.pop() if len(reasons) == 1 else "undefined"
-
-
-def _columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Column arguments by field of the sample."""
-    for name in columns:
-        if not name.endswith("_column"):
-            raise SettingError(f"unknown argument {name!r}; columns are named like question_column=")
-    fields = {name.removesuffix("_column"): column for name, column in columns.items() if column is not None}
-    return {"reference" if name == "ground_truth" else name: column for name, column in fields.items()}

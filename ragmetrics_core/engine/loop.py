@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data import SettingError
 
 T = TypeVar("T")
 

@@ -1,17 +1,17 @@
-"""What a run shows while it goes on: a bar on a terminal, log lines otherwise."""
+"""What a run shows while it goes on: a line on a terminal or in a notebook's cell, log lines otherwise."""
 
 import logging
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data import SampleResult
 
 logger = logging.getLogger("ragmetrics_core")
 
-_LOG_SECONDS = 10.0
+_LOG_SECONDS, _LINE_SECONDS = 10.0, 0.2
 
 
 @dataclass
@@ -49,40 +49,35 @@ class Progress:
 class Display:
     """Shows progress until the run ends, over ``total`` samples or None; use it as a context manager.
 
-    ``show`` is True or False; None shows a bar on a terminal and log lines elsewhere; a callable gets the ``Progress``
-    after each sample.
+    ``show`` is True or False; None shows a line that renews itself on a terminal and in a notebook, and log lines
+    elsewhere; a callable gets the ``Progress`` after each sample.
     """
 
     def __init__(self, total: int | None, show: bool | Callable[[Progress], None] | None = None) -> None:
         self.progress = Progress(total)
         self._show = show
-        self._bar: Any = None
         self._last = time.monotonic()
+        watched = sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
+        self._line = show is True or (show is None and watched)
 
     def __enter__(self) -> Self:
-        if self._show is True or (self._show is None and sys.stderr.isatty()):
-            from rich.console import Console  # imported only where a bar is shown
-            from rich.progress import BarColumn, TextColumn
-            from rich.progress import Progress as Bar
-
-            columns = (BarColumn(bar_width=24), TextColumn("{task.description}", markup=False))
-            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
-            self._bar.add_task(self.progress.line(), total=self.progress.total)
-            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._line:
+            sys.stderr.write(f"\r{'':79}\r")
 
     def add(self, result: SampleResult) -> SampleResult:
         """Count one sample, show it and hand it on."""
         self.progress.add(result)
         if callable(self._show):
             self._show(self.progress)
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self.progress.done, description=self.progress.line())
-        elif self._show is not False and time.monotonic() - self._last >= _LOG_SECONDS:
+        every = _LINE_SECONDS if self._line else _LOG_SECONDS
+        if self._show is not False and time.monotonic() - self._last >= every:
             self._last = time.monotonic()
-            logger.info("%s", self.progress.line())
+            if self._line:
+                sys.stderr.write(f"\r{self.progress.line():<79}")
+                sys.stderr.flush()
+            else:
+                logger.info("%s", self.progress.line())
         return result

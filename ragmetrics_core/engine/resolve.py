@@ -5,8 +5,7 @@ import os
 import re
 from functools import cache
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.extras import own
+from ragmetrics_core.data import SettingError, own
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel

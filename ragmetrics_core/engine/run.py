@@ -12,10 +12,7 @@ from functools import cache
 from itertools import chain, islice
 from typing import Any
 
-from ragmetrics_core.data.errors import JudgeUnavailable, LimitReached, RowError, SettingError
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data import LimitReached, RowError, Sample, SampleResult, SettingError, Usage
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import StoreLike, resolve_store
@@ -23,11 +20,10 @@ from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.progress import Display, Progress
 from ragmetrics_core.engine.resolve import resolve_judge
-from ragmetrics_core.engine.scoring import QuestionSlots, RunJudge, carry_out
+from ragmetrics_core.engine.scoring import RunJudge, carry_out
 from ragmetrics_core.engine.tables import Samples, each_sample, warn_of_doubles
 from ragmetrics_core.engine.until import Decider, Until
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.gates import Gate
@@ -49,7 +45,8 @@ class Run:
     """One run: metrics with their judges' sessions, and samples in flight; arguments and errors as of ``evaluate``."""
 
     def __init__(
-        self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike, limits: Limits | None = None, *,
+        self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike,
+        limits: Limits | Budget | None = None, *,
         until: Until = None, gates: Sequence[Gate | str] | str = (),
     ) -> None:  # fmt: skip
         if concurrency < 1:
@@ -63,8 +60,9 @@ class Run:
         self._before: tuple[Sample, ...] = ()
         self._started, self._date = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
         self.store = resolve_store(store)
-        self._budget = Budget(limits)
-        self._slots = QuestionSlots(concurrency + max(_AHEAD, concurrency // 8))
+        self._budget = limits if isinstance(limits, Budget) else Budget(limits)
+        self._slots = asyncio.Semaphore(concurrency + max(_AHEAD, concurrency // 8))
+        self._door = asyncio.Lock()
         models = {metric.name: metric.model if judge is None else None for metric in self.metrics}
         judges = {model: resolve_judge(judge, metric_model=model) for model in models.values()}
         asked = {
@@ -80,7 +78,7 @@ class Run:
 
     def check_prices(self) -> None:
         """Refuse a cap on money, by ``SettingError``, where nobody knows what a call costs."""
-        models = [judge.model for judge in self.judges if isinstance(judge, LLMJudge)]
+        models = [model for judge in self.judges for model in judge.models]
         for model in models if self._budget.limits.max_cost is not None else ():
             wait_for(model.prepare())
             if model.prices() is None:
@@ -139,12 +137,9 @@ class Run:
         """
         self._waiting.popleft()
         for judge in self._judges.values():
-            if judge.answered:
-                continue
-            if judge.unavailable is not None and not isinstance(judge.unavailable, LimitReached):
-                raise judge.unavailable
-            if judge.unreachable is not None:  # all attempts of the first question failed: a wrong address
-                raise JudgeUnavailable(str(judge.unreachable)) from judge.unreachable
+            error = None if judge.answered else judge.unavailable
+            if error is not None and not isinstance(error, LimitReached):
+                raise error
         if self.decider is not None:
             self.decider.take(result)
         return result
@@ -163,7 +158,12 @@ class Run:
     async def _judge(self, index: int, item: Sample | RowError, metrics: Sequence[Metric]) -> SampleResult:
         if isinstance(item, RowError):
             return SampleResult(index=index, sample=None, problem=str(item))
-        outcomes = await self._slots.enter(lambda: (carry_out(it, item, self._judges[it.name]) for it in metrics))
+        # Samples come in one after the other, while no question waits for a slot.
+        async with asyncio.TaskGroup() as group, self._door:
+            async with self._slots:
+                running = [group.create_task(carry_out(it, item, self._judges[it.name])) for it in metrics]
+            await asyncio.sleep(0)  # their first questions stand before the next sample
+        outcomes = [task.result() for task in running]
         self._models.update(*(outcome.usage.models for outcome in outcomes))
         spent = sum((outcome.usage for outcome in outcomes if _cut(outcome)), Usage())
         named = zip((metric.name for metric in metrics), outcomes, strict=True)

@@ -5,18 +5,15 @@ import logging
 import os
 import sysconfig
 import traceback
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from ragmetrics_core.data import errors
-from ragmetrics_core.data.questions import Answer, Batch, NotAnswered, Question, Replies
-from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.usage import Usage
+from ragmetrics_core.data import Answer, ErrorInfo, Failed, NotAnswered, Sample, Scored, Undefined, Usage, errors
+from ragmetrics_core.data.questions import Batch, Question, Replies
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import resolve_store
 from ragmetrics_core.endpoints.threads import in_thread
@@ -24,8 +21,6 @@ from ragmetrics_core.engine.loop import run, submit
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
-
-T = TypeVar("T")
 
 _NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))  # where no metric of a user's own stands
 
@@ -87,55 +82,14 @@ def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
     return made.model_copy(update={"metadata": {str(name): value for name, value in own.items()}})
 
 
-class QuestionSlots:
-    """Slots for open questions: lets samples in one after the other while few questions are open.
-
-    An open question holds its prompt and a hundred small objects, which the garbage collector visits again and
-    again; opening thousands ahead costs more time than asking them. From ``most`` open questions on no further sample
-    is let in; it is also the most of one metric and sample.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._open = 0
-        self._door = asyncio.Lock()
-        self._free = asyncio.Event()
-        self._free.set()
-
-    async def enter(self, work: Callable[[], Iterable[Coroutine[Any, Any, T]]]) -> list[T]:
-        """Start the work of one sample when there are slots, and wait for it.
-
-        Its first questions are counted before the next sample comes in.
-        """
-        async with self._door:
-            await self._free.wait()
-            running = [asyncio.ensure_future(one) for one in work()]
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                for task in running:
-                    task.cancel()
-                raise
-        return await gathered(running)
-
-    def change(self, count: int) -> None:
-        """Count questions that were opened, or answered where negative."""
-        self._open += count
-        if self._open < self.most:
-            self._free.set()
-        else:
-            self._free.clear()
-
-
 @dataclass
 class RunJudge:
     """A judge's session in one run, and whether it ever answered."""
 
     session: Judge
-    slots: QuestionSlots = field(default_factory=lambda: QuestionSlots(64))  # where open questions are counted
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))  # for open questions
     answered: int = 0  # questions
     unavailable: errors.JudgeUnavailable | None = None  # why it answers none
-    unreachable: errors.ConnectionFailed | None = None  # the last failure to reach its endpoint at all
 
 
 async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
@@ -150,7 +104,7 @@ async def carry_out(metric: Metric, sample: Sample, judge: RunJudge) -> Outcome:
         if isinstance(error, errors.JudgeUnavailable) and not error.single:
             judge.unavailable = error
         outcome = metric.failed(error)
-    except Exception as error:  # noqa: BLE001  # the failure boundary: the rest of the run goes on
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  # the rest of the run goes on
         outcome = _crashed(metric, error)
     asked = bool(usage) or outcome.status == "failed"
     return outcome.model_copy(
@@ -176,7 +130,7 @@ async def _conclude(metric: Metric, sample: Sample, judge: RunJudge, usage: list
         else:
             step = _step(plan, None)
         while not isinstance(step, StopIteration):
-            answers = await _answers(judge, step, usage)
+            answers = await gathered(_answer(judge, question, usage) for question in step)
             step = _step(plan, tuple(answer.reply for answer in answers))
         if not isinstance(step.value, (Scored, Undefined, Failed)):
             raise TypeError(f"a plan must return Scored, Undefined or Failed, got {type(step.value).__name__}")
@@ -195,43 +149,24 @@ def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
         return stop
 
 
-async def _answers(judge: RunJudge, batch: Batch, usage: list[Usage]) -> list[Answer[Any]]:
-    """Ask all questions of a batch, as many at the same time as there are slots for; note what each answer cost."""
-    answers: dict[int, Answer[Any]] = {}
-    waiting = enumerate(batch)
+async def _answer(judge: RunJudge, question: Question[Any], usage: list[Usage]) -> Answer[Any]:
+    """Ask a question as soon as there is a slot for it, and note what the answer cost.
 
-    async def work() -> None:
-        for number, question in waiting:
-            answer = await _answer(judge, question)
-            usage.append(answer.usage)
-            answers[number] = answer
-            judge.slots.change(-1)
-
-    judge.slots.change(len(batch))
-    try:
-        if len(batch) == 1:  # the usual case needs no task of its own
-            await work()
-        else:
-            workers = (work() for _ in range(min(len(batch), judge.slots.most)))
-            await gathered(workers)
-    finally:
-        judge.slots.change(len(answers) - len(batch))
-    return [answers[number] for number in range(len(batch))]
-
-
-async def _answer(judge: RunJudge, question: Question[Any]) -> Answer[Any]:
-    try:
-        answer = await judge.session.answer(question)
-    except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
-        raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
+    An open question holds its prompt and a hundred small objects, which the garbage collector visits again and
+    again; opening thousands ahead costs more time than asking them.
+    """
+    async with judge.slots:
+        try:
+            answer = await judge.session.answer(question)
+        except (SystemExit, KeyboardInterrupt) as stop:  # they would end the loop that all judges share
+            raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
+    usage.append(answer.usage)
     if not isinstance(answer.reply, NotAnswered):
         judge.answered += 1
-    elif isinstance(answer.reply.error, errors.ConnectionFailed):
-        judge.unreachable = answer.reply.error
     return answer
 
 
-def _crashed(metric: Metric, error: Exception) -> Failed:
+def _crashed(metric: Metric, error: BaseException) -> Failed:
     """A failure that says where the metric's or judge's code raised; texts stay out of the message."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [it for it in frames if not it.filename.startswith(_NOT_THEIRS) and "site-packages" not in it.filename]

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ragmetrics_core.data.errors import RowError, SettingError
-from ragmetrics_core.data.rows import samples_from_row
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data import RowError, Sample, SettingError, samples_from_row
 
 _ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each, or none at all, and intervals "

@@ -8,24 +8,18 @@ from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.data.results import MetricResult, SampleResult
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, SampleResult, SettingError
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.reporting.gates import VERBS, Gate, parse_gate
-from ragmetrics_core.reporting.grouping import group_of
-from ragmetrics_core.reporting.matching import Pair, differences, match
+from ragmetrics_core.reporting.gates import VERBS, Gate, UntilDecided, parse_gate
+from ragmetrics_core.reporting.matching import Pair, differences, group_of, match
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
-from ragmetrics_core.statistics.drawing import drawn_order
-from ragmetrics_core.statistics.sequential import Outcome, Score, SequentialGate, UntilDecided, difference, together
+from ragmetrics_core.statistics.sequential import Outcome, Score, SequentialGate, difference, drawn_order, together
 
 Until = UntilDecided | Literal["decided"] | None
 Item = Sample | RowError
 
 logger = logging.getLogger("ragmetrics_core")
-
-_NONE = SampleResult(index=0, sample=None)
 
 
 class Decider:
@@ -48,6 +42,8 @@ class Decider:
             raise SettingError(f'until= is "decided", or settings: UntilDecided(…); got {until!r}')
         gates = [gates] if isinstance(gates, str) else gates or ()
         asked = [parse_gate(str(gate), [metric.name for metric in metrics]) for gate in gates]
+        if sliced := next((gate for gate in asked if gate.by), None):
+            raise SettingError(f"{sliced} is held for each slice after a whole run; leave out until= (--until-decided)")
         self._before = _finished(self.until.against, metrics, judges)
         both = [] if self._before is None else [it.name for it in metrics if it.name in self._before.run.metrics]
         self._asked = [*((gate.metric, gate.at_least) for gate in asked), *((name, None) for name in both)]
@@ -183,7 +179,7 @@ class Decider:
         if at_least is not None:
             self._scored[place] += own is not None
             return own, defined
-        before = self._partners.get(row.index, _NONE)
+        before = self._partners.get(row.index) or SampleResult(index=row.index, sample=None)
         self._pairs.append((before, row))
         earlier, was_defined = _score_of(before.results.get(name))
         self._scored[place] += None not in (own, earlier)

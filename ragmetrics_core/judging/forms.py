@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic.fields import FieldInfo
 
+from ragmetrics_core.data import Question, R, list_field
 from ragmetrics_core.data.errors import ConflictingVerdicts, ContentRefused, CutOffReply, EmptyReply, MalformedReply
-from ragmetrics_core.data.questions import Question, R, list_field
 from ragmetrics_core.endpoints.chat import Choice
 from ragmetrics_core.judging.parsing import Found, objects
 
@@ -66,7 +66,7 @@ def read(choice: Choice, question: Question[R]) -> Found[R]:
         raise EmptyReply("the reply is empty", raw=choice.text)
     names = _required(question.Reply)
     found = [
-        Found(_read(choice, value, question), start, end)
+        Found(_read(choice, value, question), choice, start, end)
         for value, start, end in objects(choice, names)
         if any(name in value for name in names)
     ]

@@ -1,13 +1,18 @@
-"""What a judge is, from the engine's point of view."""
+"""What a judge is, from the engine's point of view; and one for tests, whose replies are written down beforehand."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from ragmetrics_core.data.questions import Answer, Question, R
+from pydantic import ValidationError
+
+from ragmetrics_core.data import Answer, Asked, JudgeError, MalformedReply, NotAnswered, QuestionNotSupported, R, Usage
+from ragmetrics_core.data.questions import Question, check_template, shares
 
 if TYPE_CHECKING:
+    from ragmetrics_core.endpoints.chat import ChatModel
     from ragmetrics_core.endpoints.limits import Budget
     from ragmetrics_core.endpoints.store import ReplyStore
 
@@ -18,9 +23,11 @@ class Judge(ABC):
     Attributes:
         name: Name in every result, e.g. ``"lexical"`` or ``"gpt-4o-mini"``.
         details: Settings that change replies, for the signature, e.g. ``{"T": "1.0"}``.
+        models: The chat models that it may call.
     """
 
     name: str
+    models: tuple[ChatModel, ...] = ()
 
     @property
     def details(self) -> dict[str, str]:
@@ -49,3 +56,56 @@ class Judge(ABC):
         """
         del concurrency, store, budget  # only judges that call a model have a use for them
         return self
+
+
+class ScriptedJudge(Judge):
+    """Answers each question type from a script; deterministic, no I/O.
+
+    Args:
+        script: For a question type, what every such question is answered with, or a callable that gets the question
+            and returns it: a reply or its fields (each poll says the same), a list of them (one per poll), a whole
+            ``Asked``, or a ``JudgeError``, which a callable may also raise.
+        name: Name in results.
+
+    Attributes:
+        asked: Every question that was asked, in order.
+
+    Example:
+        >>> from ragmetrics_core import ContextUtilization
+        >>> from ragmetrics_core.metrics.context_utilization import Useful
+        >>> judge = ScriptedJudge({Useful: lambda question: {"useful": "Paris" in question["chunk"]}})
+        >>> ContextUtilization().score(question="?", answer="!", contexts=["Rome", "Paris"], judge=judge).value
+        0.5
+    """
+
+    def __init__(
+        self, script: Mapping[type[Question[Any]], Any | Callable[[Any], Any]], *, name: str = "scripted"
+    ) -> None:
+        self.name = name
+        self.asked: list[Question[Any]] = []
+        self._script = dict(script)
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Answer from the script; a type that is not in it is not supported."""
+        self.asked.append(question)
+        check_template(question.instructions, tuple(question.parts))
+        if type(question) not in self._script:
+            kind = type(question).__name__
+            message = f"the script has no reply for questions of type {kind}; add one, or ask a language model"
+            return Answer(NotAnswered(QuestionNotSupported(message)))
+        said = self._script[type(question)]
+        try:
+            said = said(question) if callable(said) else said
+            if not isinstance(said, (Asked, JudgeError)):
+                said = _asked(question, said)
+        except JudgeError as error:
+            said = error
+        except ValidationError as error:
+            said = MalformedReply(f"the script's reply has not the form of {question.Reply.__name__}", raw=str(error))
+        return Answer(NotAnswered(said) if isinstance(said, JudgeError) else said, Usage(calls=1))
+
+
+def _asked(question: Question[R], said: Any) -> Asked[R]:
+    polls = said if isinstance(said, list) else [said] * question.polls
+    replies = tuple(it if isinstance(it, question.Reply) else question.read(it) for it in polls)
+    return Asked(replies, weights=shares(replies, question.weigh) if question.weigh else ())

@@ -10,13 +10,12 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, R, Usage, Weigh, Weight, shares
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, JudgeUnavailable, LimitReached, TooFewPolls
-from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, R, Weigh, Weight, shares
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, check_model
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.limits import Budget
-from ragmetrics_core.endpoints.session import Read, Session
+from ragmetrics_core.endpoints.session import Session
 from ragmetrics_core.endpoints.store import ReplyStore
 from ragmetrics_core.judging import windows
 from ragmetrics_core.judging.forms import described, read, schema_of
@@ -24,8 +23,6 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.parsing import Found
 from ragmetrics_core.judging.probabilities import mode_of, weights
 from ragmetrics_core.judging.rendering import render
-
-_Read = Read[Found[Any]]
 
 
 class LLMJudge(Judge):
@@ -62,7 +59,7 @@ class LLMJudge(Judge):
     ) -> None:
         check_model(model)
         self.name = model.name
-        self.model = model
+        self.model, self.models = model, (model,)
         self.max_tokens = max_tokens
         self.top_logprobs = top_logprobs
         self._session = Session(model, attempts=attempts, timeout=timeout, replicate=replicate)
@@ -117,7 +114,7 @@ class _Asking:
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
         )
-        self._top_logprobs = 0 if session.capabilities().logprobs is False else judge.top_logprobs
+        self._top_logprobs = 0 if "logprobs" in session.lacking() else judge.top_logprobs
 
     async def polled(self) -> Asked[Any]:
         """As many replies as the question wants, those that failed listed; ``JudgeError`` if there is none."""
@@ -126,7 +123,7 @@ class _Asking:
         if not found:
             raise next((error for error in errors if isinstance(error, ContextWindowExceeded)), errors[0])
         together = any(one.choice.origin.together > 1 for one in found)
-        return Asked(tuple(one.value.value for one in found), tuple(errors), together=together)
+        return Asked(tuple(one.value for one in found), tuple(errors), together=together)
 
     async def weighed(self, weigh: Weigh) -> Asked[Any]:
         """A reply with the probabilities of its label tokens, else the shares over polls.
@@ -135,17 +132,17 @@ class _Asking:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
-        first: list[_Read] = []
+        first: list[Found[Any]] = []
         known: tuple[Weight | None, ...] = ()
         request = replace(self._request, temperature=1.0, top_logprobs=self._top_logprobs)
         if self._top_logprobs:
             first, errors = await self._ask(request, 1, 0)
             if errors:
                 raise errors[0]
-            known = weights(first[0].value, first[0].choice, self._question)
+            known = weights(first[0], self._question)
             settled = tuple(weight for weight in known if weight is not None)
             if settled and len(settled) == len(known):
-                return Asked((first[0].value.value,), weights=settled)
+                return Asked((first[0].value,), weights=settled)
         count, mode = weigh.fallback_polls, mode_of(self._question)
         replies = await self._majority(replace(request, top_logprobs=0), count, first)
         if count > 1 or mode != "sequential":
@@ -153,11 +150,11 @@ class _Asking:
         bare = shares(replies, weigh, mode)  # cells that the tokens settle keep their probability
         return Asked(replies, weights=tuple(one or two for one, two in zip(known or bare, bare, strict=True)))
 
-    async def _majority(self, request: ChatRequest, count: int, given: Sequence[_Read]) -> tuple[BaseModel, ...]:
+    async def _majority(self, request: ChatRequest, count: int, given: Sequence[Found[Any]]) -> tuple[BaseModel, ...]:
         """Poll until ``count`` replies were asked for, those already given included."""
         rest = count - len(given)
         found, errors = await self._ask(request, rest, len(given)) if rest > 0 else ([], [])
-        replies = tuple(one.value.value for one in (*given, *found))
+        replies = tuple(one.value for one in (*given, *found))
         if errors and not replies:
             raise errors[0]
         if 2 * len(replies) <= count:
@@ -166,7 +163,7 @@ class _Asking:
             )
         return replies
 
-    async def _ask(self, request: ChatRequest, polls: int, first: int) -> tuple[list[_Read], list[JudgeError]]:
+    async def _ask(self, request: ChatRequest, polls: int, first: int) -> tuple[list[Found[Any]], list[JudgeError]]:
         """What was read, and what was not.
 
         Raises:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
-from ragmetrics_core.data.errors import CutOffReply, MalformedReply
+from ragmetrics_core.data import CutOffReply, MalformedReply
 from ragmetrics_core.endpoints.chat import Choice
 
 T = TypeVar("T")
@@ -27,24 +27,22 @@ _LONGEST_OPENING = 80
 _STRUCTURE = re.compile(r"\{+|[}\"']")
 _STRING_END = {'"': re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL), "'": re.compile(r"(?:[^'\\]++|\\.)*+'", re.DOTALL)}
 _TOLERANT_LIMIT = 65_536  # no reply of ours is longer
-_PART = re.compile(
-    r"(?P<space>\s++|//[^\n]*+|/\*.*?\*/)"
-    r"|(?P<string>\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+')"
-    r"|(?P<name>(?:True|False|None|true|false|null|NaN|Infinity)\b(?!\s*+:)|[^\W\d]\w*+(?=\s*+:))"
-    r"|(?P<number>-?(?:\d++(?:\.\d++)?|\.\d++)(?:[eE][-+]?\d++)?(?!\w))"
-    r"|(?P<mark>[{}\[\],:])",
+_SLIP = re.compile(  # what JSON does not know: other quotes and names, comments, commas before a closing bracket
+    r"(?P<string>\"(?:[^\"\\]++|\\.)*+(?:\"|\Z)|'(?:[^'\\]++|\\.)*+(?:'|\Z))"
+    r"|(?<!\w)(?P<name>(?:True|False|None)\b|(?!\d)\w++(?=\s*+:))"
+    r"|//[^\n]*+|/\*.*?(?:\*/|\Z)|,(?=\s*+[}\]])",
     re.DOTALL,
 )
 _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
-_CONSTANTS |= {name: name for name in ("true", "false", "null", "NaN", "Infinity")}
 _ESCAPED = re.compile(r'\\(.)|"', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Found(Generic[T]):
-    """A reply that was read, and where its object begins and ends in the text."""
+    """A reply that was read, and where its object begins and ends in the text of the choice."""
 
     value: T
+    choice: Choice
     start: int
     end: int
 
@@ -137,64 +135,32 @@ def spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
 def _parsed(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
     """An object, read strictly, else tolerantly where that is allowed; None if it is not well-formed."""
     try:
-        value = _DECODER.decode(text)
-    except _NotJsonError:
-        return None
+        value: dict[str, Any] = _DECODER.decode(text)
     except (ValueError, RecursionError):
-        try:
-            value = _DECODER.decode(_corrected(text)) if tolerantly else None
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, dict) else None
-
-
-class _NotJsonError(ValueError):
-    """A repeated key or a number that JSON does not have: no parser may accept it."""
+        return _parsed(_SLIP.sub(_corrected, text), tolerantly=False) if tolerantly else None
+    return value
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
-        raise _NotJsonError("repeated key")
+        raise ValueError("repeated key")
     return dict(pairs)
 
 
-def _no_number(name: str) -> NoReturn:
-    raise _NotJsonError(name)
-
-
 def _finite(number: str) -> float:
-    value = float(number)
-    return value if math.isfinite(value) else _no_number(number)
+    if not math.isfinite(value := float(number)):
+        raise ValueError("no number of JSON")
+    return value
 
 
-_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_distinct, parse_constant=_no_number, parse_float=_finite)
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_distinct, parse_constant=_finite, parse_float=_finite)
 
 
-def _corrected(text: str) -> str:
-    """The text as JSON: names and strings in double quotes, no comments, no commas before a closing bracket.
-
-    ``ValueError`` if there is something that is no part of JSON, and no such slip either.
-    """
-    parts: list[str] = []
-    position = 0
-    while position < len(text):
-        match = _PART.match(text, position)
-        if match is None:
-            raise _NotJsonError("no part of JSON")
-        position = match.end()
-        part = match[0]
-        if match.lastgroup == "space":
-            continue
-        if match.lastgroup == "string":
-            part = f'"{_ESCAPED.sub(_escape, part[1:-1])}"'
-        elif match.lastgroup == "name":
-            part = _CONSTANTS.get(part) or f'"{part}"'
-        elif match.lastgroup == "number":
-            part = f"0{part}" if part.startswith(".") else part
-        elif part in "]}" and parts[-1:] == [","]:
-            parts.pop()
-        parts.append(part)
-    return "".join(parts)
+def _corrected(match: re.Match[str]) -> str:
+    """A slip as JSON: names and strings in double quotes, neither comments nor commas before a closing bracket."""
+    if match["string"]:
+        return f'"{_ESCAPED.sub(_escape, match[0][1:-1])}"'
+    return _CONSTANTS.get(match[0]) or (f'"{match[0]}"' if match["name"] else "")
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from pydantic import BaseModel
 
-from ragmetrics_core.data.questions import Label, Mode, Question, Weigh, Weight, cells, list_field
+from ragmetrics_core.data import Label, Mode, Question, Weigh, Weight, list_field, verdicts_of
 from ragmetrics_core.endpoints.chat import Choice, TokenAlternatives
 from ragmetrics_core.judging.parsing import Found, value_offsets
 
@@ -27,15 +27,15 @@ _KEY = re.compile(r"\s*([\w-]+)")
 _ROUNDING = 1e-3
 
 
-def weights(found: Found[BaseModel], choice: Choice, question: Question[BaseModel]) -> tuple[Weight | None, ...]:
+def weights(found: Found[BaseModel], question: Question[BaseModel]) -> tuple[Weight | None, ...]:
     """The weights of a reply's cells, in their order, from log-probabilities; None where these do not settle it.
 
     Source:
         Design note "Probabilities from tokens".
     """
-    weigh, own = question.weigh or Weigh(""), cells(found.value)
-    text, start, end = choice.text, found.start, found.end
-    read = label_weights(choice, weigh, mode_of(question), start, end)
+    weigh, own = question.weigh or Weigh(""), verdicts_of(found.value)
+    text, start, end = found.choice.text, found.start, found.end
+    read = label_weights(found.choice, weigh, mode_of(question), start, end)
     unknown = (None,) * len(own)
     if weigh.cell_key is None:
         return read if len(read) == len(own) == 1 else unknown

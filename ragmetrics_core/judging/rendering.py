@@ -14,8 +14,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-from ragmetrics_core.data.frozen import safe
-from ragmetrics_core.data.questions import PLACEHOLDER, Instructions, Part, Question, check_template
+from ragmetrics_core.data import PLACEHOLDER, Instructions, Part, Question, check_template, safe
 from ragmetrics_core.endpoints.chat import Message
 
 _BREAK = re.compile(r"^---\r?(?:\n|\Z)", re.MULTILINE)

@@ -10,10 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ragmetrics_core.data.errors import ContextWindowExceeded
-from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Question, Weight, cells, list_field
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.data.windows import divided, halves
+from ragmetrics_core.data import ContextWindowExceeded, Question, divided, halves
+from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight, list_field, verdicts_of
 
 _MARK = "windows"
 
@@ -45,7 +43,7 @@ def joined(question: Question[Any], failed: Answer[Any], answers: Sequence[Answe
     if not replies:
         return Answer(missing or failed.reply, usage)
     best = _clearest(replies, question.split.field)
-    sure = all(_strength(best, place, question.split.field)[0] for place in range(len(cells(best.reply))))
+    sure = all(_strength(best, place, question.split.field)[0] for place in range(len(verdicts_of(best.reply))))
     return Answer(best if missing is None or sure else missing, usage)
 
 
@@ -53,7 +51,7 @@ def _strength(asked: Asked[Any], place: int, field: str) -> tuple[bool, float]:
     """Whether a verdict says yes, and how clearly."""
     if asked.weights:
         return asked.weights[place].p > 0.5, asked.weights[place].p
-    value = float(getattr(cells(asked.reply)[place], field))
+    value = float(getattr(verdicts_of(asked.reply)[place], field))
     return value > 0, value
 
 
@@ -61,7 +59,7 @@ def _clearest(replies: Sequence[Asked[Any]], field: str) -> Asked[Any]:
     """Of each verdict that of the window which says yes most clearly, with the number of windows."""
     chosen = [
         (max(replies, key=lambda asked: _strength(asked, place, field)), place)  # called at once
-        for place in range(len(cells(replies[0].reply)))
+        for place in range(len(verdicts_of(replies[0].reply)))
     ]
     windows = tuple(sum(_windows(asked)[place] for asked in replies) for _, place in chosen)
     return _made_of(chosen, windows)
@@ -69,7 +67,7 @@ def _clearest(replies: Sequence[Asked[Any]], field: str) -> Asked[Any]:
 
 def _together(replies: Sequence[Asked[Any]]) -> Asked[Any]:
     """The verdicts of several groups, one after the other."""
-    chosen = [(asked, place) for asked in replies for place in range(len(cells(asked.reply)))]
+    chosen = [(asked, place) for asked in replies for place in range(len(verdicts_of(asked.reply)))]
     windows = tuple(_windows(asked)[place] for asked, place in chosen)
     return _made_of(chosen, windows if max(windows) > 1 else ())
 
@@ -80,9 +78,9 @@ def _made_of(chosen: Sequence[tuple[Asked[Any], int]], windows: tuple[int, ...])
     reply: BaseModel = chosen[0][0].reply
     name = list_field(type(reply))
     if name is not None:
-        reply = reply.model_copy(update={name: tuple(cells(asked.reply)[place] for asked, place in chosen)})
+        reply = reply.model_copy(update={name: tuple(verdicts_of(asked.reply)[place] for asked, place in chosen)})
     return Asked((reply,), (), weights, windows)
 
 
 def _windows(asked: Asked[Any]) -> tuple[int, ...]:
-    return asked.windows or (1,) * len(cells(asked.reply))
+    return asked.windows or (1,) * len(verdicts_of(asked.reply))

@@ -25,8 +25,8 @@ class Weights:
 
 
 # fitted: begin
-ADHERENT = Weights(intercept=-4.4791, slopes=(2.3802, 1.2484, 1.6483, 0.9078, 1.1085))
-WITH_VECTORS = Weights(intercept=-5.0688, slopes=(2.2223, 1.0937, 1.4824, 0.9233, 1.0645, 1.3918))
+ADHERENT = Weights(intercept=-4.2449, slopes=(2.4527, 1.2979, 1.6788, 0.9662, 1.164))
+WITH_VECTORS = Weights(intercept=-4.8483, slopes=(2.2923, 1.1382, 1.5143, 0.9784, 1.1203, 1.4214))
 USEFUL = Weights(intercept=-2.6009, slopes=(3.4432, 2.7402, 2.1507))
 FACT = Weights(intercept=-2.712, slopes=(2.1539, 1.2418, 1.1303))
 # fitted: end

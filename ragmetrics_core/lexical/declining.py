@@ -2,8 +2,7 @@
 
 import re
 
-from ragmetrics_core.lexical.sentences import split_sentences
-from ragmetrics_core.lexical.text import content
+from ragmetrics_core.lexical.text import content, split_sentences
 
 _LONGEST = 600
 """Characters; an answer that only declines is short."""

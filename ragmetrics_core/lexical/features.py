@@ -4,8 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cache
 from math import log1p
+from pathlib import Path
+from typing import Any
 
+from ragmetrics_core.data import extra
 from ragmetrics_core.lexical.constants import Features
 from ragmetrics_core.lexical.text import Passage, Sentence, beginning, names, negated
 
@@ -15,7 +19,8 @@ MOST_SENTENCES = 200
 Place = tuple[int, int]
 _MOST_PLACES = 500
 _MOST_NAMES = 10
-_ALIGNED, _NEAR = 0.4, 0.9  # least share of terms of a sentence that bears on another, and of the best such share
+_MOST_COMPARED = 5_000  # context sentences whose vectors are looked at
+_ALIGNED, _NEAR = 0.6, 0.9  # least share of terms of a sentence that says the same, and of the best such share
 _OPENING = 3
 _COVERAGE = 0.75  # weight of the covered share of the reference in the recall rating; the rest is the F1 of the terms
 
@@ -31,7 +36,7 @@ class Match:
         kept: Share of the best overlap of its other terms that remains where the name ``apart`` stands, in [0, 1];
             the least over its names, 1.0 if it has none.
         apart: The terms of that name; empty if all names stand where the rest of the sentence does.
-        denied: Terms that it negates, while all sentences that match it nearly as well as the best affirm them.
+        denied: Terms that it negates, while sentences that say nearly the same negate nothing.
     """
 
     context: int | None = None
@@ -72,11 +77,9 @@ def _match(sentence: Sentence, contexts: Sequence[Passage], places: Mapping[str,
         if beside is not None and beside < kept * most:
             kept, apart = beside / most, name
     near = [place for place, shared in hits.items() if shared >= max(_ALIGNED * len(terms), _NEAR * count)]
-    denied = negated(sentence.text)
-    for context, position in near if denied else ():
-        said = contexts[context].sentences[position]
-        denied = denied.intersection(said.terms) - negated(said.text)
-    return Match(*best, count / len(terms), kept, apart, denied if near else frozenset())
+    affirmed = near and not any(negated(contexts[context].sentences[position].text) for context, position in near)
+    denied = negated(sentence.text.replace(", not ", ", ")) if affirmed else frozenset()  # "May, not June" affirms
+    return Match(*best, count / len(terms), kept, apart, denied)
 
 
 def adherence(answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match]) -> Features:
@@ -139,3 +142,21 @@ def likeness(answer: Passage, reference: Passage) -> float:
         return 0.0
     f1 = 2 * shared / (len(answer.terms) + len(reference.terms))
     return _COVERAGE * shared / len(reference.terms) + (1 - _COVERAGE) * f1
+
+
+@cache
+def model() -> Any:
+    """The vectors, loaded once per process; ``MissingDependency`` without the extra."""
+    package = extra("wordllama", "vectors", "The embedded judge with sentence vectors")
+    return package.WordLlama.load(cache_dir=Path(package.__file__).parent, disable_download=True)
+
+
+def nearness(answer: Passage, contexts: Sequence[Passage]) -> float:
+    """Mean over the answer's sentences of the cosine with the nearest context sentence, in [0, 1]; 0.0 without one."""
+    own = [sentence.text for sentence in answer.sentences[:MOST_SENTENCES]]
+    others = [sentence.text for context in contexts for sentence in context.sentences][:_MOST_COMPARED]
+    if not own or not others:
+        return 0.0
+    vectors = model().embed([text.encode("utf-8", "replace").decode() for text in own + others], norm=True)
+    nearest = (vectors[: len(own)] @ vectors[len(own) :].T).max(axis=1)
+    return min(1.0, max(0.0, float(nearest.mean())))

@@ -1,24 +1,29 @@
-"""The embedded judge: answers questions by word overlap, with no model, no file and no network."""
+"""The embedded judge: answers questions by word overlap, and says why in a line; no model, no file, no network."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
-from ragmetrics_core.data.errors import QuestionNotSupported
-from ragmetrics_core.data.questions import Answer, Asked, NotAnswered, Part, Question, R, Weight
+from ragmetrics_core.data import Answer, Asked, NotAnswered, Part, Question, QuestionNotSupported, R, Weight
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.lexical import features, reasons
-from ragmetrics_core.lexical.constants import ADHERENT, FACT, USEFUL, VETO, WITH_VECTORS
+from ragmetrics_core.lexical import features
+from ragmetrics_core.lexical.constants import ADHERENT, FACT, USEFUL, VETO, WITH_VECTORS, Features, Weights
 from ragmetrics_core.lexical.declining import declines
+from ragmetrics_core.lexical.features import MOST_SENTENCES, Match, model, nearness
 from ragmetrics_core.lexical.numerals import strange
-from ragmetrics_core.lexical.sentences import split_clauses, split_sentences
-from ragmetrics_core.lexical.text import Passage, holds, read
-from ragmetrics_core.lexical.vectors import model, nearness
+from ragmetrics_core.lexical.text import Passage, holds, read, split_clauses, split_sentences, words
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
-from ragmetrics_core.metrics.polls import Adherent, Poll, SentenceSupport
+from ragmetrics_core.metrics.polls import Adherent, Poll, PollVerdict, SentenceSupport
 
 Q = TypeVar("Q", bound=Question[Any])
+
+_UNCERTAIN = 0.1  # within this distance of one half
+_UNSUPPORTED = 0.5  # a sentence with a smaller share of its terms found in the contexts
+_MOST_LISTED = 5
+_LONGEST_LISTED = 40
+
 _ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {}
 
 
@@ -66,7 +71,7 @@ class LexicalJudge(Judge):
     @property
     def details(self) -> dict[str, str]:
         """Which fit of the weights answers."""
-        return {"fit": "2"}
+        return {"fit": "3"}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question; ``QuestionNotSupported`` for those that need understanding."""
@@ -77,9 +82,8 @@ class LexicalJudge(Judge):
                 f'{type(question).__name__}; use a language model instead, e.g. judge="gpt-4o-mini"'
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
-        return Answer(
-            answered(question, vectors=True) if self._vectors and answered is _adherent else answered(question)
-        )
+        given = {"vectors": True} if self._vectors and answered is _adherent else {}
+        return Answer(answered(question, **given))
 
 
 def _question(question: Question[Any]) -> str | None:
@@ -105,9 +109,9 @@ def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
         probability *= VETO
     elif any(match.denied for match in matches):
         probability = min(probability, VETO)
-    sentences = reasons.support(answer, contexts, matches, known)
+    sentences = _support(answer, contexts, matches, known)
     covered = f"{round(values[0] * len(answer.terms))} of {len(answer.terms)}"
-    return _polled(probability, reasons.on_adherence(text, covered, sentences, matches, alien), sentences, matches)
+    return _polled(probability, _on_adherence(text, covered, sentences, matches, alien), sentences, matches)
 
 
 def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
@@ -116,18 +120,15 @@ def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
     held, wording = float(rank is not None), question["answer"].strip()
     reason = f"no content terms; the answer {'stands' if held else 'does not stand'} in the contexts word for word"
     sentence = SentenceSupport(sentence=wording, rank=rank, evidence=wording if held else "", coverage=held)
-    return _polled(ADHERENT.probability((held,) * 5), reason, (sentence,), (features.Match(),))
+    return _polled(ADHERENT.probability((held,) * 5), reason, (sentence,), (Match(),))
 
 
 def _polled(
-    probability: float, reason: str, sentences: tuple[SentenceSupport, ...], matches: Sequence[features.Match]
+    probability: float, reason: str, sentences: tuple[SentenceSupport, ...], matches: Sequence[Match]
 ) -> Asked[Poll]:
-    adherent = probability >= 0.5
-    unsupported = reasons.unsupported(sentences, matches, adherent=adherent)
-    verdict = "yes" if adherent else "no"
-    poll = Poll(
-        verdict=verdict, reason=reasons.hedged(probability, reason), unsupported=unsupported, sentences=sentences
-    )
+    verdict: PollVerdict = "yes" if probability >= 0.5 else "no"
+    weak = _unsupported(sentences, matches, adherent=verdict == "yes")
+    poll = Poll(verdict=verdict, reason=_hedged(probability, reason), unsupported=weak, sentences=sentences)
     return Asked((poll,), weights=(Weight(probability, "lexical"),))
 
 
@@ -136,20 +137,23 @@ def _useful(question: Useful) -> Asked[Any]:
     part = question.parts.get("chunks") or question.parts["chunk"]
     asked, answer = read(_question(question) or ""), read(question["answer"])
     found = [_chunk(asked, answer, question["answer"], text) for text in part.texts]
-    return _asked(question, "chunks", part, found)
+    return _asked(question, "chunks", part, USEFUL, found)
 
 
-def _asked(question: Question[Any], items: str, part: Part, found: list[tuple[float, str]]) -> Asked[Any]:
-    """The reply with a probability and a reason for each text of a part."""
+def _asked(
+    question: Question[Any], items: str, part: Part, weights: Weights, found: Iterable[tuple[Features, str]]
+) -> Asked[Any]:
+    """The reply with a probability and a reason for each text of a part, from its features."""
+    chances = [(p := weights.probability(values), _hedged(p, reason)) for values, reason in found]
     verdicts = [
         {"label": label, "useful": p >= 0.5, "covered": p >= 0.5, "grade": min(3, int(4 * p)), "reason": reason}
-        for label, (p, reason) in zip(part.labels, found, strict=True)
+        for label, (p, reason) in zip(part.labels, chances, strict=True)
     ]
     reply = question.read({**verdicts[0], items: verdicts})
-    return Asked((reply,), weights=tuple(Weight(p, "lexical") for p, _ in found))
+    return Asked((reply,), weights=tuple(Weight(p, "lexical") for p, _ in chances))
 
 
-def _chunk(asked: Passage, answer: Passage, wording: str, text: str) -> tuple[float, str]:
+def _chunk(asked: Passage, answer: Passage, wording: str, text: str) -> tuple[Features, str]:
     """Each chunk is judged by itself: judged against its neighbours, some chunk would always be crowned."""
     chunk = read(text)
     if answer.terms or asked.terms:
@@ -160,27 +164,25 @@ def _chunk(asked: Passage, answer: Passage, wording: str, text: str) -> tuple[fl
     else:
         values = (float(holds(text, wording)),) * 3
         reason = f"no content terms; the answer {'stands' if values[0] else 'does not stand'} in the chunk"
-    probability = USEFUL.probability(values)
-    return probability, reasons.hedged(probability, reason)
+    return values, reason
 
 
 @answers(FactInContext)
 def _facts_in_context(question: FactInContext) -> Asked[Any]:
     context = read(question["context"])
     part = question.parts.get("facts") or question.parts["fact"]
-    return _asked(question, "facts", part, [_fact(question["context"], context, text) for text in part.texts])
+    return _asked(question, "facts", part, FACT, [_fact(question["context"], context, text) for text in part.texts])
 
 
-def _fact(text: str, context: Passage, wording: str) -> tuple[float, str]:
+def _fact(text: str, context: Passage, wording: str) -> tuple[Features, str]:
     fact = read(wording)
     if fact.terms:
         values = features.presence(fact, context)
-        reason = reasons.on_coverage("fact", wording, fact, features.absent(fact, context))
+        reason = _on_coverage("fact", wording, fact, features.absent(fact, context))
     else:
         values = (float(holds(text, wording)),) * 3
         reason = f"no content terms; the fact {'stands' if values[0] else 'does not stand'} in the context"
-    probability = FACT.probability(values)
-    return probability, reasons.hedged(probability, reason)
+    return values, reason
 
 
 @answers(RateRecall)
@@ -188,7 +190,7 @@ def _rate_recall(question: RateRecall) -> Asked[Rating]:
     answer, reference = read(question["answer"]), read(question["reference"])
     if reference.terms:
         score = features.likeness(answer, reference)
-        reason = reasons.on_coverage("reference", question["reference"], reference, reference.terms - answer.terms)
+        reason = _on_coverage("reference", question["reference"], reference, reference.terms - answer.terms)
         reason += f"; the answer has {len(answer.terms - reference.terms)} others"
     else:
         score = float(holds(question["answer"], question["reference"]))
@@ -201,3 +203,62 @@ def _extract_facts(question: ExtractFacts) -> Asked[Any]:
     """Sentences and clauses; they are not made self-contained."""
     clauses = [clause for sentence in split_sentences(question["reference"]) for clause in split_clauses(sentence)]
     return Asked((question.read({"facts": clauses}),))
+
+
+def _listed(terms: Iterable[str]) -> str:
+    """The first few terms, and how many more there are."""
+    terms = list(terms)
+    shown = ", ".join(term[:_LONGEST_LISTED] for term in terms[:_MOST_LISTED])
+    return shown + (f" and {len(terms) - _MOST_LISTED} more" if len(terms) > _MOST_LISTED else "")
+
+
+def _hedged(probability: float, reason: str) -> str:
+    """A reason for a verdict of this probability, which says *uncertain* near the threshold."""
+    return f"uncertain: {reason}" if abs(probability - 0.5) < _UNCERTAIN else reason
+
+
+def _support(
+    answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match], known: AbstractSet[str]
+) -> tuple[SentenceSupport, ...]:
+    """Per aligned sentence of the answer, what of it stands where; ``known`` are the contexts' numbers."""
+    found = frozenset[str]().union(*(answer.terms & context.terms for context in contexts))
+    return tuple(
+        SentenceSupport(
+            sentence=sentence.text,
+            rank=None if match.context is None else match.context + 1,
+            evidence="" if match.context is None else contexts[match.context].sentences[match.sentence].text,
+            coverage=len(found.intersection(sentence.terms)) / len(set(sentence.terms)),
+            uncovered=words(sentence.text, frozenset(sentence.terms) - found),
+            numbers=tuple(strange(sentence.text, known)),
+        )
+        for sentence, match in zip(answer.sentences[:MOST_SENTENCES], matches, strict=True)
+    )
+
+
+def _unsupported(sentences: Sequence[SentenceSupport], matches: Sequence[Match], *, adherent: bool) -> tuple[str, ...]:
+    """Sentences that the contexts do not bear out; for a negative verdict at least the weakest one."""
+    pairs = zip(sentences, matches, strict=True)
+    weak = tuple(it.sentence for it, match in pairs if it.coverage < _UNSUPPORTED or it.numbers or match.denied)
+    if weak or adherent or not sentences:
+        return weak
+    return (min(sentences, key=lambda item: item.coverage).sentence,)
+
+
+def _on_adherence(
+    answer: str, covered: str, sentences: Sequence[SentenceSupport], matches: Sequence[Match], alien: Collection[str]
+) -> str:
+    """Reason of an adherence verdict: the numbers in no context, what is denied, or how much is found and what not."""
+    if alien:
+        return f"{'number' if len(alien) == 1 else 'numbers'} in no context: {_listed(alien)}"
+    if denied := frozenset[str]().union(*(match.denied for match in matches)):
+        return f"negated in the answer, not in the contexts: {_listed(words(answer, denied))}"
+    missing = dict.fromkeys(word for item in sentences for word in item.uncovered)
+    reason = f"{covered} terms found in the contexts" + (f"; not found: {_listed(missing)}" if missing else "")
+    apart = words(answer, frozenset[str]().union(*(match.apart for match in matches)))
+    return f"{reason}; not where the rest of its sentence stands: {_listed(apart)}" if apart else reason
+
+
+def _on_coverage(whose: str, text: str, passage: Passage, missing: frozenset[str]) -> str:
+    """Reason that counts terms found and lists those that are not, of a text such as the ``reference``."""
+    reason = f"{len(passage.terms) - len(missing)} of {len(passage.terms)} terms of the {whose} found"
+    return f"{reason}; not found: {_listed(words(text, missing))}" if missing else reason

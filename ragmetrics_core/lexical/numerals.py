@@ -60,9 +60,8 @@ def _decade(written: re.Match[str]) -> list[set[str]]:
     century, tens = written[1][:-2], written[1][-2:]
     if not written[3] or not tens.endswith("0") or len(century) not in (0, 2):
         return []
-    years = (
-        f"{before}{tens[0]}{year}" for before in ([century] if century else ("18", "19", "20")) for year in range(10)
-    )
+    centuries = [century] if century else ("18", "19", "20")
+    years = (f"{before}{tens[0]}{year}" for before in centuries for year in range(10))
     return [{tens}, *({year} for year in years)]
 
 

@@ -8,24 +8,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ragmetrics_core.data import Asked, Bit, Comment, NotAnswered, Sample, Share, Silent, stopped_estimate, wilson
 from ragmetrics_core.data.errors import LimitReached, QuestionNotSupported, SettingError, TooFewPolls
 from ragmetrics_core.data.evidence import Grounds, Polled
-from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.grounds import Groups, groups
-from ragmetrics_core.data.intervals import stopped_estimate, wilson
-from ragmetrics_core.data.questions import Asked, Batch, Bit, Comment, Instructions, NotAnswered, Question, Replies, ask
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.questions import Batch, Instructions, Question, Replies, ask
+from ragmetrics_core.metrics.calls import Groups, groups
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
-from ragmetrics_core.metrics.polls import (
-    EXAMPLES,
-    Adherent,
-    Poll,
-    SentenceSupport,
-    by_claims,
-    count,
-    rests_on,
-    too_long,
-)
+from ragmetrics_core.metrics.polls import EXAMPLES, Adherent, Poll, SentenceSupport, by_claims, rests_on, too_long
 from ragmetrics_core.metrics.templates import prompt
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
@@ -63,6 +52,14 @@ class AdherenceEvidence(Polled, extra="ignore"):
     sentences: tuple[SentenceSupport, ...] = Field((), description="Per sentence, the evidence of a lexical judge.")
     windows: int | None = Field(None, description="Windows in which claims were judged one by one; None: as a whole.")
 
+    def verdicts(self) -> list[str]:
+        """How the polls went, or how sure a deterministic judge is."""
+        if self.probability is not None:
+            why = " (fitted on labels of people; words alone never reach 1)" if self.sentences else ""
+            return [f"{'supported' if self.yes else 'not supported'}, probability {self.probability:.2f}{why}"]
+        kinds = ("yes", self.yes), ("no", self.no), ("no claim", self.abstained), ("not answered", self.missing)
+        return [f"{count} of {self.asked} polls: {kind}" for kind, count in kinds if count]
+
 
 _REMEDIES: dict[Cause, str] = {
     "insufficient_context": "Complete the context store, or retrieve more: the contexts do not hold what is asked.",
@@ -72,7 +69,8 @@ _REMEDIES: dict[Cause, str] = {
     "irrelevant chunks out of it.",
 }
 _SHORT, _LONG = (
-    Sufficiency(reason="The contexts hold all that is asked. " * n, sufficient=True, on_question=True) for n in (4, 18)
+    Sufficiency.model_construct(reason="The contexts hold it all. " * n, sufficient=True, on_question=True)
+    for n in (6, 26)
 )
 
 
@@ -183,7 +181,7 @@ class ContextAdherence(Metric):
         total: Asked[Any] = Asked(())
         left = self.polls // 2 + 1 if self.early_stop else self.polls
         while left > 0:
-            first = count(total) if self.early_stop else None
+            first = total.asked if self.early_stop else None
             reply: Asked[Any] | NotAnswered
             (reply,) = yield from ask([replace(whole, polls=left, first_poll=first)])
             if too_long(reply) and not total.replies and isinstance(whole, Adherent):
@@ -196,10 +194,10 @@ class ContextAdherence(Metric):
                 reply = Asked((), (reply.error,) * left)
             together = total.together or reply.together
             replies, failures = total.replies + reply.replies, total.failures + reply.failures
-            total = Asked(replies, failures, reply.weights, together=together)
-            if count(reply) < left:  # a deterministic judge: asking again would tell nothing new
+            total = Asked(replies, failures, reply.weights, reply.windows, together)
+            if reply.asked < left:  # a deterministic judge: asking again would tell nothing new
                 break
-            left = min(self.polls - count(total), self._undecided(total))
+            left = min(self.polls - total.asked, self._undecided(total))
         return total
 
     def _undecided(self, polls: Asked[Any]) -> int:
@@ -210,7 +208,7 @@ class ContextAdherence(Metric):
         return min(self.polls // 2 + 1 - yes, (self.polls + 1) // 2 - no)
 
     def _conclude(self, polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None) -> Outcome:
-        answered, asked, missing = len(polls.replies), count(polls), len(polls.failures)
+        answered, asked, missing = len(polls.replies), polls.asked, len(polls.failures)
         if not answered and polls.failures:
             return self.failed(polls.failures[0])
         yes, no, evidence = _saying("yes", polls), _saying("no", polls), _evidence(polls, ranks, grounds)
@@ -259,7 +257,7 @@ def _strongest(polls: Sequence[Poll]) -> str:
 
 
 def _evidence(polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None) -> AdherenceEvidence:
-    answers, asked = polls.replies, count(polls)
+    answers, asked = polls.replies, polls.asked
     yes, no = _saying("yes", polls), _saying("no", polls)
     majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
     lines = (line for poll in answers for line in poll.sentences)

@@ -7,10 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.frozen import Silent
-from ragmetrics_core.data.questions import Comment, Instructions, NotAnswered, Part, Question, ask
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data import Comment, Evidence, Instructions, NotAnswered, Part, Question, Sample, Silent, ask
 from ragmetrics_core.metrics.metric import Metric, Plan, turn, unanswered
 from ragmetrics_core.metrics.templates import prompt, shipped
 
@@ -87,7 +84,7 @@ class RecallEvidence(Evidence, extra="ignore"):
     with_contexts: bool = Field(description="False if it was rated against the reference alone.")
 
 
-_SHORT, _LONG = (Rating(reason="All points match, none is missing. " * n, band="perfect", score=1.0) for n in (2, 9))
+_SHORT, _LONG = (Rating.model_construct(reason="All points match. " * n, band="perfect", score=1.0) for n in (4, 18))
 
 
 class ContextRecall(Metric):

@@ -9,29 +9,11 @@ from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, Field, model_validator
 
-from ragmetrics_core.data.errors import MalformedReply, SettingError
-from ragmetrics_core.data.evidence import JudgedChunk, JudgedChunks
-from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.questions import (
-    Asked,
-    Bit,
-    Comment,
-    EachOnce,
-    Grade,
-    Instructions,
-    Labelled,
-    NotAnswered,
-    Part,
-    Question,
-    Split,
-    Weigh,
-    about,
-    ask,
-    cells,
-)
-from ragmetrics_core.data.sample import Context, Sample
+from ragmetrics_core.data import Context, JudgedChunk, JudgedChunks, MalformedReply, Sample, SettingError, Share, Silent
+from ragmetrics_core.data.questions import Instructions, Part, Question, Split, Weigh, about, ask
+from ragmetrics_core.data.replies import Asked, Bit, Comment, EachOnce, Labelled, NotAnswered, Points, verdicts_of
 from ragmetrics_core.metrics import average_precision as ap
-from ragmetrics_core.metrics.calls import call_table
+from ragmetrics_core.metrics.calls import call_table, originals
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
 from ragmetrics_core.metrics.templates import prompt
 
@@ -46,7 +28,7 @@ class Usefulness(Silent, extra="ignore"):
 class UsefulGrade(Silent, extra="ignore"):
     """How useful a chunk is: 0 (useless) to 3 (decisive)."""
 
-    grade: Grade
+    grade: Points
     reason: Comment = ""
 
 
@@ -86,8 +68,8 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
     changed_verdicts: Share | None = Field(None, description="Share of verdicts changed when reversed (``orders=2``).")
 
 
-_UNKNOWN = JudgedChunk(rank=0)
-_EMPTY = JudgedChunk(rank=0, useful=False, probability=0.0, grade=0, reason="The chunk is empty.")
+_UNKNOWN = JudgedChunk.model_construct(rank=0)
+_EMPTY = _UNKNOWN.model_copy(update={"useful": False, "probability": 0.0, "grade": 0, "reason": "The chunk is empty."})
 _REPLIES: dict[str, type[BaseModel]] = {
     "useful_binary": Usefulness,
     "useful_list_binary": UsefulnessList,
@@ -216,17 +198,15 @@ class ContextUtilization(Metric):
 
     def _evidence(self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]) -> UtilizationEvidence:
         """The verdicts of distinct texts at the ranks of one sample."""
-        first: dict[str, int] = {}
         found = [_EMPTY if one.blank else verdicts.get(one.text, _UNKNOWN) for one in contexts]
         complete = _UNKNOWN not in found
         shares = ap.precisions([bool(verdict.useful) for verdict in found])
-        chunks = []
-        for rank, (context, verdict, share) in enumerate(zip(contexts, found, shares, strict=True), start=1):
-            original = first.setdefault(context.text, rank)
-            place = {"rank": rank, "id": context.id, "precision": float(share) if complete else None}
-            place["duplicate_of"] = None if original == rank else original
+        chunks, first = [], originals(contexts)
+        for at, (context, verdict, share) in enumerate(zip(contexts, found, shares, strict=True)):
+            place = {"rank": at + 1, "id": context.id, "precision": float(share) if complete else None}
+            place["duplicate_of"] = None if first[at] == at else first[at] + 1
             chunks.append(verdict.model_copy(update=place))
-        copies = len(contexts) - len(first)
+        copies = len(contexts) - len(set(first))
         return UtilizationEvidence(formula=_FORMULAS[self.relevance], chunks=tuple(chunks), duplicates=copies)
 
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
@@ -263,7 +243,7 @@ def _verdicts(asked: Asked[Any] | NotAnswered, chunks: Sequence[str]) -> Iterato
     """What the judge said of each chunk of a question; nothing if it did not answer."""
     if isinstance(asked, NotAnswered):
         return
-    columns: Any = zip(chunks, *(cells(reply) for reply in asked.replies), strict=True)
+    columns: Any = zip(chunks, *(verdicts_of(reply) for reply in asked.replies), strict=True)
     for place, (text, *polls) in enumerate(columns):
         grade = getattr(polls[0], "grade", None)
         weight = asked.weights[place] if asked.weights else None

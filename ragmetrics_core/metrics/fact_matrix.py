@@ -9,23 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from ragmetrics_core.data.errors import JudgeError
-from ragmetrics_core.data.evidence import Cell, FactMatrix
-from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.questions import (
-    Asked,
-    Bit,
-    Comment,
-    EachOnce,
-    Instructions,
-    Labelled,
-    NotAnswered,
-    Part,
-    Question,
-    Weigh,
-    cells,
-    shares,
-)
+from ragmetrics_core.data import Cell, FactMatrix, JudgeError, Share, Silent
+from ragmetrics_core.data.questions import Instructions, Part, Question, Split, Weigh, shares
+from ragmetrics_core.data.replies import Asked, Bit, Comment, EachOnce, Labelled, NotAnswered, verdicts_of
 
 
 def distinct(texts: object) -> object:
@@ -148,14 +134,38 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
 Grid = dict[tuple[str, str], Cell]
 """Cells by the text of their context and of their fact."""
 
-EMPTY = Cell(probability=0.0, mode="verdict", reason="The context is empty.")
+EMPTY = Cell.model_construct(probability=0.0, mode="verdict", reason="The context is empty.")
 
 
-def example(question: FactInContext) -> tuple[Any, Any]:
+_ONE = Covered.model_construct(covered=True)
+
+
+def _covered(question: FactInContext) -> tuple[Any, Any]:
     """Every fact is covered."""
-    labels = question.parts["facts"].labels if "facts" in question.parts else ()
-    reply = question.read({"covered": 1, "facts": [{"label": label, "covered": 1} for label in labels]})
+    if "facts" not in question.parts:
+        return _ONE, _ONE
+    reply = question.read({"facts": [{"label": label, "covered": 1} for label in question.parts["facts"].labels]})
     return reply, reply
+
+
+def covering(
+    about: dict[str, Part], context: str, facts: Sequence[str], told: Instructions, polls: int | None
+) -> list[FactInContext]:
+    """Which facts a context covers: a question for each with these polls for weights, or with None one for all."""
+    each = [{"fact": Part("Fact", fact)} for fact in facts]
+    shared = {**about, "context": Part("Context", context)}
+    weigh = Weigh("covered", cell_key=None if polls else "label", fallback_polls=polls or 1)
+    return [
+        FactInContext(
+            parts={**shared, **shown},
+            instructions=told,
+            Reply=Covered if polls else CoveredList,
+            weigh=weigh,
+            split=Split("context", "covered"),
+            example=_covered,
+        )
+        for shown in (each if polls else [{"facts": Part("Facts", tuple(facts), "lines")}])
+    ]
 
 
 def grid_of(replies: Sequence[Asked[Any] | NotAnswered], texts: Sequence[str], facts: Sequence[str]) -> Grid:
@@ -168,7 +178,7 @@ def _cells(asked: Asked[Any] | NotAnswered, expected: int) -> list[Cell]:
     """One cell per fact of a question; JudgeError if the judge gave more or fewer."""
     if isinstance(asked, NotAnswered):
         return [Cell(probability=None, reason=type(asked.error).__name__)] * expected
-    verdicts: tuple[Any, ...] = cells(asked.reply)
+    verdicts: tuple[Any, ...] = verdicts_of(asked.reply)
     if len(verdicts) != expected:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {expected} facts")
     weights = asked.weights or shares(asked.replies, Weigh("covered"))

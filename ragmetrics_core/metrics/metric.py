@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 from pydantic import Field, ValidationError
 
+from ragmetrics_core.data import Asked, Batch, Evidence, Instructions, NotAnswered, Part, Replies, Sample, Silent, about
 from ragmetrics_core.data.errors import JudgeError, MetricCrashed, RagMetricsError, ScoreOutOfRange, SettingError
-from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.frozen import Silent
-from ragmetrics_core.data.questions import Asked, Batch, Instructions, NotAnswered, Part, Replies, about
-from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Undefined
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.signature import Signature
+from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
 from ragmetrics_core.metrics.templates import digest
 
 if TYPE_CHECKING:
@@ -224,9 +220,8 @@ class FunctionMetric(Metric):
             return given.model_copy(update={"metric": self.name})
         if given is None:
             return self.undefined("the metric is not defined for this sample", "other")
-        if not isinstance(given, (bool, int, float)) or not 0 <= given <= 1:
-            shown = given if isinstance(given, (int, float)) else type(given).__name__
-            message = f"{self.name} must return a number from 0 to 1, a bool or None, got {shown}"
+        if not isinstance(given, (bool, int, float)):
+            message = f"{self.name} must return a number from 0 to 1, a bool or None, got {type(given).__name__}"
             return self.failed(MetricCrashed(message))
         return self.scored(float(given), f"{self.name} of this sample is {given}.")
 

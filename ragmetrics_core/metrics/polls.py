@@ -12,12 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from ragmetrics_core.data.errors import ContextWindowExceeded, TooFewPolls
-from ragmetrics_core.data.evidence import Claim
-from ragmetrics_core.data.frozen import Share, Silent
-from ragmetrics_core.data.grounds import Groups
-from ragmetrics_core.data.questions import Asked, Batch, Comment, Instructions, NotAnswered, Question, Replies, ask
-from ragmetrics_core.data.windows import divided
+from ragmetrics_core.data import Asked, Claim, Comment, ContextWindowExceeded, NotAnswered, Share, Silent, TooFewPolls
+from ragmetrics_core.data.questions import Batch, Instructions, Question, Replies, ask, divided
+from ragmetrics_core.metrics.calls import Groups
 from ragmetrics_core.metrics.fact_matrix import distinct, extraction
 from ragmetrics_core.metrics.templates import prompt
 
@@ -79,10 +76,10 @@ class RestsOn(Question[LabelledPoll]):
 
 
 EXAMPLES = (
-    Poll(verdict="yes", reason="The claim stands in context 1. " * 6),
-    Poll(verdict="no", reason="The claim is that; no context says so. " * 28, unsupported=("A claim.",) * 3),
+    Poll.model_construct(verdict="yes", reason="The claim stands in context 1. " * 6),
+    Poll.model_construct(verdict="no", reason="No context says that. " * 50, unsupported=("A claim.",) * 3),
 )
-_NO_CLAIM = Poll(verdict="abstains", reason="The answer makes no claim.")
+_NO_CLAIM = Poll.model_construct(verdict="abstains", reason="The answer makes no claim.")
 
 
 def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
@@ -106,11 +103,6 @@ def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
 def too_long(reply: Asked[Any] | NotAnswered) -> bool:
     """True if no poll was answered because the request is longer than the judge's window."""
     return isinstance(reply, NotAnswered) and isinstance(reply.error, ContextWindowExceeded)
-
-
-def count(polls: Asked[Any]) -> int:
-    """How many polls were asked."""
-    return len(polls.replies) + len(polls.failures)
 
 
 def by_claims(whole: Adherent, listing: Instructions) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:

@@ -1,10 +1,13 @@
 """The metrics by name."""
 
+import json
+import tomllib
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.extras import own
+from ragmetrics_core.data import SettingError, own
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
@@ -45,7 +48,7 @@ def metric_named(name: str, **settings: Any) -> Metric:
 
 
 def full_name(name: str) -> str:
-    """Full name of a metric from its full, short or class name.
+    """Full name of a metric from its full, short or class name; ``module:name`` of another stays as it is.
 
     Raises:
         SettingError: If no metric has this name.
@@ -54,14 +57,42 @@ def full_name(name: str) -> str:
         >>> full_name("adherence")
         'context_adherence'
     """
+    if ":" in name:
+        return name.strip()
     plain = name.strip().casefold().replace("-", "_")
     for full, metric in METRICS.items():
         if plain in (full, full.rpartition("_")[2], metric.__name__.casefold()):
             return full
-    raise SettingError(
-        f"no metric is named {name!r}; there are: {', '.join(METRICS)}, and module:name for one of your own, "
-        "with --set module:name.field"
-    )
+    plain = plain.removesuffix("metric").removesuffix("evaluator").strip("_")
+    listed: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("aliases.toml").read_text("utf-8"))
+    others = {alias.replace("_", ""): full for full, own in listed.items() for alias in own}
+    others |= {full.replace("_", ""): full for full in METRICS}
+    near = get_close_matches(plain.replace("_", ""), others, 1, cutoff=0.8)
+    nearest = f"the nearest here is {others[near[0]]}; " if near else ""
+    own = "and module:name for one of your own, with --set module:name.field"
+    raise SettingError(f"no metric is named {name!r}; {nearest}there are: {', '.join(METRICS)}, {own}")
+
+
+def metrics_set(names: Iterable[str] | None, settings: Iterable[str]) -> Sequence[Metric]:
+    """Metrics by name, None for all, with settings as they are written, e.g. ``adherence.polls=3``.
+
+    Raises:
+        SettingError: If a metric or setting is not known, or a setting is of a metric that is not among them.
+    """
+    given: dict[str, dict[str, Any]] = {full_name(name): {} for name in (METRICS if names is None else names)}
+    for text in settings:
+        place, equals, value = text.partition("=")
+        metric, dot, setting = place.strip().rpartition(".")
+        if not equals or not dot:
+            raise SettingError(f"--set is written METRIC.SETTING=VALUE, e.g. adherence.polls=3; got {text!r}")
+        name = next((place for place in given if place.endswith(f":{metric.strip()}")), None) or full_name(metric)
+        if name not in given:
+            raise SettingError(f"--set {text}: {name} is not among the metrics of this run")
+        try:
+            given[name][setting] = json.loads(value)
+        except ValueError:
+            given[name][setting] = value
+    return chosen([metric_named(name, **own) for name, own in given.items()])
 
 
 def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:

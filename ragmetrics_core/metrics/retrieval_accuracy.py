@@ -7,20 +7,15 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from ragmetrics_core.data.evidence import Cell
-from ragmetrics_core.data.questions import Batch, Instructions, NotAnswered, Part, Replies, Split, Weigh, about, ask
-from ragmetrics_core.data.results import Undefined
-from ragmetrics_core.data.sample import Context, Fact, Sample
-from ragmetrics_core.metrics.calls import curve
+from ragmetrics_core.data import Cell, Context, Fact, NotAnswered, Sample, Undefined
+from ragmetrics_core.data.questions import Batch, Instructions, Part, Replies, about, ask
+from ragmetrics_core.metrics.calls import curve, originals
 from ragmetrics_core.metrics.fact_matrix import (
     EMPTY,
     AccuracyEvidence,
     Combination,
-    Covered,
-    CoveredList,
-    FactInContext,
     Grid,
-    example,
+    covering,
     extraction,
     grid_of,
 )
@@ -54,6 +49,7 @@ class RetrievalAccuracy(Metric):
 
     Example:
         >>> from ragmetrics_core import ScriptedJudge
+        >>> from ragmetrics_core.metrics.fact_matrix import FactInContext
         >>> judge = ScriptedJudge({FactInContext: lambda asked: {"covered": asked["fact"] in asked["context"]}})
         >>> RetrievalAccuracy().score(facts=["a", "b"], contexts=["a.", "c."], judge=judge).value
         0.5
@@ -122,7 +118,8 @@ class RetrievalAccuracy(Metric):
         texts = list(dict.fromkeys(context.text for context in contexts if not context.blank))
         control = self._control(texts) if self.controls else None
         asked = [*texts, control] if control is not None else texts
-        questions = [question for text in asked for question in self._questions(sample, facts, text)]
+        told, polls = self.instructions()[0], None if self.calls == "per_context" else self.polls
+        questions = [question for text in asked for question in covering(about(sample), text, facts, told, polls)]
         replies = yield from ask(questions)
         grid = grid_of(replies, asked, facts)
         outcomes = [self._outcome(sample, option, grid, contexts) for option in options if option]
@@ -152,23 +149,6 @@ class RetrievalAccuracy(Metric):
             options.append(_distinct(Fact(text=text) for text in reply.reply.facts))
         return options
 
-    def _questions(self, sample: Sample, facts: Sequence[str], text: str) -> list[FactInContext]:
-        together, told = self.calls == "per_context", self.instructions()[0]
-        weigh = Weigh("covered", cell_key="label" if together else None, fallback_polls=1 if together else self.polls)
-        parts = {**about(sample), "context": Part("Context", text)}
-        each = [{"fact": Part("Fact", fact)} for fact in facts]
-        return [
-            FactInContext(
-                parts={**parts, **shown},
-                instructions=told,
-                Reply=CoveredList if together else Covered,
-                weigh=weigh,
-                split=Split("context", "covered"),
-                example=example,
-            )
-            for shown in ([{"facts": Part("Facts", tuple(facts), "lines")}] if together else each)
-        ]
-
     def _control(self, texts: Sequence[str]) -> str | None:
         """One foreign context, chosen by digest so that equal runs choose alike; None if there is none."""
         own = set(texts)
@@ -180,6 +160,7 @@ class RetrievalAccuracy(Metric):
         self, sample: Sample, option: Sequence[Fact], grid: Grid, contexts: Sequence[Context]
     ) -> AccuracyEvidence:
         rows = tuple(tuple(EMPTY if c.blank else grid[c.text, fact.text] for c in contexts) for fact in option)
+        copied = tuple(None if first == at else first for at, first in enumerate(originals(contexts)))
         evidence = AccuracyEvidence(
             facts=tuple(option),
             facts_from="sample" if sample.facts else self.extraction,
@@ -188,7 +169,7 @@ class RetrievalAccuracy(Metric):
             cells=rows,
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
             combination="soft" if self._word_overlap(sample, rows) else self.combination,
-            duplicate_of=_duplicates(contexts) if self.combination == "noisy_or" else (),
+            duplicate_of=copied if self.combination == "noisy_or" else (),
         )
         update: dict[str, float] = {}
         if all(cell.probability is not None for row in rows for cell in row):
@@ -219,13 +200,6 @@ class RetrievalAccuracy(Metric):
         elif self.controls:
             reason += " There is no control: no context of another question was there to take it from."
         return self.scored(evidence.combine(range(len(evidence.context_ids))), reason, evidence)
-
-
-def _duplicates(contexts: Sequence[Context]) -> tuple[int | None, ...]:
-    """By column, that of the identical context before it."""
-    first: dict[str, int] = {}
-    originals = [first.setdefault(context.text, column) for column, context in enumerate(contexts)]
-    return tuple(None if original == column else original for column, original in enumerate(originals))
 
 
 def _distinct(facts: Iterable[Fact]) -> tuple[Fact, ...]:

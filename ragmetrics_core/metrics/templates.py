@@ -4,7 +4,7 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
 
-from ragmetrics_core.data.questions import Instructions, check_template
+from ragmetrics_core.data import Instructions, check_template
 
 
 @cache

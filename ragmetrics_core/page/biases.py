@@ -3,36 +3,18 @@
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import atanh, sqrt, tanh
 from pathlib import Path
 from statistics import NormalDist
 
-from ragmetrics_core.data.evidence import JudgedChunks
-from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data import JudgedChunks, Sample, SampleResult, wilson
 from ragmetrics_core.statistics.agreement import spearman
 
 _FEWEST = 10
 _NOTABLE = 0.3
-_MOST_RANKS = 20
-
-_DATA = tomllib.loads(Path(__file__).with_name("biases.toml").read_text("utf-8"))
-
-
-def _shares(counts: dict[str, dict[str, list[int]]]) -> dict[str, dict[str, float]]:
-    return {judge: {what: hits / of for what, (hits, of) in own.items()} for judge, own in counts.items()}
-
-
-CAUGHT = _shares(_DATA["caught"])
-"""Share of accepted answers that a judge rejects after one edit has made them wrong, by name of the judge, from
-``benchmarks/lexical_table.py``: each source with weights fitted on the others."""
-
-FLIPPED = _shares(_DATA["flipped"])
-"""Share of verdicts on adherence that flip when one more context argues against them, by name of the judge, from
-the same table."""
+_MOST_RANKS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +29,6 @@ class Correlation:
     rho: float | None
     low: float
     high: float
-    count: int
 
     @property
     def notable(self) -> bool:
@@ -57,70 +38,69 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
-    """How many of the chunks at one rank were judged useful, with the Wilson interval of their share."""
+    """How many of the chunks at one rank were judged useful, and their share with its Wilson interval."""
 
     rank: int
     useful: int
     count: int
+    share: float
     low: float
     high: float
 
-    @property
-    def share(self) -> float:
-        """Share of useful chunks."""
-        return self.useful / self.count
 
-
-TRAITS = ("answer length", "context length", "number of chunks")
+TRAITS: dict[str, Callable[[Sample], int]] = {
+    "answer length": lambda sample: len(sample.answer or ""),
+    "context length": lambda sample: sum(len(context.text) for context in sample.contexts),
+    "number of chunks": lambda sample: len(sample.contexts),
+}
 """What should not move a score by itself: sizes of a sample."""
 
 
-def traits(sample: Sample) -> dict[str, float]:
-    """The sizes of a sample by name."""
-    context = sum(len(context.text) for context in sample.contexts)
-    return dict(zip(TRAITS, (len(sample.answer or ""), context, len(sample.contexts)), strict=True))
-
-
-def correlations(rows: Sequence[SampleResult], metrics: Sequence[str]) -> list[Correlation]:
+def correlations(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[Correlation]:
     """Rank correlation of every metric's score with every trait; none for a metric with fewer than ten scores.
 
     Source:
         Interval: Bonett & Wright (2000), Psychometrika 65(1).
     """
-    found = []
-    for name in metrics:
-        own = [(row.results[name].value, traits(row.sample)) for row in rows if row.sample and name in row.results]
-        scored = [(score, sizes) for score, sizes in own if score is not None]
-        if len(scored) >= _FEWEST:
-            found += [_correlation(name, trait, [(score, sizes[trait]) for score, sizes in scored]) for trait in TRAITS]
-    return found
+    scored: dict[str, list[tuple[float, list[int]]]] = {name: [] for name in metrics}
+    for row in rows:
+        sizes = [of(row.sample) for of in TRAITS.values()] if row.sample else []
+        for name, own in row.results.items():
+            if sizes and name in scored and own.value is not None:
+                scored[name].append((own.value, sizes))
+    enough = {name: own for name, own in scored.items() if len(own) >= _FEWEST}
+    return [
+        _correlation(name, trait, [(score, sizes[at]) for score, sizes in own])
+        for name, own in enough.items()
+        for at, trait in enumerate(TRAITS)
+    ]
 
 
 def _correlation(metric: str, trait: str, pairs: Sequence[tuple[float, float]]) -> Correlation:
     rho = spearman(pairs)
     if rho is None:
-        return Correlation(metric, trait, None, -1.0, 1.0, len(pairs))
+        return Correlation(metric, trait, None, -1.0, 1.0)
     half = NormalDist().inv_cdf(0.975) * sqrt((1 + rho * rho / 2) / (len(pairs) - 3))
     z = atanh(max(-0.999999, min(0.999999, rho)))
-    return Correlation(metric, trait, rho, tanh(z - half), tanh(z + half), len(pairs))
+    return Correlation(metric, trait, rho, tanh(z - half), tanh(z + half))
 
 
 def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
-    """Share of chunks judged useful at each of the first twenty ranks; empty without Context Utilization."""
+    """Share of chunks judged useful at each of the first 15 ranks, then of all below, as rank 16; empty if none is."""
     verdicts: dict[int, list[bool]] = {}
     found = (result.evidence for row in rows for result in row.results.values())
     for chunk in (chunk for own in found if isinstance(own, JudgedChunks) for chunk in own.chunks):
-        if chunk.useful is not None and chunk.rank <= _MOST_RANKS:
-            verdicts.setdefault(chunk.rank, []).append(chunk.useful)
-    return [rank_share(rank, own) for rank, own in sorted(verdicts.items())]
+        if chunk.useful is not None:
+            verdicts.setdefault(min(chunk.rank, _MOST_RANKS + 1), []).append(chunk.useful)
+    return [rank_share(rank, sum(own), len(own)) for rank, own in sorted(verdicts.items())]
 
 
-def rank_share(rank: int, verdicts: Sequence[bool]) -> RankShare:
+def rank_share(rank: int, useful: int, count: int) -> RankShare:
     """The share of useful chunks at a rank."""
-    return RankShare(rank, sum(verdicts), len(verdicts), *wilson(sum(verdicts), len(verdicts)))
+    return RankShare(rank, useful, count, useful / count, *wilson(useful, count))
 
 
-FAMILIES: dict[str, str] = _DATA["families"]
+FAMILIES: dict[str, str] = tomllib.loads(Path(__file__).with_name("biases.toml").read_text("utf-8"))["families"]
 """Families of models by how their names are written: a judge tends to favour what its own family wrote."""
 
 

@@ -254,12 +254,65 @@ function costOf(usage) {
   const price = usage.cost === undefined ? "price unknown" : "$" + usage.cost.toFixed(4);
   const tokens = (usage.prompt_tokens || 0) + " + " + (usage.completion_tokens || 0) + " tokens";
   const rest = ["stored", "repairs", "faults"].filter((name) => usage[name]).map((name) => usage[name] + " " + name);
-  return [usage.calls + " calls", tokens, price, ...rest].join(", ");
+  return [usage.calls + (usage.calls === 1 ? " call" : " calls"), tokens, price, ...rest].join(", ");
+}
+
+// People correct the judge: what they say of its verdicts stays in this browser, until it is downloaded as labels.
+
+const KEPT = "ragmetrics " + columns.run;
+let said = {};
+try {
+  said = JSON.parse(localStorage.getItem(KEPT)) || {};
+} catch {
+  // Where the browser keeps nothing, it is kept as long as the page is open.
+}
+
+function labelsOf(name) {
+  const found = Object.entries(said[name] || {}).filter(([, own]) => own.word !== "unsure");
+  return found.map(([id, own]) => ({ id, label: Number(own.yes === (own.word === "agree")) }));
+}
+
+function download(name, lines) {
+  const link = element("a", { download: name, href: URL.createObjectURL(new Blob([lines], { type: "application/jsonl" })) });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+function offer() {
+  const place = document.getElementById("labels");
+  const buttons = metrics.filter((name) => labelsOf(name).length).map((name) => {
+    const count = labelsOf(name).length;
+    const button = element("button", { type: "button" }, "Download " + count + (count === 1 ? " label of " : " labels of ") + name);
+    button.addEventListener("click", () => download("labels." + name.replace(/\W+/g, "_") + ".jsonl", labelsOf(name).map((own) => JSON.stringify(own) + "\n").join("")));
+    return button;
+  });
+  place.replaceChildren(...buttons);
+}
+
+function peopleOf(name, result, sample) {
+  if (!sample.id || result.value === undefined) return [];
+  const yes = result.value >= 0.5;
+  const kept = (said[name] || {})[sample.id];
+  const choices = ["agree", "disagree", "unsure"].map((word) => {
+    const input = element("input", { type: "radio", name: name + " of " + sample.id, value: word });
+    input.checked = Boolean(kept) && kept.word === word;
+    input.addEventListener("change", () => {
+      said[name] = { ...said[name], [sample.id]: { word, yes } };
+      try {
+        localStorage.setItem(KEPT, JSON.stringify(said));
+      } catch {
+        // As above.
+      }
+      offer();
+    });
+    return element("label", {}, input, " " + word);
+  });
+  return [element("fieldset", { class: "people" }, element("legend", {}, "The judge says " + (yes ? "yes" : "no") + " (" + percent(result.value) + "). And you?"), ...choices)];
 }
 
 function resultOf(name, result, sample) {
   const value = result.value === undefined ? result.status : result.value.toFixed(3);
-  const parts = [...block(name + ": " + value), text(result.reason || "")];
+  const parts = [...block(name + ": " + value), text(result.reason || ""), ...peopleOf(name, result, sample)];
   const evidence = result.evidence || {};
   if (result.error) parts.push(box([result.error.type], text(result.error.message), result.error.raw ? folded("raw reply", result.error.raw) : null));
   if (evidence.formula) parts.push(element("p", { class: "muted" }, evidence.formula));
@@ -288,7 +341,7 @@ function provenanceOf(sample) {
 
 function opened(row, columns) {
   const sample = row.sample;
-  if (!sample) return block("Not a sample", text(row.problem || ""));
+  if (!sample) return block(lines.has(row.index) ? "Not a sample" : "Left out", text(row.problem || ""));
   const utilization = ofKind(row, "context_utilization");
   const chunks = utilization && utilization.evidence.chunks;
   const place = index.findIndex((entry) => entry[0] === row.index);
@@ -310,4 +363,5 @@ function opened(row, columns) {
   return parts;
 }
 
+offer();
 start();

@@ -17,9 +17,7 @@ from typing import Literal
 
 from pydantic import Field, TypeAdapter
 
-from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks, Polled
-from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.data import FactMatrix, Frozen, JudgedChunks, MetricResult, Polled, SampleResult, Scored, Undefined
 from ragmetrics_core.metrics.average_precision import average_precision
 
 Code = Literal["no_context", "outside_store", "retrieval", "ranking", "generation"]

@@ -1,8 +1,12 @@
 """The methods paragraph of a report: what was measured, how, by which judge, with references."""
 
+import json
 import tomllib
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from ragmetrics_core.data import EMBEDDED
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 
@@ -27,7 +31,7 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     references = [reference for key, reference in _REFERENCES.items() if key in text]
     signatures = "; ".join(map(str, run.metrics.values()))
     second = f"Signatures: {signatures}." if signatures else ""
-    return tuple(filter(None, (text, second, " ".join(references))))
+    return tuple(filter(None, (text, " ".join(quoted(run)), second, " ".join(references))))
 
 
 def _kind(metric: str, run: RunFacts) -> str:
@@ -40,7 +44,7 @@ def _definition(kind: str, run: RunFacts) -> str:
     polls = settings.get("polls")
     known = f", {polls} polls at most" if polls else ""
     definition = _COMBINATIONS.get(settings.get("combination", ""), _METRICS[kind])
-    if kind == "retrieval_accuracy" and definition == _METRICS[kind] and {"lexical", "lexical+vectors"} & {*run.judges}:
+    if kind == "retrieval_accuracy" and definition == _METRICS[kind] and {*EMBEDDED} & {*run.judges}:
         definition += _TEXTS["lexical"][kind]
     return definition + known
 
@@ -51,3 +55,26 @@ def _intervals(summary: Summary) -> str:
     kind = "Bounds (Waudby-Smith & Ramdas 2024) are" if summary.decisions else "Intervals are at 95 %"
     words = f"{kind} for the {summary.caption}; method: {'; '.join(methods)}." if methods else ""
     return words + f" Undefined and failed results ({missing}) stand outside the means and are counted." * bool(missing)
+
+
+@cache
+def card_of(judge: str) -> dict[str, Any]:
+    """What ``benchmarks/cards.py`` measured of a judge, of those that ship; {} if there is nothing."""
+    shipped, checkout = Path(__file__).with_name("cards"), Path(__file__).parents[2] / "docs" / "cards"
+    found = [path for folder in (shipped, checkout) for path in folder.glob("*.json") if path.stem == judge]
+    return json.loads(found[0].read_text("utf-8")) if found else {}
+
+
+def quoted(run: RunFacts) -> list[str]:
+    """What the card of each judge says of the metrics of a run, as set, with 95 % intervals, or that there is none."""
+    asked, lines = [signature.model_dump() for signature in run.metrics.values()], []
+    for judge in run.judges:
+        card, told = card_of(judge), []
+        for question in (at for at, own in card.get("signatures", {}).items() if own in asked):
+            own = {it["measure"]: it for it in card["figures"][question] if it["source"] is None}
+            cell = "{measure} {value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
+            cells = ", ".join(cell.format(**own[name]) for name in ("AUROC", "balanced accuracy"))
+            told.append(f"{card['signatures'][question]['metric']} {cells}, mean over {own['AUROC']['count']} sources")
+        known = "; ".join(told) or "how well it agrees with people is not measured (benchmarks/cards.py)"
+        lines.append(f"{judge}, against labels of people: {known}.")
+    return lines

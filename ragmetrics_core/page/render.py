@@ -1,33 +1,40 @@
-"""Puts the page together: Jinja2 with autoescape, figures and script within the file, nothing from elsewhere."""
+"""Puts the pages together: Jinja2 with autoescape, figures and script within the file, nothing from elsewhere."""
 
+import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from difflib import SequenceMatcher
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.extras import extra
-from ragmetrics_core.data.files import write_text
-from ragmetrics_core.data.frozen import clean
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data import InputError, SampleResult, clean, extra, judge_in_words, write_text
 from ragmetrics_core.page import biases
-from ragmetrics_core.page.diagnosis import RULES, diagnose
-from ragmetrics_core.page.figures import check_matplotlib, ranks_svg, scores_svg
-from ragmetrics_core.page.methods import paragraphs
-from ragmetrics_core.page.rows import detail_lines, index_json, json_text
+from ragmetrics_core.page.diagnosis import RULES
+from ragmetrics_core.page.methods import card_of, paragraphs, quoted
+from ragmetrics_core.page.rows import cut, detail_lines, index_of, json_text, packed
+from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 
 _HERE = files("ragmetrics_core.page")
+_LONGEST_DIFF = 4000
 
 
 def write_page(path: str | Path, rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> None:
     """Write the report as one HTML file that opens offline and asks nothing of any network; see ``Report.to_html``."""
-    write_html(path, "report.html.j2", ("table.js", "detail.js"), page_data(rows, summary, run))
+    write_html(path, "report.html.j2", ("table.js", "detail.js", "figures.js"), page_data(rows, summary, run))
+
+
+def write_comparison(path: str | Path, comparison: Comparison) -> None:
+    """Write a comparison as one HTML page: the numbers, and the most changed samples side by side."""
+    changed = [
+        (one, _marked(*((row.sample and row.sample.answer) or "" for row in (one.first, one.second))))
+        for one in comparison.most_changed
+    ]
+    write_html(path, "comparison.html.j2", (), {"comparison": comparison, "changed": changed})
 
 
 def write_html(path: str | Path, template: str, scripts: Sequence[str], data: dict[str, Any]) -> None:
@@ -39,14 +46,13 @@ def write_html(path: str | Path, template: str, scripts: Sequence[str], data: di
         "script": _trusted(script),
         "script_hash": b64encode(sha256(script.encode()).digest()).decode(),
     }
-    text = from_file.render(**fixed, **data).lstrip()
-    write_text(path, str(clean(text)), "the page")
+    pieces = from_file.generate(**fixed, **data)
+    write_text(path, (str(clean(piece)) for piece in pieces), "the page")
 
 
 def check_page(path: Path) -> None:
     """Raise, before anything is judged, for a page that could not be written at the end."""
     _environment()
-    check_matplotlib()
     if not path.parent.is_dir():
         raise InputError(f"the page cannot be written to {path}: there is no folder {path.parent}")
 
@@ -54,45 +60,59 @@ def check_page(path: Path) -> None:
 def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> dict[str, Any]:
     """Everything that the template of a report shows."""
     metrics = [numbers.metric for numbers in summary.metrics]
-    found = Counter(own and own.code for own in map(diagnose, rows))
+    index = index_of(rows, metrics)
+    least = [min((own for own in entry[3] if isinstance(own, float)), default=-1.0) for entry in index]
+    worst_first = sorted(range(len(index)), key=least.__getitem__)
+    shares = biases.usefulness_by_rank(rows)
+    places = enumerate(run.audit.by_place[:15] if run.audit else (), 1)
+    shuffled = [biases.rank_share(at, *found) for at, found in places if found[1]]
     columns = {
         "metrics": metrics,
+        "run": f"{run.started} {run.judges}",
         "diagnoses": {code: rule.title for code, rule in RULES.items()},
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
+        "ranks": _points(shares, run),
+        "shuffled": _points(shuffled, run),
     }
-    shares = biases.usefulness_by_rank(rows)
-    if run.decisions:  # no interval of another kind holds where a run stopped for what it saw
-        shares = [replace(share, low=share.share, high=share.share) for share in shares]
     return {
         "summary": summary,
         "run": run,
         "families": biases.shared_families(rows),
-        "figures": {name: _figure(name, rows) for name in metrics},
         "shares": shares,
-        "ranks": _ranks(shares, run) if shares else "",
         "rules": RULES,
-        "diagnoses": found,
+        "diagnoses": Counter(entry[4] for entry in index),
         "traits": biases.TRAITS,
         "correlations": [] if run.decisions else biases.correlations(rows, metrics),
-        "caught": biases.CAUGHT,
-        "flipped": biases.FLIPPED,
+        "quoted": quoted(run),
+        "figures": {name: card_of(name).get("figures", {}).get("adherent", ()) for name in run.judges},
         "methods": paragraphs(summary, run),
-        "columns": _trusted(json_text(columns)),
-        "index": _trusted(index_json(rows, metrics)),
-        "details": _trusted(detail_lines(rows)),
+        "columns": columns,
+        "index": index,
+        "details": packed(detail_lines(map(rows.__getitem__, worst_first))),
     }
 
 
-def _figure(name: str, rows: Sequence[SampleResult]) -> Any:
-    scores = [r.value for row in rows if (r := row.results.get(name)) is not None and r.value is not None]
-    return _trusted(scores_svg(scores, f"Histogram and box plot of {len(scores)} scores of {name}")) if scores else ""
+def _points(shares: Sequence[biases.RankShare], run: RunFacts) -> list[tuple[float, ...]]:
+    """What is drawn of ranks; no interval holds where a run stopped for what it saw."""
+    return [(own.rank, own.share, *(() if run.decisions else (own.low, own.high))) for own in shares]
 
 
-def _ranks(shares: Sequence[biases.RankShare], run: RunFacts) -> Any:
-    places = enumerate(run.audit.by_place if run.audit else (), 1)
-    shuffled = [biases.rank_share(at, [True] * good + [False] * (n - good)) for at, (good, n) in places if n]
-    label = "Share of useful chunks by rank: " + ", ".join(f"{s.rank}: {s.share:.2f}" for s in shares)
-    return _trusted(ranks_svg(shares, shuffled, label))
+def _marked(first: str, second: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    """Both answers in pieces, each with whether it stands in one of them only; long ones unmarked."""
+    if max(len(first), len(second)) > _LONGEST_DIFF or first == second:
+        return [(cut(first), False)], [(cut(second), False)]
+    words = (_words(first), _words(second))
+    pieces: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
+    for kind, a, b, c, d in SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
+        for side, own in ((0, words[0][a:b]), (1, words[1][c:d])):
+            if own:
+                pieces[side].append(("".join(own), kind != "equal"))
+    return pieces
+
+
+def _words(text: str) -> list[str]:
+    """Words, each with the blank after it."""
+    return re.findall(r"\S+\s*|\s+", text)
 
 
 def _text(name: str) -> str:
@@ -103,12 +123,14 @@ def _trusted(text: str) -> Any:
     """Text of our own making, or escaped by its maker, that autoescape leaves as it is."""
     from markupsafe import Markup  # comes with Jinja2
 
-    return Markup(text)  # noqa: S704 - files of this folder, figures, and JSON without < > &
+    return Markup(text)  # noqa: S704 - files of this folder, and JSON without < > &
 
 
 def _environment() -> Any:
     jinja2 = extra("jinja2", "report", "a page")
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("ragmetrics_core.page", ""), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    made.filters.update(cut=cut, worth=judge_in_words, data=lambda value: _trusted(json_text(value)))
+    return made

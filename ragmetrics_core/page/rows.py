@@ -1,11 +1,12 @@
 """Rows of a report as data for the page: an index for the table, and everything else one line per row."""
 
 import json
-from collections.abc import Iterable, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from zlib import compressobj
 
-from ragmetrics_core.data.frozen import clean
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data import SampleResult, clean
 from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.reporting.jsonl import plain
 
@@ -13,6 +14,7 @@ LONGEST = 20_000
 """Most bytes of one text that the page holds."""
 
 _EXCERPT = 160
+_ROOM = 11_000_000
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 
@@ -27,19 +29,30 @@ def cut(text: str) -> str:
     return f"{kept} … [cut here: {len(text) - len(kept):,} more characters; the JSONL file has all of them]"
 
 
-def index_json(rows: Sequence[SampleResult], metrics: Sequence[str]) -> str:
-    """What the table shows and sorts by, as a JSON array that may stand inside a script element.
+def index_of(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[list[Any]]:
+    """What the table shows and sorts by.
 
     Per row: its index, id, an excerpt of the question (or the problem), per metric a score or a status, the
     diagnosis or null and the scores that it rests on, and the grade of the capture or null; where there is a ledger,
     the conversation and the turn.
     """
-    return json_text([_entry(row, metrics) for row in rows])
+    return [_entry(row, metrics) for row in rows]
 
 
-def detail_lines(rows: Iterable[SampleResult]) -> str:
-    """Everything known of each row, one JSON object per line, in the order of the index."""
-    return "\n".join(json_text(_short(plain(_own(row)))) for row in rows)
+def detail_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
+    """Everything known of each row, one JSON object per line, in their order."""
+    return (json_text(_short(plain(_own(row)))) + "\n" for row in rows)
+
+
+def packed(lines: Iterable[str]) -> str:
+    """Lines as the page carries them: deflated, in base64; as many as it holds."""
+    packer, found = compressobj(), bytearray()
+    for line in lines:
+        found += packer.compress(line.encode())
+        if len(found) > _ROOM:
+            break
+    found += packer.flush()
+    return b64encode(found).decode()
 
 
 def _own(row: SampleResult) -> SampleResult:

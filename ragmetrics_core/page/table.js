@@ -4,7 +4,9 @@
 const data = (id) => document.getElementById(id).textContent;
 const columns = JSON.parse(data("columns"));
 const index = JSON.parse(data("index"));
-const lines = data("details").split("\n");
+// Everything else of the rows is packed, the worst first, and there when "ready" is; by the index of the row.
+let lines = null;
+const ready = unpack(data("details"));
 const metrics = columns.metrics;
 const titles = columns.diagnoses;
 const PAGE = 100;
@@ -20,6 +22,22 @@ let order = { by: "worst", down: false };
 let shown = [];
 let made = 0;
 
+async function unpack(base64) {
+  const packed = atob(base64);
+  const bytes = new Uint8Array(packed.length);
+  for (let at = 0; at < packed.length; at += 1) bytes[at] = packed.charCodeAt(at);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const found = new Map();
+  for (const line of (await new Response(stream).text()).split("\n")) {
+    const start = /^\{"index":(\d+)/.exec(line);
+    if (start) found.set(Number(start[1]), line);
+  }
+  lines = found;
+  const left = document.getElementById("left");
+  if (found.size < index.length) left.textContent = "The texts of the " + found.size + " rows with the lowest scores are on this page; those of the others would make it too large, and are in the results file (--out).";
+  left.hidden = found.size === index.length;
+}
+
 function element(tag, properties, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties || {})) {
@@ -30,7 +48,11 @@ function element(tag, properties, ...children) {
   return made;
 }
 
-const detail = (place) => JSON.parse(lines[place]);
+const detail = (place) => {
+  const own = index[place];
+  const line = lines.get(own[0]);
+  return line ? JSON.parse(line) : { index: own[0], problem: "Its texts are not on this page, which would be too large with them; they are in the results file (--out).", sample: null, results: {} };
+};
 
 // Sorting ------------------------------------------------------------------------------------------------
 
@@ -128,14 +150,17 @@ function rowOf(place) {
   return row;
 }
 
-function refresh() {
+async function refresh() {
+  if (search.value && !lines) await ready;
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   const places = [...index.keys()].filter((place) => passes(index[place]) && (!words.length || holds(place, words)));
   shown = sorted(places);
   made = 0;
   body.replaceChildren();
   grow();
-  document.getElementById("count").textContent = shown.length + " of " + index.length + " samples";
+  document.getElementById("count").textContent = shown.length + " of " + index.length + (index.length === 1 ? " sample" : " samples");
+  const asked = Object.entries({ search: search.value, show: filter.value }).filter(([, own]) => own);
+  if (asked.length || /^#(search|show)=/.test(location.hash)) history.replaceState(null, "", "#" + new URLSearchParams(asked));
 }
 
 function grow() {
@@ -144,7 +169,8 @@ function grow() {
   more.hidden = made >= shown.length;
 }
 
-function toggle(row) {
+async function toggle(row) {
+  if (!lines) await ready;
   const button = row.querySelector("button");
   const open = button.getAttribute("aria-expanded") === "true";
   button.setAttribute("aria-expanded", String(!open));
@@ -198,6 +224,14 @@ function start() {
     });
   }
   document.addEventListener("keydown", keyboard);
+  const asked = new URLSearchParams(location.hash.slice(1));
+  search.value = asked.get("search") || "";
+  filter.value = asked.get("show") || "";
+  if (filter.selectedIndex < 0) filter.value = "";
+  document.getElementById("save").addEventListener("click", async () => {
+    await ready;
+    download("samples.jsonl", shown.map((place) => JSON.stringify(detail(place)) + "\n").join(""));
+  });
   sortBy("worst", false);
 }
 

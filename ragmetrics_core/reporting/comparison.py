@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.results import MetricResult, SampleResult, Undefined
-from ragmetrics_core.reporting.gates import three_way
-from ragmetrics_core.reporting.grouping import GroupBy, numbering
-from ragmetrics_core.reporting.matching import Matched, Pair, differences, match
+from ragmetrics_core.data import Frozen, InputError, MetricResult, SampleResult, SettingError, Undefined, element
+from ragmetrics_core.data.showing import table as html_rows
+from ragmetrics_core.reporting.gates import UntilDecided, three_way
+from ragmetrics_core.reporting.matching import GroupBy, Matched, Pair, differences, match, numbering
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
-from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome, UntilDecided, check_shares
+from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, Outcome, check_shares
 
 if TYPE_CHECKING:
     from ragmetrics_core.metrics.metric import Metric
@@ -51,7 +49,6 @@ class MetricChange(Frozen):
     interval: Interval | None = Field(None, description="its 95 % interval")
     p: float | None = Field(None, description="p-value of the permutation test")
     exact: bool = Field(False, description="true if every pattern of signs was tried")
-    clusters: int = Field(0, description="number of clusters; of pairs, if each stands alone")
     detectable: float | None = Field(None, description="smallest true difference that this design finds with 80 %")
     needed: int | None = Field(None, description="pairs needed to find a difference of the margin with 80 %")
     one_sided: Bounds | None = Field(None, description="its one-sided 95 % bounds, failures at the worst and the best")
@@ -152,7 +149,12 @@ class Comparison(Frozen):
             lines += ["", *change.lines(self.margin)]
         return "\n".join(lines)
 
-    __str__ = table
+    __str__ = __repr__ = table
+
+    def _repr_html_(self) -> str:
+        lines = ((own.name, own.verdict, own.lines(self.margin)[1:]) for own in self.changes)
+        notes = (str(self.matched), *(f"not comparable: {found}" for found in self.differing))
+        return f"<div>{element('p', notes)}{html_rows(lines, ('metric', 'second run', 'why'))}</div>"
 
     def to_html(self, path: str | Path) -> None:
         """Write the comparison as one HTML page that opens offline; texts of changed samples are in it.
@@ -161,7 +163,7 @@ class Comparison(Frozen):
             MissingDependency: If Jinja2 is not installed.
             InputError: If the file cannot be written.
         """
-        from ragmetrics_core.page.changes import write_comparison  # only where a page is written
+        from ragmetrics_core.page.render import write_comparison  # only where a page is written
 
         write_comparison(path, self)
 
@@ -264,7 +266,6 @@ def _change(
         "interval": interval,
         "p": test.p,
         "exact": test.exact,
-        "clusters": interval.clusters or count,
         "detectable": paired.detectable(error),
         "needed": paired.pairs_needed(error, count, margin) if margin > 0 else None,
         "one_sided": (min(sided[0][0], sided[1][0]), max(sided[0][1], sided[2][1])),

@@ -4,10 +4,7 @@ from array import array
 
 from pydantic import Field
 
-from ragmetrics_core.data.evidence import Polled
-from ragmetrics_core.data.frozen import Frozen, Share
-from ragmetrics_core.data.results import Scored
-from ragmetrics_core.data.sample import Ledger
+from ragmetrics_core.data import Frozen, Ledger, Polled, Scored, Share
 from ragmetrics_core.statistics.means import mean
 
 
@@ -26,7 +23,7 @@ class Conversations(Frozen):
         """The numbers in words; none where every conversation has one turn and no claim is labelled."""
         turns = [f"{turn}: {value:.3f}" for turn, value in self.by_turn.items()]
         shown = turns if len(turns) <= 10 else [*turns[:9], "…", turns[-1]]
-        sound = f"{self.sound or 0:.0%} of {self.count} conversations have no turn under {self.threshold:g}"
+        sound = f"conversations without a turn under {self.threshold:g}: {self.sound or 0:.0%} of {self.count}"
         lines = [f"mean by turn {', '.join(shown)}"] if len(turns) > 1 else []
         lines += [sound] if len(turns) > 1 and self.count else []
         lines += [] if self.own is None else [f"{self.own:.0%} of the claims rest on the assistant's own words"]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data import Frozen, SettingError, Share
+from ragmetrics_core.reporting.matching import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.reporting.summary import MetricSummary, Summary
-from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, On, Outcome, check_shares
+from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
+from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, On, Outcome, SequentialGate, check_shares
 
 if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
 
+
+_SHOWN = 10  # slices that do not pass
 
 VERBS: dict[Outcome, str] = {"passed": "reaches", "failed": "misses", "undecided": "may or may not reach"}
 
@@ -25,22 +29,74 @@ class Gate(Frozen):
 
     metric: str = Field(description="name of the metric")
     at_least: Share = Field(description="the lowest mean that is good enough")
+    by: str | None = Field(None, description="key of the metadata; the mean of each of its values is to reach it")
 
     def __str__(self) -> str:
-        return f"{self.metric}={self.at_least:g}"
+        return f"{self.metric}={self.at_least:g}{f'@{self.by}' if self.by else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class UntilDecided:
+    """How a run stops as soon as its gates are decided.
+
+    Args:
+        on: ``interval``: the gates speak of samples like these; ``point``: of the rows of this run.
+        alpha: Risk of a wrong decision.
+        margin: How far below its threshold a mean may lie and still pass; with ``against``, how much worse than
+            before, and thresholds stay as they are.
+        min_samples: Samples scored before a decision.
+        max_samples: Rows after which the run ends undecided.
+        min_scored: Share of the rows looked at that must be scored for a decision.
+        seed: Of the order in which rows are taken. Another seed is another look.
+        against: A finished run, or its file, to be no worse than.
+        cluster: Which samples belong together, as in ``Report.summary``; with ``on="point"`` each stands alone.
+    """
+
+    on: On = "interval"
+    alpha: float = 0.05
+    margin: float = 0.0
+    min_samples: int = 10
+    max_samples: int | None = None
+    min_scored: float = MIN_SCORED
+    seed: int = 0
+    against: Report | Path | str | None = None
+    cluster: GroupBy = "auto"
+
+    def __post_init__(self) -> None:
+        if self.on not in ("interval", "point"):
+            raise SettingError(f'on= is "interval" or "point"; got {self.on!r}')
+        check_shares(margin=self.margin)
+        if self.max_samples is not None and self.max_samples < 1:
+            raise SettingError(f"max_samples is a number of at least 1; got {self.max_samples}")
+        self.gate(None)
+
+    def gate(
+        self, at_least: float | None, *, rows: int = 1, gates: int = 1, largest_cluster: int = 1
+    ) -> SequentialGate:
+        """One gate of a run of so many rows; without ``at_least`` that of an earlier run less the margin is meant."""
+        return SequentialGate(
+            (1 - self.margin) / 2 if at_least is None else at_least,
+            margin=0.0 if at_least is None or self.against is not None else self.margin,
+            alpha=self.alpha, population=rows if self.on == "point" else None, largest_cluster=largest_cluster,
+            gates=gates, min_samples=self.min_samples, min_scored=self.min_scored,
+        )  # fmt: skip
 
 
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
-    """A gate as it is written, ``metric=threshold``, on one of the named metrics or the last word of its name."""
-    name, equals, threshold = (part.strip() for part in text.partition("="))
-    if not equals or not name:
-        raise SettingError(f"a gate is written metric=threshold, e.g. adherence=0.8; got {text!r}")
+    """A gate as it is written, ``metric=threshold`` or ``metric=threshold@key``, on one of the named metrics.
+
+    The last word of a metric's name is enough; ``adherence=0.8@metadata.language`` is a gate for each language.
+    """
+    name, equals, rest = (part.strip() for part in text.partition("="))
+    threshold, at, by = (part.strip() for part in rest.partition("@"))
+    if not equals or not name or (at and not by):
+        raise SettingError(f"a gate is written metric=threshold, e.g. adherence=0.8, or =0.8@language; got {text!r}")
     short = {own.rpartition("_")[2]: own for own in names}
     full = name if name in names else short.get(name.lower())
     if full is None:
         raise SettingError(f"no metric {name!r} for a gate; there are: {', '.join(dict.fromkeys([*short, *names]))}")
     try:
-        return Gate(metric=full, at_least=float(threshold))
+        return Gate(metric=full, at_least=float(threshold), by=by.removeprefix("metadata.") or None)
     except ValueError:
         told = f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got {threshold!r}"
         raise SettingError(told) from None
@@ -60,14 +116,34 @@ def decide(gate: Gate, measured: Report | Summary, *, on: On = "interval", min_s
             undecided, for whatever reason the scores are missing.
 
     Returns:
-        The decision. A metric that was not measured, or not scored on any row, has failed.
+        The decision. A metric that was not measured, or not scored on any row, has failed. A gate per slice is passed
+        if each slice passes, and failed if any fails; samples without its key are a slice, bad rows are in all.
 
     Raises:
         SettingError: If ``min_scored`` is not in [0, 1].
     """
     check_shares(min_scored=min_scored)
-    outcome, why = _decided(gate, measured if isinstance(measured, Summary) else measured.summary(), on, min_scored)
+    if not isinstance(measured, Summary):
+        measured = _by_slice(measured, gate.by) if gate.by else measured.summary()
+    if gate.by is None:
+        outcome, why = _decided(gate, measured, on, min_scored)
+    else:
+        own = sorted(measured.slices.get(gate.by, {}).items())
+        found = [(name, *_decided(gate, summary, on, min_scored)) for name, summary in own]
+        wrong = [one for one in found if one[1] != "passed"]
+        outcome = "passed" if found and not wrong else "undecided"
+        outcome = "failed" if not found or "failed" in (one[1] for one in wrong) else outcome
+        why = f" by {gate.by}: {len(found) - len(wrong)} of {len(found)} slices reach {gate.at_least:g}."
+        why += "".join(f" {name}:{told}" for name, _, told in wrong[:_SHOWN])
+        why += f" And {len(wrong) - _SHOWN} more." if len(wrong) > _SHOWN else ""
     return Decision(metric=gate.metric, outcome=outcome, sentence=f"{gate.metric}{why}")
+
+
+def _by_slice(report: Report, key: str) -> Summary:
+    tally = Tally(report.metrics, slices=[key])
+    for row in report.results:
+        tally.add(row)
+    return tally.summary(run=report.run)
 
 
 def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[Outcome, str]:

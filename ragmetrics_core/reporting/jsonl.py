@@ -14,11 +14,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ragmetrics_core.data.cells import plain_data
-from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
-from ragmetrics_core.data.files import Aside, own_lines
-from ragmetrics_core.data.frozen import clean
-from ragmetrics_core.data.results import SampleResult
+from ragmetrics_core.data import Aside, CutOffLine, InputError, RowError, SampleResult, clean, own_lines, plain_data
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 FORMAT = 2

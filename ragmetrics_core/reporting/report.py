@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import pickle
+from bisect import insort
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+from zlib import compress, decompress
 
+from ragmetrics_core.data import Grade, SampleResult, Usage, columns_by_field, extra, write_text
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.extras import extra
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.data.sample import Grade
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.comparison import compare
-from ragmetrics_core.reporting.grouping import GroupBy
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
+from ragmetrics_core.reporting.matching import GroupBy
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
-from ragmetrics_core.reporting.tables import data_frame, html_table, text_table
+from ragmetrics_core.reporting.tables import csv_text, data_frame, html_table, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,28 +38,47 @@ class Sink(Protocol):
         return
 
 
+class Folded(Sequence[SampleResult]):
+    """Results in input order, each deflated until it is looked at: thousands take a tenth of the memory."""
+
+    def __init__(self, results: Iterable[SampleResult] = ()) -> None:
+        self._rows: list[tuple[int, bytes]] = []
+        for result in results:
+            self.append(result)
+
+    def append(self, result: SampleResult) -> None:
+        """Take one more, wherever it belongs."""
+        insort(self._rows, (result.index, compress(pickle.dumps(result, protocol=5))))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        return pickle.loads(decompress(self._rows[place][1]))  # noqa: S301  # what this process put there
+
+
 @dataclass(init=False, repr=False)
 class Report:
     """Everything a run measured. Reports with equal results and facts are equal.
 
     Args:
-        results: One result per row of the input; they are put in input order.
+        results: One result per row of the input; they are put in input order (``Folded`` ones are and stay so).
         run: Facts of the run as a whole.
 
     Example:
-        >>> from ragmetrics_core.data.results import Scored
-        >>> from ragmetrics_core.data.sample import Sample
+        >>> from ragmetrics_core.data import Sample, Scored
         >>> scored = Scored(metric="context_recall", reason="", value=0.25)
         >>> Report([SampleResult(index=0, sample=Sample(), results={"context_recall": scored})])
         Report(1 row, 1 judged: context_recall)
     """
 
-    results: tuple[SampleResult, ...]
+    results: Sequence[SampleResult]
     run: RunFacts
     compare = compare
 
     def __init__(self, results: Iterable[SampleResult], run: RunFacts | None = None) -> None:
-        self.results = tuple(sorted(results, key=lambda row: row.index))
+        ordered = results if isinstance(results, Folded) else tuple(sorted(results, key=lambda row: row.index))
+        self.results = ordered
         self.run = run or RunFacts()
 
     @property
@@ -98,11 +118,15 @@ class Report:
             raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(self.metrics) or 'none'}")
         return [row.results[metric].value if metric in row.results else None for row in self.results]
 
+    def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
+        """The rows with the lowest scores of a metric, the lowest first."""
+        return [self.results[place] for place in lowest(self.scores(metric), count)]
+
     def graded(self, *grades: Grade) -> Report:
         """The report over the captured samples of these grades alone (see ``CaptureNotes``).
 
         Example:
-            >>> from ragmetrics_core.data.sample import CaptureNotes, Sample
+            >>> from ragmetrics_core.data import CaptureNotes, Sample
             >>> notes = [CaptureNotes(grade=grade) for grade in ("exact", "inferred")]
             >>> rows = [SampleResult(index=n, sample=Sample(capture=one), results={}) for n, one in enumerate(notes)]
             >>> len(Report(rows).graded("exact", "located").results)
@@ -139,9 +163,33 @@ class Report:
         run, results = read_report(path)
         return cls(results, run)
 
+    @classmethod
+    def from_parquet(cls, path: str | Path, **columns: Any) -> Report:
+        """Read what a ``Scorer`` wrote on one machine or many, a batch at a time, so that memory stays bounded.
+
+        Args:
+            path: The Parquet file, or the folder of such files.
+            **columns: Where a field of the sample is, as they were given to the ``Scorer``.
+
+        Returns:
+            A report whose ``results`` are read when they are asked for; ``compare``, ``scores`` and ``to_pandas`` take
+            all of them into memory.
+
+        Raises:
+            InputError: If it cannot be read, or holds no results of a ``Scorer``.
+            MissingDependency: If the extra ``parquet`` is not installed.
+        """
+        from ragmetrics_core.reporting.parquet import ParquetReport  # it stands on this module
+
+        return ParquetReport(path, columns_by_field(columns))
+
     def to_pandas(self) -> pd.DataFrame:
-        """One row per row of the input, with the columns of ``tables.data_frame`` (extra ``pandas``)."""
+        """One row per row of the input, with the columns of ``tables.columns`` (extra ``pandas``)."""
         return data_frame(self.results, self.metrics)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the columns of ``to_pandas`` as CSV; texts of the samples are in it, safe to open in a spreadsheet."""
+        write_text(path, csv_text(self.results, self.metrics), "the table")
 
     def to_html(self, path: str | Path, *, cluster: GroupBy = "auto") -> None:
         """Write the report as one HTML page that opens offline (extra ``report``); texts of the samples are in it.
@@ -152,7 +200,12 @@ class Report:
         """
         from ragmetrics_core.page.render import write_page  # only where a page is written
 
-        write_page(path, self.results, self.summary(cluster=cluster), self.run)
+        shown = self.shown()
+        write_page(path, shown.results, self.summary(cluster=cluster), shown.run)
+
+    def shown(self) -> Report:
+        """The report over the rows that a page shows one by one: all of them."""
+        return self
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the table of ``to_pandas`` as Parquet (extras ``pandas`` and ``parquet``)."""
@@ -195,3 +248,9 @@ class Report:
         judged = sum(bool(row.results) for row in self.results)
         rows = "1 row" if len(self.results) == 1 else f"{len(self.results)} rows"
         return f"Report({rows}, {judged} judged: {', '.join(self.metrics) or 'no metric'})"
+
+
+def lowest(scores: Iterable[float | None], count: int) -> list[int]:
+    """Places of the lowest scores, the lowest first."""
+    scored = ((score, place) for place, score in enumerate(scores) if score is not None)
+    return [place for _, place in nsmallest(count, scored)]

@@ -7,10 +7,7 @@ from typing import Self
 
 from pydantic import Field
 
-from ragmetrics_core.data.frozen import Frozen, Share
-from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.signature import Signature
+from ragmetrics_core.data import Frozen, Sample, Share, Signature, wilson
 from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.sequential import On, Outcome
 

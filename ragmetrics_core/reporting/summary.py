@@ -2,20 +2,17 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.evidence import JudgedChunks
-from ragmetrics_core.data.frozen import Frozen, Share
+from ragmetrics_core.data import Frozen, Grade, JudgedChunks, Ledger, SettingError, Share, Usage
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
-from ragmetrics_core.data.sample import Grade, Ledger
-from ragmetrics_core.data.usage import Usage
 from ragmetrics_core.reporting.conversations import Conversations, TurnTally
-from ragmetrics_core.reporting.grouping import GroupBy, numbering
+from ragmetrics_core.reporting.matching import GroupBy, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import FEWEST_CLUSTERS, Interval, mean, mean_interval, median, sd
 
@@ -60,7 +57,7 @@ class MetricSummary(Frozen):
     useful_share: float | None = Field(None, description="share of the scored samples with any useful chunk")
     mean_if_useful: float | None = Field(None, description="mean score among those")
     conversations: Conversations | None = Field(None, description="what ledgers say of conversations; None without")
-    limits: RiskThresholds = Field(default=RiskThresholds(), repr=False, description="when a number is a sign")
+    limits: RiskThresholds = Field(RiskThresholds.model_construct(), repr=False, description="when a number is a sign")
 
     @property
     def signs(self) -> tuple[str, ...]:
@@ -104,6 +101,7 @@ class Summary(Frozen):
     stopped: str = Field("", description='why the run ended before all rows of its input were read; "" if it did not')
     decisions: tuple[SequentialDecision, ...] = Field((), description="of a run until decided")
     caption: str = Field(CAPTION, description="what the intervals mean")
+    slices: dict[str, dict[str, "Summary"]] = Field({}, repr=False, description="by key and value, where asked for")
 
     def __getitem__(self, metric: str) -> MetricSummary:
         """Summary of one metric by name; raises ``SettingError`` if it was not measured."""
@@ -134,10 +132,14 @@ class Summary(Frozen):
 class Tally:
     """A summary that grows row by row; it keeps sixteen bytes per score (of turns 24), not the results.
 
-    ``metrics`` are names in the order to show them; ``cluster`` says which samples belong together.
+    ``metrics`` are names in the order to show them; ``cluster`` says which samples belong together; of ``slices``, keys
+    of the metadata, each value has a summary of its own.
     """
 
-    def __init__(self, metrics: Sequence[str], *, cluster: GroupBy = "auto") -> None:
+    def __init__(self, metrics: Sequence[str], *, cluster: GroupBy = "auto", slices: Iterable[str] = ()) -> None:
+        self._slices: dict[str, dict[str, Tally]] = {key: {} for key in slices}
+        self._bad: list[SampleResult] = []  # which belong to no slice, and so to each
+        self._empty = partial(Tally, metrics, cluster=cluster)
         self._number_of = numbering(cluster)
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
@@ -150,6 +152,17 @@ class Tally:
         sample = result.sample
         bad = sample is None or bool(result.problem)
         self._rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
+        for key, own in self._slices.items():
+            value = None if bad else group_of(sample, key)
+            name = None if bad else f"without {key}" if value is None else str(value)
+            if name is not None and name not in own:
+                own[name] = self._empty()
+                for row in self._bad:
+                    own[name].add(row)
+            for tally in own.values() if name is None else [own[name]]:
+                tally.add(result)
+        if bad and self._slices:
+            self._bad.append(result)
         number = -1 if bad else self._number_of(sample)
         for name, metric in self._metrics.items():
             metric.add(result.results.get(name), number, sample.ledger if sample else None, bad=bad)
@@ -180,6 +193,10 @@ class Tally:
         return Summary(
             **self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=run.ended_early,
             decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
+            slices={
+                key: {name: tally.summary(thresholds, run=run) for name, tally in own.items()}
+                for key, own in self._slices.items()
+            },
         )  # fmt: skip
 
 
@@ -191,9 +208,8 @@ class _MetricTally:
         self._keys, self._unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
         self._undefined, self._failed = Counter[str](), Counter[str]()
         self._turns, self._failure = TurnTally(), ""
-        self._not_judged = self._uncertain = self._told = (
-            0  # told: samples whose evidence tells whether any chunk is useful
-        )
+        self._not_judged = self._uncertain = 0
+        self._told = 0  # samples whose evidence tells whether any chunk is useful
 
     def add(self, result: MetricResult | None, cluster: int, ledger: Ledger | None, *, bad: bool) -> None:
         """Count one row's result of this metric; None if there is none."""

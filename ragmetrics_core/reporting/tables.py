@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterable, Sequence
-from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from ragmetrics_core.data.extras import extra
-from ragmetrics_core.data.results import SampleResult
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.data import EMBEDDED, SampleResult, element, extra, judge_in_words, table
+from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_FORMULA = re.compile(r"\s*[=+\-@|%]|[\t\r\n]")
 _HEADINGS = ("metric", "mean", "95 % interval", "median", "sd", "min–max", "scored/undef./failed")
 
 
@@ -49,7 +50,7 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     for numbers in summary.metrics:
         if (own := numbers.interval) is not None and own.clusters is not None:
             effect = "" if own.design_effect is None else f", design effect {own.design_effect:.2f}"
-            lines.append(f"{numbers.metric}: {own.clusters} clusters{effect}.")
+            lines.append(f"{numbers.metric}: {own.clusters} cluster{'s' * (own.clusters > 1)}{effect}.")
     uncertain = (numbers for numbers in summary.metrics if numbers.uncertain)
     lines += [f"{it.metric}: the judge is uncertain of {it.uncertain} of {it.count} scores." for it in uncertain]
     for numbers in (numbers for numbers in summary.metrics if numbers.useful_share is not None):
@@ -67,6 +68,10 @@ def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
         lines.append(f"Calls repeated after faults of the judge's endpoint: {summary.usage.faults}.")
     if run.ended_early:
         lines.append(f"The run ended early: {run.ended_early}.")
+    if run.judges:
+        lines.append(f"Judge: {', '.join(map(judge_in_words, run.judges))}.")
+    if "context_adherence" in (numbers.metric for numbers in summary.metrics) and {*EMBEDDED} & {*run.judges}:
+        lines.append("context_adherence by words is a probability: below 1, near 0.9 for most supported answers.")
     return (*lines, *run.notes)
 
 
@@ -77,52 +82,74 @@ def text_table(summary: Summary, run: RunFacts) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for index, heading in enumerate(_headings(summary)):
-        table.add_column(Text(heading.replace("/", "/\n")), justify="right" if index else "left", overflow="fold")
+        grid.add_column(Text(heading.replace("/", "/\n")), justify="right" if index else "left", overflow="fold")
     for numbers in summary.metrics:
-        table.add_row(*map(Text, _cells(numbers)))
+        grid.add_row(*map(Text, _cells(numbers)))
     console = Console(file=StringIO(), width=80, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as captured:
-        console.print(table, *map(Text, footnotes(summary, run)), sep="\n")
+        console.print(grid, *map(Text, footnotes(summary, run)), sep="\n")
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
+
+
+def markdown(summary: Summary, run: RunFacts, decisions: Sequence[Decision] = ()) -> str:
+    """Gates, metrics, signs and footnotes as Markdown, for the summary of a CI job; no text of a sample."""
+
+    def row(cells: Iterable[str]) -> str:
+        return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+    lines = ["## ragmetrics", "", *(f"- **{own.outcome}**: {own.sentence}" for own in decisions), ""]
+    lines += [row(_headings(summary)), row(["---"] * len(_HEADINGS)), *map(row, map(_cells, summary.metrics)), ""]
+    lines += [*(f"- Sign of high risk: {sign}" for sign in summary.all_signs), ""]
+    return "\n".join([*lines, *(f"{line}  " for line in footnotes(summary, run)), ""])
 
 
 def html_table(summary: Summary, run: RunFacts) -> str:
     """The metrics as HTML for notebooks, with footnotes and signs of high risk; everything in it is escaped."""
-
-    def cells(kind: str, texts: Iterable[str]) -> str:
-        return "".join(f"<{kind}>{escape(text)}</{kind}>" for text in texts)
-
-    rows = "".join(f"<tr>{cells('td', _cells(numbers))}</tr>" for numbers in summary.metrics)
-    table = f"<table><thead><tr>{cells('th', _headings(summary))}</tr></thead><tbody>{rows}</tbody></table>"
-    signs = cells("li", summary.all_signs)
+    shown = table(map(_cells, summary.metrics), _headings(summary))
+    signs = element("li", summary.all_signs)
     signs = f"<p>Signs of high risk</p><ul>{signs}</ul>" if signs else ""
-    return f"<div>{table}{cells('small', footnotes(summary, run))}{signs}</div>"
+    return f"<div>{shown}{element('p', footnotes(summary, run))}{signs}</div>"
 
 
-def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.DataFrame:
-    """One row per row of the input; what is missing is ``pd.NA``, never NaN.
+def columns(results: Sequence[SampleResult], metrics: Sequence[str]) -> dict[str, list[Any]]:
+    """One entry per row of the input, None where something is missing.
 
     Returns:
         Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``, ``<metric>_status`` and
         ``<metric>_reason``, then ``calls``, ``cost`` (US dollars) and ``problem`` (why a row is no sample).
+    """
+    samples = [row.sample for row in results]
+    made: dict[str, list[Any]] = {"index": [row.index for row in results]}
+    for name in ("id", "question", "answer"):
+        made[name] = [sample and getattr(sample, name) for sample in samples]
+    for name in metrics:
+        found = [row.results.get(name) for row in results]
+        for column, field in ((name, "value"), (f"{name}_status", "status"), (f"{name}_reason", "reason")):
+            made[column] = [result and getattr(result, field) for result in found]
+    usages = [row.usage for row in results]
+    spent: dict[str, list[Any]] = {"calls": [own.calls for own in usages], "cost": [own.cost for own in usages]}
+    return made | spent | {"problem": [row.problem or None for row in results]}
+
+
+def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
+    """The columns as CSV; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    made, file = columns(results, metrics), StringIO()
+    lines = csv.writer(file, lineterminator="\n")
+    lines.writerow(made)
+    for row in zip(*made.values(), strict=True):
+        lines.writerow([f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in row])
+    return file.getvalue()
+
+
+def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.DataFrame:
+    """The columns as a data frame; what is missing is ``pd.NA``, never NaN.
 
     Raises:
         MissingDependency: If pandas is not installed.
     """
     pandas = extra("pandas", "pandas", "a DataFrame")
-    samples = [row.sample for row in results]
-    columns: dict[str, list[Any]] = {"index": [row.index for row in results]}
-    for name in ("id", "question", "answer"):
-        columns[name] = [sample and getattr(sample, name) for sample in samples]
-    for name in metrics:
-        found = [row.results.get(name) for row in results]
-        for column, field in ((name, "value"), (f"{name}_status", "status"), (f"{name}_reason", "reason")):
-            columns[column] = [result and getattr(result, field) for result in found]
-    columns["calls"] = [row.usage.calls for row in results]
-    columns["cost"] = [row.usage.cost for row in results]
-    columns["problem"] = [row.problem or None for row in results]
     types = {"index": "Int64", "calls": "Int64", "cost": "Float64", **dict.fromkeys(metrics, "Float64")}
-    frame: pd.DataFrame = pandas.DataFrame(columns, dtype=object)
+    frame: pd.DataFrame = pandas.DataFrame(columns(results, metrics), dtype=object)
     return frame.astype({name: types.get(name, "string") for name in frame.columns})

@@ -7,7 +7,7 @@ import random
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from statistics import fmean
@@ -170,11 +170,11 @@ class Labelled:
     votes: tuple[bool, ...]
     source: str = "all"
     rival: float | None = None
+    yes: bool = field(init=False)
 
-    @property
-    def yes(self) -> bool:
-        """The majority's vote; a tie is a no."""
-        return 2 * sum(self.votes) > len(self.votes)
+    def __post_init__(self) -> None:
+        """Count the votes: ``yes`` is the majority's, a tie is a no. Each row is drawn thousands of times."""
+        object.__setattr__(self, "yes", 2 * sum(self.votes) > len(self.votes))
 
 
 Statistic = Callable[[Sequence[Labelled]], float | None]
@@ -247,11 +247,13 @@ def measure_all(rows: Sequence[Labelled], wanted: Mapping[str, Statistic], *, dr
     found = []
     for name, compute in wanted.items():
         values = {source: compute(own) for source, own in sources.items()}
+        interval = None
         for source, own in sources.items():
             interval = None if values[source] is None else bootstrap([own], compute, draws=draws)
             found.append(Measured(name, source, len(own), values[source], interval))
         known = [value for value in values.values() if value is not None]
         defined = [own for source, own in sources.items() if values[source] is not None]
-        interval = bootstrap(defined, compute, draws=draws)
+        if len(sources) > 1:  # the mean of one is itself
+            interval = bootstrap(defined, compute, draws=draws)
         found.append(Measured(name, None, len(known), fmean(known) if known else None, interval))
     return found

@@ -44,9 +44,10 @@ class Certified(Frozen):
     def sentence(self) -> str:
         """The finding in words."""
         if (own := self.step) is not None:
+            exact = _stats().binomtest(own.yes, own.count, alternative="greater").proportion_ci(1 - _ALPHA, "exact")
             return (
                 f"Certified: scores from {own.threshold:g} on are right in at least {self.target:g} of this run's "
-                f"cases ({own.yes} of {own.count} labels, 95 % lower bound {lower_bound(own.yes, own.count):.3f}; "
+                f"cases ({own.yes} of {own.count} labels, 95 % lower bound {exact.low:.3f}; "
                 f"{own.share:.0%} of the {self.samples} scored samples reach it; exact binomial bounds, fixed sequence)"
             )
         if self.needed is None:
@@ -63,15 +64,6 @@ class Certified(Frozen):
 
 def _stats() -> Any:
     return extra("scipy.stats", "stats", "certifying a threshold")
-
-
-def lower_bound(yes: int, count: int) -> float:
-    """One-sided 95 % lower bound of a share.
-
-    Source:
-        Clopper & Pearson (1934), Biometrika 26(4).
-    """
-    return float(_stats().beta.ppf(_ALPHA, yes, count - yes + 1)) if yes else 0.0
 
 
 @lru_cache(maxsize=256)
@@ -103,8 +95,9 @@ def certify(labelled: Sequence[tuple[float, bool]], scores: Sequence[float], tar
         MissingDependency: If scipy is not installed.
 
     Source:
-        Fixed-sequence testing: Angelopoulos et al. (2021), Learn then Test, arXiv:2110.01052. Number of labels:
-        Fleiss, Levin & Paik (2003), Statistical Methods for Rates and Proportions, 3rd ed., section 2.5.
+        Bounds: Clopper & Pearson (1934), Biometrika 26(4). Fixed-sequence testing: Angelopoulos et al. (2021), Learn
+        then Test, arXiv:2110.01052. Number of labels: Fleiss, Levin & Paik (2003), Statistical Methods for Rates and
+        Proportions, 3rd ed., section 2.5.
     """
     if not 0 < target <= 0.999:
         raise SettingError(f"a precision to certify lies above 0 and up to 0.999, e.g. 0.9; got {target:g}")

@@ -14,7 +14,7 @@ from pydantic import Field
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.statistics.means import Interval, grouped, mean_interval, ratio_mean, share_clusters, t_quantile
+from ragmetrics_core.statistics.means import Interval, mean_interval, ratio_mean, share_clusters, t_quantile
 
 FEWEST = 5
 """With fewer labels of the rarer class only the labels themselves are used."""
@@ -119,16 +119,21 @@ def rogan_gladen(labels: Sequence[bool], scores: Scores, others: Scores, *, thre
     yes, no = ([v is y for v, y in zip(own, labels, strict=True) if y is wanted] for wanted in (True, False))
     if min(len(yes), len(no)) < FEWEST:
         raise NotCorrectable(f"it needs {FEWEST} labels of each class; there are {len(yes)} yes and {len(no)} no")
-    right = fmean(yes), fmean(no)
+    right, share = (fmean(yes), fmean(no)), fmean(rest)
     if sum(yes) * len(no) + sum(no) * len(yes) <= len(yes) * len(no):
         sentence = f"sensitivity {right[0]:.2f} + specificity {right[1]:.2f} <= 1, so the verdicts tell nothing"
         raise NotCorrectable(sentence)
-    share = (fmean(rest) + right[1] - 1) / (right[0] + right[1] - 1)
-    effect = _design_effect(_linearised(labels, own, rest, right), [*scores.keys, *others.keys])
+    mean = (share + right[1] - 1) / (right[0] + right[1] - 1)
+    linear = [  # what each sample adds to the error of the estimate, to first order and but for a factor
+        mean * (right[0] - verdict) / len(yes) if label else (1 - mean) * (1 - verdict - right[1]) / len(no)
+        for label, verdict in zip(labels, own, strict=True)
+    ] + [(verdict - share) / len(rest) for verdict in rest]
+    error, alone = (ratio_mean(linear, keys)[1] for keys in ([*scores.keys, *others.keys], [-1] * len(linear)))
+    effect = max(1.0, (error / alone) ** 2) if alone else 1.0
     low, high = _lang_reiczigel(sum(rest), len(rest), (sum(yes), len(yes)), (sum(no), len(no)), effect)
     name = "Rogan–Gladen, interval after Lang & Reiczigel"
     name += f", variance times the design effect {effect:.2f}" if effect > 1 else ""
-    return _cut(share, low, high, name, (len(labels), len(rest)))
+    return _cut(mean, low, high, name, (len(labels), len(rest)))
 
 
 def _cut(
@@ -183,27 +188,3 @@ def _lang_reiczigel(
     spread = share * (1 - share) / (count + _Z**2) + mean**2 * errors[0] + (1 - mean) ** 2 * errors[1]
     half = _Z * sqrt(effect * spread) / gain
     return min(1.0, max(0.0, mean + shift - half)), max(0.0, min(1.0, mean + shift + half))
-
-
-def _linearised(
-    labels: Sequence[bool], own: Sequence[bool], rest: Sequence[bool], right: tuple[float, float]
-) -> list[float]:
-    """What each sample adds to the error of the estimate, to first order: labelled ones first."""
-    gain, share, positive = right[0] + right[1] - 1, fmean(rest), sum(labels)
-    mean = (share + right[1] - 1) / gain
-    labelled = [
-        -mean * (verdict - right[0]) / positive
-        if label
-        else (1 - mean) * (1 - verdict - right[1]) / (len(labels) - positive)
-        for label, verdict in zip(labels, own, strict=True)
-    ]
-    return [part / gain for part in (*labelled, *((verdict - share) / len(rest) for verdict in rest))]
-
-
-def _design_effect(parts: Sequence[float], keys: Sequence[int]) -> float:
-    """Variance with clusters over that without, at least 1."""
-    sums, _ = grouped(parts, keys)
-    alone = fsum(part**2 for part in parts)
-    if len(sums) == len(parts) or alone <= 0 or len(sums) < 2:
-        return 1.0
-    return max(1.0, fsum(own**2 for own in sums) * len(sums) / (len(sums) - 1) / alone)

@@ -3,6 +3,8 @@
 Every function gives the same result for the same scores in any order.
 """
 
+from array import array
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -119,8 +121,13 @@ def _bca(values: tuple[float, ...], level: float, seed: int) -> Interval:
 
 def share_clusters(keys: Sequence[int]) -> bool:
     """True if any two values belong to one cluster."""
-    named = [key for key in keys if key >= 0]
-    return len(set(named)) < len(named)
+    seen: set[int] = set()
+    for key in keys:
+        if key in seen:
+            return True
+        if key >= 0:
+            seen.add(key)
+    return False
 
 
 def padded_t(
@@ -151,12 +158,14 @@ def padded_t(
     return Interval(low, high, f"t over {count} clusters, {bounds}", count, effect)
 
 
-def grouped(values: Sequence[float], keys: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Sum and size of each cluster; a value with a negative key is a cluster of its own."""
-    found: dict[int, list[float]] = {}
-    for place, (value, key) in enumerate(zip(values, keys, strict=True)):
-        found.setdefault(key if key >= 0 else -1 - place, []).append(value)
-    return [fsum(own) for own in found.values()], [float(len(own)) for own in found.values()]
+def grouped(values: Sequence[float], keys: Sequence[int]) -> tuple["array[float]", "array[float]"]:
+    """Sum and size of each cluster; a value with a negative key is a cluster of its own. Compact for many values."""
+    found: dict[int, array[float]] = defaultdict(lambda: array("d"))
+    alone = array("d")
+    for value, key in zip(values, keys, strict=True):
+        (found[key] if key >= 0 else alone).append(value)
+    sums, sizes = array("d", map(fsum, found.values())), array("d", map(len, found.values()))
+    return sums + alone, sizes + array("d", [1.0]) * len(alone)
 
 
 def ratio_mean(values: Sequence[float], keys: Sequence[int], added: Sequence[float] = ()) -> tuple[float, float, int]:
@@ -166,7 +175,8 @@ def ratio_mean(values: Sequence[float], keys: Sequence[int], added: Sequence[flo
     """
     sums, sizes = grouped(values, keys)
     typical = len(values) / len(sizes)
-    sums, sizes = [*sums, *(value * typical for value in added)], [*sizes, *[typical] * len(added)]
+    sums.extend(value * typical for value in added)
+    sizes.extend([typical] * len(added))
     count, total = len(sums), fsum(sizes)
     centre = fsum(sums) / total
     squares = fsum((own - centre * size) ** 2 for own, size in zip(sums, sizes, strict=True))

@@ -4,17 +4,15 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.results import Failed, Scored, Undefined
-from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data import Failed, InputError, Sample, Scored, SettingError, Undefined
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.engine.tables import Samples, each_sample
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import chosen
-from ragmetrics_core.reporting.gates import Gate, decide
+from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.statistics.sequential import MIN_SCORED, UntilDecided
+from ragmetrics_core.statistics.sequential import MIN_SCORED
 
 
 class UndecidedWarning(UserWarning):

@@ -7,8 +7,7 @@ from importlib.resources import files
 
 from pydantic import Field, TypeAdapter
 
-from ragmetrics_core.data.frozen import Frozen
-from ragmetrics_core.data.sample import Context, Grade, Sample
+from ragmetrics_core.data import Context, Frozen, Grade, Sample
 
 
 class GoldenTurn(Frozen):

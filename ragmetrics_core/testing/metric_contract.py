@@ -5,21 +5,9 @@ from typing import ClassVar
 
 from pydantic import TypeAdapter
 
-from ragmetrics_core.data.results import MetricResult
-from ragmetrics_core.data.sample import Ledger, Sample
-from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.scripted import ScriptedJudge
+from ragmetrics_core.data import Ledger, MetricResult, Sample
+from ragmetrics_core.judging.judge import Judge, ScriptedJudge
 from ragmetrics_core.metrics.metric import Metric, Outcome
-
-_EMPTY = {
-    "question": None,
-    "contexts": (),
-    "answer": None,
-    "reference": (),
-    "facts": None,
-    "retrieved": None,
-    "ledger": None,
-}
 
 
 class MetricContract:
@@ -62,7 +50,9 @@ class MetricContract:
         assert self.metric().needs
         for group in self.metric().needs:
             silent = ScriptedJudge({})
-            outcome = self.outcome(sample.model_copy(update={field: _EMPTY[field] for field in group}), silent)
+            outcome = self.outcome(
+                sample.model_copy(update={field: getattr(Sample(), field) for field in group}), silent
+            )
             assert outcome.status == "undefined"
             assert outcome.value is None
             assert outcome.reason

@@ -1,5 +1,6 @@
 """Samples from the traces that instrumentations record; no tracing SDK is imported."""
 
+from ragmetrics_core.traces.live import SampleProcessor as SampleProcessor
 from ragmetrics_core.traces.reader import Notes as Notes
 from ragmetrics_core.traces.reader import SpanSamples as SpanSamples
 from ragmetrics_core.traces.reader import samples_from_spans as samples_from_spans

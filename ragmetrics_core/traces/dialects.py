@@ -77,7 +77,7 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
         messages("prompt"),
         messages("replies"),
         tool=next(map(str, told("tool")), ""),
-        given=metadata.get("ragmetrics") or {},
+        given=metadata.get("ragmetrics") or next(told("given"), {}),
         **{**single, "session": single["session"] or metadata.get("thread_id")},
     )
 
@@ -109,7 +109,7 @@ def _documents(attributes: Mapping[str, Any], names: Sequence[str]) -> tuple[Doc
     for listed in (_value(attributes, name) for name in names):
         listed = plain(listed) if isinstance(listed, str) else listed
         items = [one.get("document", one) for one in listed or () if isinstance(one, Mapping)]
-        if items:
+        if items or listed in ([], ()):
             return tuple(made(*map(one.get, ("content", "id", "score", "metadata"))) for one in items)
     return None
 

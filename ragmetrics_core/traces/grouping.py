@@ -6,20 +6,20 @@ import sqlite3
 import sys
 import tempfile
 import weakref
-from collections import Counter
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
-from ragmetrics_core.data.errors import InputError, RowError
-from ragmetrics_core.traces.spans import Span, UnknownForm, spans_in
+from ragmetrics_core.data import InputError, RowError
+from ragmetrics_core.traces.spans import WRONG, Span, UnknownForm, spans_in
 
 _SPOOLED = 64 * 2**20  # what cannot be read twice is kept in memory up to here, then in a temporary file
 _LONGEST = 256 * 2**20
-WRONG = (TypeError, ValueError, LookupError, AttributeError, RecursionError, SyntaxError)  # of values of wrong types
 _NO_FORM = "{} holds no spans in a known form (OTLP JSON, Phoenix, MLflow, Langfuse, LangSmith); keys seen: {}"
 
 Source = str | Path | Iterable[Any]
@@ -33,10 +33,10 @@ class Lines:
         self.paths = [Path(one) for one in listed if isinstance(one, (str, Path))]
         self.items = [] if self.paths else listed
         self.bad: list[RowError] = []
-        self._files: list[BinaryIO] = []
-        self._piped = _spooled(sys.stdin.buffer) if Path("-") in self.paths else None
-        if self._piped is not None:
-            weakref.finalize(self, self._piped.close)
+        self._files: list[BufferedReader] = []
+        self.piped = _spooled(sys.stdin.buffer) if Path("-") in self.paths else None
+        if self.piped is not None:
+            weakref.finalize(self, self.piped.close)
         self.parsed = lru_cache(maxsize=4)(self._parsed)
 
     @contextmanager
@@ -44,10 +44,8 @@ class Lines:
         """Open the files for one reading."""
         with ExitStack() as stack:
             self.parsed.cache_clear()
-            piped = self._piped
-            self._files = [
-                piped if piped and one == Path("-") else stack.enter_context(_opened(one)) for one in self.paths
-            ]
+            named = (self.piped if one == Path("-") else stack.enter_context(_opened(one)) for one in self.paths)
+            self._files = [one for one in named if one is not None]
             yield
 
     def places(self) -> Iterator[tuple[int, int, int]]:
@@ -55,11 +53,16 @@ class Lines:
         yield from ((0, number, 0) for number in range(len(self.items)))
         for number, file in enumerate(self._files):
             file.seek(0)
-            spread = file.readline(_LONGEST).strip()[-1:] in (b"{", b"[", b",")  # one value over several lines
+            first, second = file.readline(_LONGEST).strip(), file.readline(_LONGEST)
             file.seek(0)
-            while line := file.read(_LONGEST) if spread else file.readline(_LONGEST):
-                if line.strip():
-                    yield number, file.tell() - len(line), len(line)
+            # A value over several lines ends with its bracket if it is indented, else with the file.
+            last = (b"}" if first[:1] == b"{" else b"]") if second[:1].isspace() else b"\n\n"
+            last, length = last if first[-1:] in (b"{", b"[", b",") else b"", 0
+            while (line := file.readline(_LONGEST)) or length:
+                length += len(line) if length or line.strip() else 0
+                if length and (not line or line.startswith(last) or length >= _LONGEST):
+                    yield number, file.tell() - length, length
+                    length = 0
 
     def _parsed(self, file: int, offset: int, length: int) -> list[Span]:
         """The spans of one line."""
@@ -88,10 +91,9 @@ def traces_of(lines: Lines, largest: int) -> Iterator[tuple[str, list[Span] | No
                 seen = seen or (str(error) if isinstance(error, UnknownForm) else "")
                 lines.bad.append(RowError(f"line {number} holds no span: {type(error).__name__}"))
                 continue
+            lines.bad += [RowError(f"line {number} holds a span that cannot be read") for one in spans if not one.id]
             share = place[2] // max(1, len(spans))
-            ended = {one.trace: one.end for one in sorted(spans, key=lambda one: one.end)}
-            counts = Counter(one.trace for one in spans)
-            rows = [(trace, ended[trace], share * count, *place) for trace, count in counts.items()]
+            rows = [(one.trace, one.end, share, *place) for one in spans if one.trace]
             index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
         if lines.bad and not index.execute("SELECT 1 FROM lines LIMIT 1").fetchone():
             form = _NO_FORM.format(", ".join(map(str, lines.paths)) or "the list", seen)
@@ -99,7 +101,7 @@ def traces_of(lines: Lines, largest: int) -> Iterator[tuple[str, list[Span] | No
         index.execute("CREATE INDEX by_trace ON lines (trace)")
         order = "SELECT trace, max(ended), sum(size) FROM lines GROUP BY trace ORDER BY 2, 1"
         for trace, _, size in index.execute(order):
-            where = "SELECT file, at, length FROM lines WHERE trace = ? ORDER BY file, at"
+            where = "SELECT DISTINCT file, at, length FROM lines WHERE trace = ? ORDER BY file, at"
             yield trace, None if size > largest else _together(trace, lines, index.execute(where, (trace,)).fetchall())
 
 
@@ -110,10 +112,13 @@ def _together(trace: str, lines: Lines, places: list[tuple[int, int, int]]) -> l
         known = found.get(span.id, span)
         first, more = (known, span) if known.name else (span, known)
         found[span.id] = replace(first, attributes={**more.attributes, **first.attributes})
+        both = [(first.attributes[key], more.attributes[key]) for key in first.attributes.keys() & more.attributes]
+        if any(None not in pair and str(pair[0]) != str(pair[1]) for pair in both):  # two spans of one id
+            found[""] = Span(trace, "", name="unreadable")
     return [span for span in found.values() if span.name]
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> BufferedReader:
     """A file whose lines are JSON and that can be read twice."""
     try:
         source = path.open("rb")
@@ -125,14 +130,22 @@ def _opened(path: Path) -> BinaryIO:
         return _spooled(json.dumps(row, default=str).encode() + b"\n" for row in _rows(path))
     if start[:2] == b"\x1f\x8b":
         with source, gzip.open(source) as packed:
-            return _spooled(iter(lambda: packed.read(2**20), b""))
+            return _spooled(_unpacked(packed))
     return source if source.seekable() else _spooled(source)
 
 
-def _spooled(parts: Iterable[bytes]) -> BinaryIO:
+def _unpacked(packed: gzip.GzipFile) -> Iterator[bytes]:
+    """What a file holds; where it was cut off or is damaged, a line that is no JSON."""
+    try:
+        yield from iter(lambda: packed.read1(2**20), b"")
+    except (EOFError, OSError, zlib.error):
+        yield b"\0"
+
+
+def _spooled(parts: Iterable[bytes]) -> BufferedReader:
     file = tempfile.SpooledTemporaryFile(max_size=_SPOOLED)  # noqa: SIM115  # lives as long as the samples are read
     file.writelines(parts)
-    return cast("BinaryIO", file)
+    return cast("BufferedReader", file)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -1,20 +1,24 @@
 """Samples of recorded traces, by the same rules as the adapters'."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from ragmetrics_core.capturing import InputError, Overrides, RowError, Turns
-from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.traces import haystack
+from ragmetrics_core.data import Sample
+from ragmetrics_core.traces import haystack, llamaindex
 from ragmetrics_core.traces.dialects import DIALECTS
-from ragmetrics_core.traces.grouping import WRONG, Lines, Source, traces_of
-from ragmetrics_core.traces.trees import Call, Resolve, Unreadable, calls_of, trees_of
+from ragmetrics_core.traces.grouping import Lines, Source, traces_of
+from ragmetrics_core.traces.spans import WRONG, Span
+from ragmetrics_core.traces.trees import Call, Resolve, calls_of, trees_of
 
-Code = Literal["no_retrieval", "incomplete", "no_content", "framework", "too_large", "unreadable"]
-_LLAMAINDEX = re.compile(r"\w+\.[_a]*(query|retrieve|synthesize|run_agent_step)$")
+Code = Literal["no_retrieval", "incomplete", "no_content", "judge", "framework", "too_large", "unreadable"]
+_LLAMAINDEX = re.compile(r"\w+\.[_a]*(query|retrieve|synthesize|get_response|run_agent_step)$")
 _HAYSTACK = re.compile(r"haystack[._]|((Async)?Pipeline|SuperComponent|Agent)\.run")
+_MARK = "openinference.span.kind"
+_LOST = "spans of the trace are missing: beside its root one stands whose parent is not there"
 _NONE = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
 
 
@@ -38,52 +42,83 @@ class Notes:
     bad: list[RowError] = field(default_factory=list)
 
 
+class TraceReader:
+    """Makes samples of traces as they end, and remembers of each what later ones go on with.
+
+    Attributes:
+        turns: Joins runs of one question or conversation; its ``finish`` gives what still waits there.
+        used: Which traces samples were made of.
+        without: Why a trace gives no sample, of each that was read, whether it gave one or not.
+        known: Whether any span bore a mark; until then ``seen`` are attributes.
+    """
+
+    def __init__(self, dialect: str | None = None, resolve: Resolve | None = None) -> None:
+        if dialect is not None and dialect not in DIALECTS:
+            raise InputError(f"no dialect {dialect!r}; there are: {', '.join(DIALECTS)}")
+        self._dialect, self._resolve, self._asides = dialect, resolve, llamaindex.Asides()
+        self.used, self.without, self.known, self.seen = _Used(), dict[str, Code](), False, set[str]()
+        self.turns: Turns[Call] = Turns(trees_of, self.used)
+
+    def read(self, trace: str, spans: Sequence[Span] | None) -> list[Sample]:
+        """The samples that are complete with a trace; None are the spans of one that is too large."""
+        try:
+            if spans is not None:
+                return self._read(trace, spans)
+            self.without[trace] = "too_large"
+        except WRONG as error:
+            if isinstance(error, InputError):
+                raise
+            self.without[trace] = "unreadable"
+            self.used.traces.discard(trace)
+        return []
+
+    def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
+        calls = calls_of(spans, self._dialect, self._resolve)
+        told = [one.said for call in calls for one in call.walk() if one.said is not None]
+        self.known = self.known or bool(told)
+        self.seen.update(() if self.known or len(self.seen) > 12 else (key for one in spans for key in one.attributes))
+        content = any(one.input is not None or one.output is not None or one.prompt for one in told)
+        retrieves = any(one.kind == "retriever" for one in told)
+        self.without[trace] = "incomplete" if retrieves else "no_retrieval" if content else "no_content"
+        is_haystack = any("haystack" in span.scope or _HAYSTACK.match(span.name) for span in spans)
+        if is_haystack and not any(haystack.is_own(one) or _MARK in one.attributes for one in spans):
+            self.without[trace] = "framework"
+            return []
+        if is_haystack:
+            haystack.read(calls)
+        marks = [f"{one.scope} {one.attributes.get('mlflow.message.format')}".replace("_", "") for one in spans]
+        is_llamaindex = any("llamaindex" in one for one in marks) or any(_LLAMAINDEX.match(one.name) for one in spans)
+        if is_llamaindex:
+            llamaindex.read(calls)
+        found = [sample for call in calls for sample in self.turns.add(call)] + self.turns.part()
+        above = {one.span.parent for one in calls if not one.span.remote} - {one.id for one in spans}
+        if "" in above and len(above) > 1:  # one alone may be a span around all, which was left out
+            found = [llamaindex.warned(sample, _LOST, grade="incomplete") for sample in found]
+        if is_llamaindex:
+            judged = [sample for sample in found if self._asides.are_judged(sample)]
+            found = [self._asides.doubted(sample) for sample in found if sample not in judged]
+            self._asides.hear(calls)
+            self.used.traces.difference_update(str(sample.id) for sample in judged)
+            self.without.update((str(sample.id), "judge") for sample in judged)
+        return found
+
+
 class SpanSamples(Iterable[Sample]):
     """The samples of recorded spans, read anew each time; ``notes`` then say what gave none; see the function below."""
 
-    def __init__(
-        self, source: Source, *, resolve: Resolve | None = None, dialect: str | None = None, max_trace_mb: int = 256
-    ) -> None:
-        if dialect is not None and dialect not in DIALECTS:
-            raise InputError(f"no dialect {dialect!r}; there are: {', '.join(DIALECTS)}")
-        self._lines, self._largest = Lines(source), max_trace_mb * 2**20
-        self._resolve, self._dialect, self.notes = resolve, dialect, Notes()
+    def __init__(self, source: Source, resolve: Resolve | None, dialect: str | None, max_trace_mb: int) -> None:
+        self._begin, self.notes = partial(TraceReader, dialect, resolve), Notes()
+        self._begin()  # an unknown dialect is refused at once
+        self.lines, self._largest = Lines(source), max_trace_mb * 2**20
 
     def __iter__(self) -> Iterator[Sample]:
-        used, without, known, seen = _Used(), dict[str, Code](), False, set[str]()
-        turns: Turns[Call] = Turns(trees_of, used)
-        self.notes = Notes(bad=self._lines.bad)
-        for trace, spans in traces_of(self._lines, self._largest):
-            if spans is None:
-                without[trace] = "too_large"
-                continue
-            try:
-                calls = calls_of(spans, self._dialect, self._resolve)
-                marked = [(one.span.name, one.said, one in calls) for call in calls for one in call.walk() if one.said]
-                told = [said for _, said, _ in marked]
-                known = known or bool(told)
-                seen.update(() if known or len(seen) > 12 else (key for span in spans for key in span.attributes))
-                content = any(one.input is not None or one.output is not None or one.prompt for one in told)
-                retrieves = any(one.kind == "retriever" for one in told)
-                without[trace] = "incomplete" if retrieves else "no_retrieval" if content else "no_content"
-                is_haystack = any("haystack" in span.scope or _HAYSTACK.match(span.name) for span in spans)
-                unread = is_haystack and not any("openinference.span.kind" in span.attributes for span in spans)
-                if unread or any(_LLAMAINDEX.match(span.name) for span in spans):
-                    without[trace] = "framework"
-                    continue
-                if is_haystack:
-                    haystack.read(marked)
-                found = [sample for call in calls for sample in turns.add(call)]
-            except (Unreadable, *WRONG) as error:
-                if isinstance(error, InputError):
-                    raise
-                without[trace] = "unreadable"
-                continue
-            yield from found
-        if seen and not known:
-            raise InputError(_NONE.format(", ".join(DIALECTS), ", ".join(sorted(seen)[:12])))
-        yield from turns.finish()
-        self.notes.without = [(trace, code) for trace, code in without.items() if trace not in used.traces]
+        reader, self.notes = self._begin(), Notes(bad=self.lines.bad)
+        for trace, spans in traces_of(self.lines, self._largest):
+            yield from reader.read(trace, spans)
+        if reader.seen and not reader.known:
+            raise InputError(_NONE.format(", ".join(DIALECTS), ", ".join(sorted(reader.seen)[:12])))
+        yield from reader.turns.finish()
+        self.notes.without = [one for one in reader.without.items() if one[0] not in reader.used.traces]
 
 
 def samples_from_spans(
@@ -107,4 +142,4 @@ def samples_from_spans(
     Raises:
         InputError: If a file cannot be read, nothing has a known form or mark, or ``resolve`` raises; when read.
     """
-    return SpanSamples(source, resolve=resolve, dialect=dialect, max_trace_mb=max_trace_mb)
+    return SpanSamples(source, resolve, dialect, max_trace_mb)

@@ -4,7 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,12 +15,13 @@ _ID = ("span_id", "spanId", "context.span_id", "id")
 _ABOVE = ("parentObservationId", "parent_observation_id", "parent_run_id")
 _PARENT = ("parent_id", "parentSpanId", "parent_span_id", *_ABOVE)
 _START = ("start_time", "startTime", "start_time_unix_nano", "startTimeUnixNano")
+WRONG = (TypeError, ValueError, LookupError, AttributeError, RecursionError, SyntaxError, OverflowError)  # values
 _END = ("end_time", "endTime", "end_time_unix_nano", "endTimeUnixNano")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span: times in nanoseconds, ``parent`` empty for a root, ``scope`` the instrumentation that wrote it."""
+    """One span: times in nanoseconds, no ``parent`` for a root, no ``id`` (nor ``trace``) for an unreadable one."""
 
     trace: str
     id: str
@@ -31,6 +32,7 @@ class Span:
     end: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     error: str | None = field(default=None, repr=False)
+    remote: bool = False  # its parent is a span of another process
 
 
 class UnknownForm(Exception):
@@ -44,23 +46,20 @@ def spans_in(value: Any) -> Iterator[Span]:
         UnknownForm: If it has none of the forms.
     """
     if hasattr(value, "to_json"):
-        value = {**json.loads(value.to_json()), "scope": getattr(value.instrumentation_scope, "name", "")}
-    if isinstance(value, list):
-        yield from (span for item in value for span in spans_in(item))
-        return
-    if not isinstance(value, Mapping):
-        raise UnknownForm(type(value).__name__)
-    inner = value.get("data", value.get("observations"))
-    if "resourceSpans" in value or "resourceLogs" in value:
+        own = {"scope": getattr(value.instrumentation_scope, "name", "")}
+        value = {**json.loads(value.to_json()), **own, "flags": getattr(value.parent, "is_remote", False) * 0x200}
+    inner = value.get("data", value.get("observations")) if isinstance(value, Mapping) else value
+    if isinstance(inner, list):
+        yield from (span for item in inner for span in spans_in(item))
+    elif not isinstance(value, Mapping):
+        yield _span(value)
+    elif "resourceSpans" in value or "resourceLogs" in value:
         yield from _otlp(value)
     elif isinstance(inner, Mapping) and "info" in value:  # MLflow
         info = value["info"]
         session = {"mlflow.trace.session": (info.get("trace_metadata") or {}).get("mlflow.trace.session")}
-        for span in inner.get("spans") or ():
-            more = {"trace_id": info.get("trace_id"), "attributes": {**session, **(span.get("attributes") or {})}}
-            yield _span({**span, **more})
-    elif isinstance(inner, list):
-        yield from spans_in(inner)
+        for span in (_span(one, trace_id=info.get("trace_id")) for one in inner.get("spans") or ()):
+            yield replace(span, attributes={**session, **span.attributes})
     elif any(name in value for name in (*_TRACE, "context")):
         yield _span(value)
         yield from spans_in(value.get("child_runs") or [])
@@ -68,29 +67,38 @@ def spans_in(value: Any) -> Iterator[Span]:
         raise UnknownForm(", ".join(sorted(map(str, value))[:12]))
 
 
-def _otlp(value: Mapping[str, Any]) -> Iterator[Span]:
-    groups = (group for one in value.get("resourceSpans") or () for group in one.get("scopeSpans") or ())
-    for scope, spans in ((group.get("scope") or {}, group.get("spans")) for group in groups):
-        yield from (_span({**span, "scope": scope.get("name")}) for span in spans or ())
-    groups = (group for one in value.get("resourceLogs") or () for group in one.get("scopeLogs") or ())
-    for record in (record for group in groups for record in group.get("logRecords") or ()):
-        if record.get("spanId"):  # what an event tells belongs to its span
-            yield Span(_name(record["traceId"]), _name(record["spanId"]), attributes=_attributes(record))
+def _otlp(value: Any) -> Iterator[Span]:
+    """The spans in an object or in those inside it; what events tell of a span has its id and no name."""
+    try:
+        for name in ("resourceSpans", "scopeSpans", "resourceLogs", "scopeLogs"):
+            yield from (span for one in value.get(name) or () for span in _otlp(one))
+        scope = value["scope"].get("name") if isinstance(value.get("scope"), Mapping) else None
+        yield from (_span(one, scope=scope) for one in value.get("spans") or ())
+        events = (one for one in value.get("logRecords") or () if not isinstance(one, Mapping) or one.get("spanId"))
+        yield from (replace(one, name="" if one.id else one.name) for one in map(_span, events))
+    except WRONG:
+        yield _span(value)
 
 
-def _span(value: Mapping[str, Any]) -> Span:
-    context = value["context"] if isinstance(value.get("context"), Mapping) else {}
-    value = {**value, **{f"context.{key}": item for key, item in context.items()}}
+def _span(value: Any, **more: Any) -> Span:
+    trace = ""
+    try:
+        value = {**value, **more}
+        context = value["context"] if isinstance(value.get("context"), Mapping) else {}
+        value |= {f"context.{key}": item for key, item in context.items()}
 
-    def first(names: Any) -> Any:
-        return next((value[name] for name in names if value.get(name) not in (None, "")), "")
+        def first(names: Any) -> Any:
+            return next((value[name] for name in names if value.get(name) not in (None, "")), "")
 
-    trace, name = _name(first(_TRACE)), _name(first(_ID))
-    if not trace or not name:
-        raise ValueError("no id")
-    times = _nanoseconds(first(_START)), _nanoseconds(first(_END))
-    called, scope = str(value.get("name") or "span"), str(value.get("scope") or "")
-    return Span(trace, name, _name(first(_PARENT)), called, scope, *times, _attributes(value), _error(value))
+        trace, name = _name(first(_TRACE)), _name(first(_ID))
+        times = _nanoseconds(first(_START)), _nanoseconds(first(_END))
+        called, scope = str(value.get("name") or "span"), str(value.get("scope") or "")
+        parent, remote = _name(first(_PARENT)), bool(int(value.get("flags") or 0) & 0x200)  # as OTLP says it
+        if trace and name and max(map(abs, times)) < 2**63:
+            return Span(trace, name, parent, called, scope, *times, _attributes(value), _error(value), remote)
+    except WRONG:
+        pass
+    return Span(trace, "", name="unreadable")
 
 
 def _attributes(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from ragmetrics_core.capturing import InputError, MetricResult, SampleResult, SettingError, Sink
-from ragmetrics_core.data.extras import extra
+from ragmetrics_core.data import extra
 
 _NO_MODEL = ("", "lexical")  # names of judges
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capturing import answer_in, compact, documents_in, has_written, history_in
-from ragmetrics_core.capturing.reading import question_in, question_in_state, texts_in
+from ragmetrics_core.capturing.evidence import name_authors
+from ragmetrics_core.capturing.reading import each, question_in, question_in_state, texts_in
 from ragmetrics_core.capturing.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.capturing.turns import joined
-from ragmetrics_core.data.errors import InputError
+from ragmetrics_core.data import InputError
 from ragmetrics_core.traces.dialects import Reading, reading_of
 from ragmetrics_core.traces.spans import Span
-from ragmetrics_core.traces.values import ToolMessage, each, messages_in, replies_in
+from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
 
 Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
 _DEEPEST = 250
+_FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 _ABANDONED = "the stream was abandoned before its end"
-
-
-class Unreadable(Exception):
-    """The spans of a trace do not make a tree."""
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ def calls_of(spans: Sequence[Span], dialect: str | None = None, resolve: Resolve
     """The outermost calls of a trace.
 
     Raises:
-        Unreadable: If spans are inside of each other, or one inside the other without end.
+        ValueError: If a span cannot be read, or spans are inside of each other or one inside the other without end.
         InputError: If ``resolve`` raises.
     """
     ordered = sorted(spans, key=lambda one: (one.start, -one.end, one.id))
@@ -51,15 +51,34 @@ def calls_of(spans: Sequence[Span], dialect: str | None = None, resolve: Resolve
     roots: list[Call] = []
     for call in found.values():
         around = found.get(call.span.parent)
+        if around and not around.inside and call.span.name.endswith(".workflow") and call.span.name == around.span.name:
+            around = None  # of a batch, whose runs Traceloop puts one inside the other
         (roots if around is None else around.inside).append(call)
     level, reached = roots, 0
     for _ in range(_DEEPEST):
         reached, level = reached + len(level), [inner for one in level for inner in one.inside]
-    if reached < len(found):
-        raise Unreadable
+    if reached < len(found) or "" in found:
+        raise ValueError("no tree")
+    _name([call.said for call in found.values() if call.said is not None])
     if resolve is not None:
         _resolve([call.said for call in found.values() if call.said is not None], resolve, ordered[0].trace)
     return roots
+
+
+def _name(said: Sequence[Reading]) -> None:
+    """Give retrieved documents of which only the text was recorded the ids that a later step was given with it."""
+    named: dict[str, dict[str, None]] = {}
+    for one in (document for some in said for document in each(some.input, Document) if document.id is not None):
+        named.setdefault(one.text, {})[one.id] = None
+    ids = {text: list(some) for text, some in named.items()}
+    for some in said if ids else ():
+        found = list(each(some.output, Document)) if some.kind == "retriever" and some.documents is None else []
+        if any(one.id is None for one in found):
+            left = {text: iter(names) for text, names in ids.items()}
+            some.documents = tuple(
+                one if one.id else replace(one, id=next(left.get(one.text, iter(())), None)) for one in found
+            )
+            some.output = None
 
 
 def _resolve(said: Sequence[Reading], resolve: Resolve, trace: str) -> None:
@@ -76,9 +95,11 @@ def _resolve(said: Sequence[Reading], resolve: Resolve, trace: str) -> None:
 
 
 def trees_of(call: Call) -> Iterator[Tree]:
-    """The turn of a call; of a loop and of a span that is nobody's call those below it."""
-    if call.said is not None and not call.span.name.startswith("RunnableEach<"):
-        yield _tree(call, call.said)
+    """The turn of a call; of a loop and of a span that is nobody's call, or says nothing, those below it."""
+    said = call.said
+    silent = said is not None and said.kind == "step" and said.input is None and said.output is None
+    if said is not None and not call.span.name.startswith("RunnableEach<") and not (silent and len(call.inside) == 1):
+        yield _tree(call, said)
         return
     inside = [tree for one in call.inside for tree in trees_of(one)]
     whole = [tree for tree in inside if {node.kind for node in tree.root.walk()} >= {"model", "retriever"}]
@@ -90,29 +111,38 @@ def trees_of(call: Call) -> Iterator[Tree]:
 
 def _tree(call: Call, said: Reading) -> Tree:
     root, inputs, output = _node(call, said), said.input, said.output
-    models, is_step = any(node.kind == "model" for node in root.walk()), root.kind == "step"
+    models, is_step = [node for node in root.walk() if node.kind == "model"], root.kind in ("step", "agent")
+    if len(models) == 1 and isinstance(output, str) and not call.span.error:  # of a stream a reply may be missing
+        models[0].reply = models[0].reply or Message("assistant", output)
     continues = is_step and (inputs is None or (isinstance(inputs, Mapping) and {"resume", "goto"} <= set(inputs)))
     asked, place = said.given.get("question"), "metadata['ragmetrics']['question']"
     if asked is None and is_step and not continues:
         asked, place = question_in(inputs), f"input of {root.name}"
+        asked = None if asked is not None and _FIELDS.match(asked) else asked
     if asked is None and is_step:
         asked, place = question_in_state(output), f"output of {root.name}"
-    if is_step and not has_written(inputs):
+    if is_step and not root.taken and not has_written(inputs):
         root.taken = tuple(documents_in(inputs))
+    name_authors(root)
+    synthesizers = [node for node in root.walk() if node.kind == "step" and node.query is not None]
+    _leave_out(root, synthesizers)
     unread = dict.fromkeys(one.id for node in root.walk() for one in node.documents or () if not one.text)
     for node in root.walk() if unread else ():
         node.documents = tuple(one for one in node.documents or () if one.text) or None
     waits = any((one.error or "").startswith("GraphInterrupt") for one in root.walk())
     error = call.span.error or (_ABANDONED if output is None and _is_abandoned(call) else None)
-    alone = root.kind == "retriever" or (root.kind == "tool" and not models)
+    alone = root.kind in ("retriever", "reranker") or (root.kind == "tool" and not models)
     return Tree(
         root,
         question=asked,
         asked_at=place if asked is not None else "",
         history=(history_in(inputs) or history_in(output, asked)) if is_step else (),
-        answers=_answers(root, output),
+        answers=_answers(root, output, synthesizers),
         output=output,
-        is_query=is_step and said.query is not None,
+        flow=()
+        if said.documents == () or (output is not None and any(not one.taken for one in synthesizers[-1:]))
+        else None,
+        is_query=root.kind == "agent" and (bool(models) or said.query is not None),
         gives_documents=alone or (bool(output) and isinstance(output, tuple) and {*map(type, output)} == {Document}),
         error=error,
         complete=not error and not (output is None and not models),
@@ -127,11 +157,26 @@ def _tree(call: Call, said: Reading) -> Tree:
     )
 
 
-def _answers(root: Node, output: Any) -> tuple[Answer, ...]:
+def _leave_out(root: Node, synthesizers: Sequence[Node]) -> None:
+    """Take nodes out that only lead to other indices: the synthesizer was given what was answered there."""
+    if any(one.taken and all(node.author for node in one.taken) for one in synthesizers[-1:]):
+        used = {node.id for one in synthesizers for node in one.taken}
+        for one in root.walk():
+            if one.kind == "retriever" and used.isdisjoint(node.id for node in one.documents or ()):
+                one.kind = "ignored"
+
+
+def _answers(root: Node, output: Any, synthesizers: Sequence[Node]) -> tuple[Answer, ...]:
     if root.kind == "model":
         return (Answer(root.reply.text, "the model call", call=root),) if root.reply and root.reply.text else ()
+    if isinstance(output, tuple) and {*map(type, output)} == {Answer}:
+        return output
     found, key = answer_in(output)
-    return () if found is None else (Answer(found, f"output {key}".strip()),)
+    if found is None:
+        return ()
+    parts = [one.reply for node in synthesizers[-1:] if "Accumulate" in node.name for one in node.walk()]
+    replies = tuple(one.text for one in parts if one is not None and one.text in found)  # put together, one after other
+    return (Answer(found, f"output {key}".strip(), replies),)
 
 
 def _is_abandoned(call: Call) -> bool:
@@ -148,6 +193,9 @@ def _node(call: Call, said: Reading) -> Node:
     for one in call.inside[::-1]:
         if not (one.span.error and any(one.span.name == later.span.name for later in kept)):
             kept.append(one)
+    for one, by in pairwise(kept):  # the prompt of a model may have been recorded alone as what the step before made
+        if one.said is not None and one.said.kind == "model" and by.said is not None and not one.said.prompt:
+            one.said.prompt = tuple(each(by.said.output, Message))
     inside = [node for one in kept[::-1] for node in _apart(_node(one, one.said or Reading()))]
     node = Node(said.kind or "step", call.span.name, call.span.start, call.span.end, inside, error=call.span.error)
     held = tuple(each(said.output, Document))
@@ -164,10 +212,12 @@ def _node(call: Call, said: Reading) -> Node:
         node.name, node.query, node.text = said.tool or node.name, _argument(said.input), _result(said.output)
         node.documents = tuple(each(told.artifact if told is not None else said.output, Document)) or None
         node.call = said.call or (told.calls[0].id if told is not None else None)
-    elif node.kind == "step":
-        before = {(one.id, one.text, one.score) for one in documents_in(said.input)}
+    elif node.kind in ("step", "agent"):
+        node.query, node.taken = said.query, said.taken
+        node.text = said.output if said.query is not None and isinstance(said.output, str) else None
+        given = {(one.id, one.text, one.score) for one in documents_in(said.input)}
         found = documents_in(said.output)
-        node.documents = tuple(one for one in found if (one.id, one.text, one.score) not in before) or None
+        node.documents = tuple(one for one in found if (one.id, one.text, one.score) not in given) or None
     if node.error:
         node.documents = node.reply = node.text = None
     return node

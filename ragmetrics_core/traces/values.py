@@ -1,7 +1,9 @@
 """From what a span recorded to plain values: texts, documents, messages, mappings and tuples of these."""
 
+import ast
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +15,13 @@ _ROLES = {
     **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
     **dict.fromkeys(("tool", "function", "ToolMessage", "FunctionMessage"), "tool"),
 }
+_NAMED = re.compile(r"<NodeWithScore\(node=\w+\(id_=(.*)\), score=([^)]*)\)>", re.DOTALL)
+_OBJECT = re.compile(r"[A-Z]\w*\((?:\)|\w+=|$).*", re.DOTALL)
+_STRANGE = re.compile(r"<.* at 0x[0-9a-f]+.*>", re.DOTALL)
+# Python's own words for what is no literal, outside of texts: a member of an enumeration, and any other object.
+_WORDS = re.compile(r"""('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")|<[\w.]+: ('\w*')>|<(?:[^<>]|<[^<>]*>)*>""", re.DOTALL)
+_HAYSTACK = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
+_CALLS = ("tool_call", "tool_use")  # types of parts of messages
 _DEPTH = 8
 
 
@@ -52,7 +61,8 @@ def _unwrapped(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         return str(value["id"][-1]), value["kwargs"]
     if isinstance(value.get("data"), Mapping) and value.get("type") in _ROLES:
         return str(value["type"]), value["data"]
-    inner = next((value[key] for key in ("message", "message_content", "tool_call") if key in value), None)
+    around = ("message", "message_content", "tool_call", "tool_call_result")
+    inner = next((value[key] for key in around if key in value), None)
     return "", inner if isinstance(inner, Mapping) and len(value) == 1 else value
 
 
@@ -66,8 +76,26 @@ def made(text: object, name: object = None, score: object = None, metadata: obje
 
 def _document(value: object) -> Document | None:
     fields = _unwrapped(value)[1] if isinstance(value, Mapping) else {}
+    node = fields.get("node")
+    if isinstance(node, Mapping) and "id_" in node:
+        return _scored(node, fields.get("score"))
+    if {"id", "content", "blob"} <= set(fields):  # Haystack, which writes metadata beside the fields
+        told = {key: one for key, one in fields.items() if key not in _HAYSTACK}
+        return made(fields["content"], fields["id"], fields.get("score"), fields.get("meta", told))
     text = fields.get("page_content")
     return made(text, *map(fields.get, ("id", "score", "metadata"))) if isinstance(text, str) else None
+
+
+def _scored(node: Mapping[str, Any], score: object) -> Document:
+    """A node of LlamaIndex, with the text that models are shown of it, and as another form the text alone."""
+    told, text = _decoded(node.get("metadata")) or {}, str(node.get("text") or "")
+    line = str(node.get("metadata_template") or "{key}: {value}")
+    joint = str(node.get("metadata_separator") or "\n")
+    whole = str(node.get("text_template") or "{metadata_str}\n\n{content}")
+    seen = [name for name in told if name not in (node.get("excluded_llm_metadata_keys") or ())]
+    lines = joint.join(line.replace("{key}", name).replace("{value}", str(told[name])) for name in seen)
+    shown = whole.replace("{metadata_str}", lines).replace("{content}", text).strip() if lines and text else text
+    return replace(made(shown, node["id_"], score, told), forms=() if shown == text else (text,))
 
 
 def _pair(value: list[Any]) -> Document | Message | None:
@@ -82,9 +110,12 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     """A message of LangChain, of a provider or of a convention; None for anything else."""
     kind, fields = _unwrapped(value)
     role = _ROLES.get(str(fields.get("role") or kind or fields.get("type")))
-    content = next((fields[key] for key in ("content", "contents", "parts") if key in fields), None)
+    content = next((fields[key] for key in ("content", "contents", "parts", "blocks") if key in fields), None)
     parts = [one for one in content if isinstance(one, Mapping)] if isinstance(content, list) else []
-    calls = [*(fields.get("tool_calls") or ()), *(one for one in parts if one.get("type") in ("tool_call", "tool_use"))]
+    more = fields["additional_kwargs"] if isinstance(fields.get("additional_kwargs"), Mapping) else {}
+    fields = {**more, **fields}
+    calls = list(fields.get("tool_calls") or ())
+    calls += (one for one in parts if one.get("type") in _CALLS or {"tool_call", "tool_name"} & set(one))
     if role is None or (content is None and not calls and set(fields) != {"role"}):
         return None
     found = tuple(_call(one) for one in calls if isinstance(one, Mapping))
@@ -98,7 +129,8 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
     call = _unwrapped(call)[1]
     inner = call["function"] if isinstance(call.get("function"), Mapping) else call
     given = _decoded(next((inner[key] for key in ("args", "arguments", "input") if key in inner), None))
-    return ToolCall(str(inner.get("name") or ""), given if isinstance(given, Mapping) else {}, call.get("id"))
+    name = str(inner.get("name") or inner.get("tool_name") or "")
+    return ToolCall(name, given if isinstance(given, Mapping) else {}, call.get("id"))
 
 
 def text_of(content: object) -> str:
@@ -108,7 +140,7 @@ def text_of(content: object) -> str:
     if not isinstance(content, Mapping):
         return content if isinstance(content, str) else ""
     content = _unwrapped(content)[1]
-    if content.get("type") in ("image", "reasoning", "thinking", "tool_call", "tool_use"):
+    if content.get("type") in ("image", "reasoning", "thinking", *_CALLS):
         return ""
     source = content.get("source")  # of a document as providers take it
     if isinstance(source, Mapping):
@@ -139,10 +171,40 @@ def replies_in(value: object) -> tuple[Message, ...]:
     return (said,) if isinstance(said, Message) and said.role == "assistant" else ()
 
 
-def each(value: object, kind: type, depth: int = _DEPTH) -> Iterator[Any]:
-    """Values of a kind, however deep."""
-    if isinstance(value, kind):
-        yield value
-    elif depth and isinstance(value, (Mapping, tuple)):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from each(item, kind, depth - 1)
+def opened(value: Any, *, whole: bool = False, depth: int = _DEPTH) -> Any:
+    """A value with LlamaIndex's objects that stand in it as text: as JSON, as Python writes them, or only named.
+
+    With ``whole`` any text that has the form of an object is one.
+    """
+    if depth and isinstance(value, tuple):
+        return tuple(opened(one, whole=whole, depth=depth - 1) for one in value)
+    if depth and isinstance(value, Mapping):
+        return {key: opened(one, whole=whole or key == "ev", depth=depth - 1) for key, one in value.items()}
+    if not isinstance(value, str):
+        return value
+    named = _NAMED.fullmatch(value)
+    if named is not None:
+        return Document("", named[1], None if named[2] == "None" else float(named[2]))
+    if value.startswith('{"node":'):
+        return plain(value)
+    if value.startswith("ChatMessage(") or (whole and _OBJECT.fullmatch(value)):
+        return evaluated(value)
+    return None if _STRANGE.fullmatch(value) else value
+
+
+def evaluated(text: str) -> Any:
+    """The fields of an object as Python writes it; None where it was cut."""
+    try:
+        return plain(_fields_of(ast.parse(_WORDS.sub(lambda one: one[1] or one[2] or "None", text), mode="eval").body))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _fields_of(node: ast.AST) -> Any:
+    if isinstance(node, ast.Call) and not node.args:
+        return {str(one.arg).lstrip("_"): _fields_of(one.value) for one in node.keywords}
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [_fields_of(one) for one in node.elts]
+    if isinstance(node, ast.Dict):
+        return {str(_fields_of(key)): _fields_of(one) for key, one in zip(node.keys, node.values, strict=True) if key}
+    return ast.literal_eval(node) if isinstance(node, (ast.Constant, ast.UnaryOp)) else None

@@ -26,16 +26,17 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.evaluation import EvaluationRunResult
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEvaluator, evaluate_pipeline
+from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextAdherence, ScriptedJudge
 from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, JudgeUnavailable, MalformedReply, SettingError
 from ragmetrics_core.data.evidence import Evidence
-from ragmetrics_core.data.questions import Answer, Question, R
+from ragmetrics_core.data.questions import Question
+from ragmetrics_core.data.replies import Answer, R
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Plan
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 QUESTION = "When was the lighthouse built?"
 DOCUMENT = Document(id="built", content="The lighthouse was built in 1856.", score=0.5)

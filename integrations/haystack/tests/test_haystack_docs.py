@@ -1,11 +1,11 @@
-"""What the documentation shows runs: README, examples in docstrings, the demo, the entry point."""
+"""What the documentation shows runs: README, examples in docstrings, the example."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
 import re
-import tomllib
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,8 @@ import pytest
 from haystack import tracing
 from haystack.tracing.tracer import NullTracer
 
-from ragmetrics_core.reporting.report import Report
-
 HERE = Path(__file__).parents[1]
-MODULES = [
-    *(f"haystack_integrations.components.evaluators.ragmetrics.{name}" for name in ("evaluator", "model")),
-    "haystack_integrations.tracing.ragmetrics.samples",
-]
+MODULES = [f"haystack_integrations.components.evaluators.ragmetrics.{name}" for name in ("evaluator", "model")]
 
 
 def test_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,12 +45,9 @@ def test_examples_in_docstrings(module: str) -> None:
     assert doctest.testmod(found).failed == 0
 
 
-def test_the_demo_evaluates_a_real_corpus(capsys: pytest.CaptureFixture[str]) -> None:
-    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    module, _, name = project["entry-points"]["ragmetrics.demos"]["haystack"].partition(":")
-    report = getattr(importlib.import_module(module), name)()
-    assert isinstance(report, Report)
-    assert capsys.readouterr().out.count("\n") == 1
+def test_the_example_evaluates_a_real_corpus(capsys: pytest.CaptureFixture[str]) -> None:
+    report = runpy.run_path(str(HERE.parents[1] / "examples" / "haystack_pipeline.py"))["report"]
+    assert "context_adherence" in capsys.readouterr().out
     assert all(row.results["context_utilization"].status == "scored" for row in report.results)
     assert all(row.sample is not None and len(row.sample.contexts) == 4 for row in report.results)
     summary = {found.metric: found.mean for found in report.summary().metrics}

@@ -14,11 +14,11 @@ from haystack.components.generators.chat import FallbackChatGenerator, MockChatG
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import HaystackModel
+from loopback import Fault, LoopbackServer
 
 from ragmetrics_core import ContextAdherence, ContextUtilization, LLMJudge, Sample
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatRequest, Message
-from ragmetrics_core.testing.server import Fault, LoopbackServer
 
 SAMPLE = Sample(question="Capital?", contexts=("Paris is the capital of France.", "Wine."), answer="Paris.")
 REQUEST = ChatRequest((Message("system", "s"), Message("user", "u")), temperature=0.5, max_tokens=7)

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from ragmetrics_core.capturing import Captured
+from ragmetrics_core.capturing import Captured, JsonlSink
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 
@@ -583,9 +584,9 @@ def test_judge_calls_are_not_captured(judge_async: bool) -> None:
     assert [sample.question for sample in watcher.samples] == ["q"]
 
 
-def test_watch_judges_the_whole_process() -> None:
-    app = rag()
-    with watch(["context_adherence"], judge="lexical", keep=True) as watcher:
+def test_watch_judges_the_whole_process(tmp_path: Path) -> None:
+    app, sink = rag(), JsonlSink(tmp_path / "scores.jsonl")
+    with watch(["context_adherence"], judge="lexical", keep=True, sinks=[sink]) as watcher:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda n: app.run(inputs(f"q{n}")), range(20)))
         assert watcher.flush(30)
@@ -594,6 +595,7 @@ def test_watch_judges_the_whole_process() -> None:
     assert sorted(map(check, watcher.samples)) == sorted(f"q{n}" for n in range(20))
     app.run(inputs("after"))
     assert len(watcher.samples) == 20
+    assert len((tmp_path / "scores.jsonl").read_text().splitlines()) == 20
 
 
 def test_watch_says_when_it_was_displaced() -> None:

@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import create_retriever_tool
 from langchain_fakes import Shelf, Speaker, document
 from langchain_ragmetrics import capture
-from langchain_ragmetrics.process import RECORDER
+from langchain_ragmetrics.captures import RECORDER
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langsmith.run_trees import RunTree
 
@@ -88,7 +88,7 @@ def test_thirty_turns_with_compaction(tmp_path: Path) -> None:
                 seconds.append(time.process_time() - began)
             gc.collect()
             kept.append(sum(isinstance(one, RunTree) for one in gc.get_objects()))
-            assert (RECORDER.run_map, RECORDER.order_map, RECORDER._roots) == ({}, {}, {})
+            assert (RECORDER.open, RECORDER._roots) == ({}, {})
             made = [words(f"note {count}") for count in range(before + 1, notes.spoken + 1)]
             made = [f"Here is a summary of the conversation to date:\n\n{text}" for text in made]
             wanted += [(turn, *one) for one in expected(turn, model.prompts, made)]

@@ -12,9 +12,9 @@ from typing import Any
 
 import langchain_ragmetrics
 import pytest
-from langchain_ragmetrics.demo import demo
 
 HERE = Path(__file__).parents[1]
+EXAMPLES = HERE.parents[1] / "examples"
 
 
 def test_readme_runs() -> None:
@@ -27,9 +27,12 @@ def test_readme_runs() -> None:
     assert names["watching"].aggregates["context_adherence"].mean > 0.5
 
 
-@pytest.mark.parametrize(("example", "questions"), [("chain.py", 3), ("agent.py", 2)])
-def test_examples_run(example: str, questions: int, capsys: pytest.CaptureFixture[str]) -> None:
-    report = runpy.run_path(str(HERE / "examples" / example))["report"]
+@pytest.mark.parametrize(("example", "questions"), [("chain", 8), ("agent", 2)])
+def test_examples_run(
+    example: str, questions: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    report = runpy.run_path(str(EXAMPLES / f"langchain_{example}.py"))["report"]
     assert "context_adherence" in capsys.readouterr().out
     assert len(report.results) == questions
     for result in report.results:
@@ -39,15 +42,8 @@ def test_examples_run(example: str, questions: int, capsys: pytest.CaptureFixtur
         assert result.results["context_adherence"].value > 0.5  # a quotation adheres
 
 
-def test_demo_runs_a_chain(capsys: pytest.CaptureFixture[str]) -> None:
-    report = demo()
-    assert len(capsys.readouterr().out.strip().splitlines()) == 1
-    assert set(report.metrics) >= {"context_adherence", "context_recall", "context_utilization"}
-    assert [result.sample.error for result in report.results if result.sample] == [None] * 8
-
-
 def test_examples_in_docstrings_run() -> None:
     modules = pkgutil.walk_packages(langchain_ragmetrics.__path__, "langchain_ragmetrics.")
     results = [doctest.testmod(importlib.import_module(module.name)) for module in modules]
-    assert sum(result.attempted for result in results) >= 23
+    assert sum(result.attempted for result in results) >= 19
     assert not any(result.failed for result in results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import logging
 import threading
@@ -14,10 +15,12 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_fakes import ANSWER, QUESTION, Shelf, Speaker, document, rag
 from langchain_ragmetrics import LangChainModel, RagMetricsCallback, capture, observe, watch
-from langchain_ragmetrics.process import RECORDER
+from langchain_ragmetrics.captures import RECORDER
 
 from ragmetrics_core import ScriptedJudge
-from ragmetrics_core.data.questions import Answer, Question, R
+from ragmetrics_core.data.questions import Question
+from ragmetrics_core.data.replies import Answer, R
+from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 
@@ -64,7 +67,7 @@ def test_500_concurrent_async_runs() -> None:
     assert asyncio.run(everything()) == [f"Answer to q{number}" for number in range(500)]
     unmixed(handler.samples, 500)
     assert not handler.problems
-    assert (len(handler.run_map), len(handler.order_map)) == (0, 0)
+    assert not handler.open
 
 
 def test_50_threads_through_one_handler() -> None:
@@ -121,7 +124,7 @@ def test_nested_captures_both_see_a_run() -> None:
 
 def tracked() -> int:
     gc.collect()
-    return sum(1 for one in gc.get_objects() if type(one).__name__ in ("RunTree", "Sample", "Document"))
+    return sum(1 for one in gc.get_objects() if type(one).__name__ in ("Run", "Sample", "Document"))
 
 
 def test_memory_is_flat_over_many_runs() -> None:
@@ -135,7 +138,7 @@ def test_memory_is_flat_over_many_runs() -> None:
                 list(pool.map(lambda _: [chain.invoke(QUESTION) for _ in range(25)], range(10)))
             assert watching.flush(60)
             sizes.append(tracked())
-            assert (len(RECORDER.run_map), len(RECORDER.order_map), len(RECORDER._roots)) == (0, 0, 0)
+            assert (len(RECORDER.open), len(RECORDER._roots)) == (0, 0)
     finally:
         watching.stop()
     assert max(sizes) - sizes[0] <= 20, sizes  # a round has 250 runs; what other tests leave comes and goes by a few
@@ -147,8 +150,8 @@ def test_streamed_tokens_are_not_kept() -> None:
     answer = " ".join(["word"] * 500)
     chain = rag(model=Speaker(lines=answer))
     for _ in chain.stream(QUESTION, config={"callbacks": [handler]}):
-        events.append(sum(len(run.events) for run in handler.run_map.values()))
-    assert max(events) < 30
+        events.append(len(repr(handler.open)))
+    assert max(events) - min(events) < len(answer)
     assert handler.samples[0].answer == answer
 
 
@@ -258,12 +261,10 @@ def test_outputs_are_the_callers_own() -> None:
 
 
 def test_samples_can_be_bounded() -> None:
-    handler = RagMetricsCallback(metrics=[], max_samples=2)
     with capture(max_samples=1) as captured:
         for _ in range(4):
-            rag().invoke(QUESTION, config={"callbacks": [handler]})
+            rag().invoke(QUESTION)
     assert (len(captured.samples), captured.dropped) == (1, 3)
-    assert (len(handler.samples), handler.dropped) == (2, 2)
 
 
 def test_model_calls_without_retrieval_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -292,6 +293,32 @@ def test_on_result_and_its_errors() -> None:
     assert handler.report().results[0].sample is not None
     assert seen == [QUESTION]
     assert handler.problems.counts == {"BackgroundEvaluator._finish: RuntimeError": 1}
+
+
+class Kept(list[SampleResult]):
+    """A sink."""
+
+    def write(self, result: SampleResult) -> None:
+        self.append(result)
+
+    def flush(self) -> None:
+        pass
+
+
+def test_a_callback_takes_what_watch_takes() -> None:
+    sink = Kept()
+    masked = Sample(question="masked")
+    handler = RagMetricsCallback(metrics=[], sinks=[sink], redact=lambda sample: masked, max_queue=100)
+    rag().batch([QUESTION] * 3, config={"callbacks": [handler]})
+    assert handler.stop(60)
+    assert [one.sample for one in sink] == [masked] * 3
+
+
+def test_a_copied_config_has_the_same_callback() -> None:
+    handler = RagMetricsCallback(metrics=[])
+    for made in (copy.copy(handler), copy.deepcopy({"callbacks": [handler]})["callbacks"][0]):
+        rag().invoke(QUESTION, config={"callbacks": [made]})
+    assert len(handler.samples) == 2
 
 
 def test_watch_judges_a_share() -> None:

@@ -235,7 +235,7 @@ def test_shape(name: str) -> None:
     with capture(**options) as captured:
         asyncio.run(play()) if asyncio.iscoroutinefunction(play) else play()
     assert [seen(sample) for sample in captured.samples] == expected
-    said = [one for one in captured.problems.counts if "model calls were seen" not in one and "person" not in one]
+    said = [one for one in captured.problems.counts if "runs were seen" not in one and "person" not in one]
     assert not said or (not expected and "none of them retrieved" in said[0])
 
 
@@ -1090,7 +1090,7 @@ async def observed_store_async() -> None:
 
 @shape(Turn())
 def handler_twice() -> None:
-    from langchain_ragmetrics.process import RECORDER
+    from langchain_ragmetrics.captures import RECORDER
 
     rag().with_config(callbacks=[RECORDER]).invoke(QUESTION, config={"callbacks": [RECORDER]})
 

@@ -18,8 +18,9 @@ from llama_index.evaluation.ragmetrics.capture.recorder import RECORDER
 from said import poll, polls
 
 from ragmetrics_core import ContextAdherence, Sample, ScriptedJudge
+from ragmetrics_core.capturing import JsonlSink
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.questions import Answer
+from ragmetrics_core.data.replies import Answer
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.polls import Adherent
 
@@ -38,9 +39,9 @@ def engine(kit: ModuleType) -> RetrieverQueryEngine:
     )
 
 
-def test_watch(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
-    results = []
-    watching = watch([ContextAdherence()], ADHERENT, keep=True, on_result=results.append)
+def test_watch(engine: RetrieverQueryEngine, kit: ModuleType, tmp_path: Path) -> None:
+    results, sink = [], JsonlSink(tmp_path / "scores.jsonl")
+    watching = watch([ContextAdherence()], ADHERENT, keep=True, on_result=results.append, sinks=[sink])
     try:
         threads = [threading.Thread(target=engine.query, args=(f"question {n}",)) for n in range(20)]
         for thread in threads:
@@ -56,6 +57,7 @@ def test_watch(engine: RetrieverQueryEngine, kit: ModuleType) -> None:
         assert watching.stop(timeout=20)
     engine.query("after the end")
     assert len(watching.report().results) == 21
+    assert len((tmp_path / "scores.jsonl").read_text().splitlines()) == 21
     assert not watching.problems
     assert not RECORDER.listeners.open
 

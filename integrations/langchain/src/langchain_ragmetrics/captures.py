@@ -1,24 +1,123 @@
-"""`capture` and `watch`: what runs in a block or in the process, with nothing passed to any chain.
+"""`capture`, `watch` and `samples_from`, with nothing passed to any chain; and a callback that is passed to them.
 
 Keys and paths lead into the inputs or outputs of the root; ``metadata={"ragmetrics": {"reference": …}}`` in the config
 of a call says the same things for that call.
 """
 
-from langchain_core.tracers.schemas import Run
+from collections.abc import Callable, Collection, Iterable
+from contextvars import ContextVar
+from typing import Any, cast
 
-from langchain_ragmetrics.capturing.trees import Finding, assembler
-from langchain_ragmetrics.judges import as_judge
-from langchain_ragmetrics.process import LISTENERS
-from ragmetrics_core.capturing import FrontDoor
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.tracers.context import register_configure_hook
 
-_DOOR = FrontDoor[Run](
+from langchain_ragmetrics.capturing.recorder import Receiver, Recorder
+from langchain_ragmetrics.capturing.trees import AnyRun, Finding, assembler
+from langchain_ragmetrics.model import LangChainJudge, as_judge
+from ragmetrics_core import Sample
+from ragmetrics_core.capturing import BackgroundEvaluator, FrontDoor, Listener, Listeners, Metrics, Problems, Source
+
+
+class _ProcessRecorder(Recorder):
+    """The recorder that LangChain's configure hook adds to every run while somebody listens."""
+
+    def receivers(self) -> tuple[Receiver, ...]:
+        """Everybody who listens in this context; a root begins for them."""
+        listening = LISTENERS.here()
+        for one in listening:
+            one.begun = True
+        return tuple(one.record for one in listening)
+
+
+class _Slot:
+    """Stands where LangChain expects a context variable: a variable would not be seen by threads of the user."""
+
+    hooked = False
+
+    def get(self) -> BaseCallbackHandler | None:
+        """The recorder while somebody listens."""
+        return RECORDER if LISTENERS.here() else None
+
+    def hook(self, listener: Listener) -> None:
+        """Stand there from the first listener on; LangChain has no way to take a hook back."""
+        del listener
+        if not self.hooked:
+            self.hooked = True
+            register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)
+
+
+LISTENERS = Listeners(_Slot().hook)
+RECORDER = _ProcessRecorder(LISTENERS.problems)
+
+_DOOR = FrontDoor[AnyRun](
     LISTENERS,
-    lambda where, listener: assembler(Finding(**vars(where)), listener.problems),
+    lambda where, problems: assembler(Finding(**vars(where)), problems),
     as_judge,
     places=Finding,
     unseen="nothing of LangChain or LangGraph ran in it; make the calls inside the block",
-    sampleless="LangChain's runs were seen, but none of them retrieved anything; say where things are by "
-    "question_from=, contexts_from= and answer_from=, or by build=",
 )
 capture = _DOOR.capture
 watch = _DOOR.watch
+samples_from = _DOOR.samples_from
+
+
+class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
+    """Evaluates every chain, agent or graph that it is passed to; the application never waits for it.
+
+    Args:
+        metrics: Metrics or their names; None for all, ``[]`` to capture only.
+        judge: A judge, a chat model or runnable of LangChain, or a model's name; see ``ragmetrics_core.evaluate``.
+        keep: Keep every result for ``report()``; otherwise only running ``aggregates``, in constant memory.
+        max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
+        question_from: As for ``capture``, like the next five.
+        contexts_from: Where the contexts are.
+        answer_from: Where the answer is.
+        context_tools: Names of tools whose text is a context.
+        build: A callable from the run to its samples.
+        every_turn: A run that called a model is a sample even where nothing was retrieved.
+        **settings: ``sample_rate``, ``on_result``, ``sinks``, ``concurrency``, ``limits`` and ``redact``, as for
+            ``watch``.
+
+    Raises:
+        SettingError: If a setting is invalid.
+
+    Attributes:
+        problems: Internal errors and what the user should know; an application's own error is ``Sample.error``.
+        dropped: Runs not evaluated because of ``max_queue``.
+
+    Example:
+        >>> from langchain_core.documents import Document
+        >>> from langchain_core.runnables import RunnableLambda
+        >>> find = RunnableLambda(lambda question: [Document("Paris is the capital of France.")])
+        >>> evaluator = RagMetricsCallback(metrics=["context_utilization"], judge="lexical")
+        >>> chain = find | (lambda documents: "Paris is the capital of France.")
+        >>> _ = chain.invoke("Capital of France?", config={"callbacks": [evaluator]})
+        >>> evaluator.report().scores("context_utilization")
+        [1.0]
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics = None,
+        judge: LangChainJudge = None,
+        *,
+        keep: bool = True,
+        max_queue: int | None = None,
+        question_from: Source | None = None,
+        contexts_from: Source | None = None,
+        answer_from: Source | None = None,
+        context_tools: Collection[str] | None = None,
+        build: Callable[[Any], Iterable[Sample]] | None = None,
+        every_turn: bool = False,
+        **settings: Any,
+    ) -> None:
+        where = Finding(question_from, contexts_from, answer_from, context_tools, build, every_turn)
+        turns = assembler(where, Problems())
+        turns.share()
+        settings |= {"keep": keep, "max_queue": max_queue, "rest": turns.finish, "problems": turns.problems}
+        BackgroundEvaluator.__init__(self, turns.add, metrics, as_judge(judge), **settings)
+        Recorder.__init__(self, turns.problems)
+
+    def receivers(self) -> tuple[Receiver, ...]:
+        """Every root is for this handler."""
+        return (self.record,)

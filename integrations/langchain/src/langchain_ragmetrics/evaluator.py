@@ -1,48 +1,29 @@
 """A LangSmith evaluator: usable in ``client.evaluate``, as a function of run and example, and in callbacks."""
 
-from __future__ import annotations
-
-import threading
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
 from langsmith.schemas import Example, RunBase
-from typing_extensions import Unpack
 
-from langchain_ragmetrics.capturing.trees import FindingOptions, error_of, samples_from
-from langchain_ragmetrics.judges import LangChainJudge, as_judge
+from langchain_ragmetrics.captures import samples_from
+from langchain_ragmetrics.capturing.trees import error_of
+from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.values import message_of, plain
-from ragmetrics_core import Sample
-from ragmetrics_core.capturing import (
-    ANSWER_KEYS,
-    USUAL_NAMES,
-    MetricResult,
-    Metrics,
-    Overrides,
-    RowError,
-    Source,
-    answer_in,
-    answer_text,
-    as_judge_work,
-    question_in,
-)
-from ragmetrics_core.capturing import (
-    Run as EvaluationRun,
-)
+from ragmetrics_core import Sample, capturing
+from ragmetrics_core.capturing import USUAL_NAMES, MetricResult, Metrics, Overrides, RowError, Source
 
-_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *ANSWER_KEYS)
+_REFERENCE_KEYS = ("reference", *USUAL_NAMES["reference"], *capturing.ANSWER_KEYS)
 
 
-def as_run_evaluator(
-    metrics: Metrics = None,
-    judge: LangChainJudge = None,
-    *,
-    reference_from: Source | None = None,
-    concurrency: int = 8,
-    **options: Unpack[FindingOptions],
-) -> RagMetricsRunEvaluator:
-    """Make a LangSmith evaluator of one or several metrics.
+class RagMetricsRunEvaluator(RunEvaluator):
+    """A LangSmith evaluator of one or several metrics; ``as_run_evaluator`` is its other name.
+
+    For ``client.evaluate(..., evaluators=[...])`` and for LangChain's ``EvaluatorCallbackHandler``; it can be called
+    with ``(run, example)``, too.
 
     Args:
         metrics: A metric, metrics, or their names; None for all.
@@ -50,11 +31,7 @@ def as_run_evaluator(
         reference_from: Where the example holds the expected answer: a key or path into its outputs, or a callable
             that gets the example. By default the one obvious field is taken.
         concurrency: Most model calls in flight.
-        **options: Where question, contexts and answer are; see ``capture``.
-
-    Returns:
-        An evaluator for ``client.evaluate(..., evaluators=[...])`` and for LangChain's ``EvaluatorCallbackHandler``;
-        it can be called with ``(run, example)``, too.
+        **places: Where question, contexts and answer are; see ``samples_from``.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -63,25 +40,20 @@ def as_run_evaluator(
         >>> as_run_evaluator(["context_recall"], "lexical").feedback_keys
         ['context_recall']
     """
-    return RagMetricsRunEvaluator(metrics, judge, reference_from, concurrency, options)
-
-
-class RagMetricsRunEvaluator(RunEvaluator):
-    """What ``as_run_evaluator`` makes."""
 
     def __init__(
         self,
-        metrics: Metrics,
-        judge: LangChainJudge,
-        reference_from: Source | None,
-        concurrency: int,
-        options: FindingOptions,
+        metrics: Metrics = None,
+        judge: LangChainJudge = None,
+        *,
+        reference_from: Source | None = None,
+        concurrency: int = 8,
+        **places: Any,
     ) -> None:
-        self._run = EvaluationRun(metrics, as_judge(judge), concurrency, None)
+        self._run = capturing.Run(metrics, as_judge(judge), concurrency, None)
         self._reference_from = reference_from
-        self._options = options
-        self._count = 0
-        self._lock = threading.Lock()
+        self._samples_from: Callable[..., list[Sample]] = partial(samples_from, **places)
+        self._counted = itertools.count()
 
     def __repr__(self) -> str:
         return f"RagMetricsRunEvaluator({', '.join(self.feedback_keys)})"
@@ -110,7 +82,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
             says why. A single metric gives one result, else they are in ``results``.
         """
         reference, problem = _reference(example, self._reference_from)
-        samples = samples_from(run, **self._options) or [_plain_sample(run)]
+        samples = self._samples_from(run) or [_plain_sample(run)]
         found = [
             native(outcome, number, problem if "reference" in outcome.reason else "", evaluator_run_id)
             for number, sample in enumerate(samples)
@@ -119,11 +91,11 @@ class RagMetricsRunEvaluator(RunEvaluator):
         return found[0] if len(found) == 1 else EvaluationResults(results=found)
 
     def _outcomes(self, sample: Sample) -> list[MetricResult]:
-        with self._lock:
-            index = self._count
-            self._count += 1
-        with as_judge_work():
-            return list(self._run.follow(index, sample).result().results.values())
+        with capturing.as_judge_work():
+            return list(self._run.follow(next(self._counted), sample).result().results.values())
+
+
+as_run_evaluator = RagMetricsRunEvaluator
 
 
 def native(
@@ -150,7 +122,7 @@ def _with_reference(sample: Sample, reference: Sequence[str]) -> Sample:
 
 def _plain_sample(run: RunBase) -> Sample:
     """A sample of a run without retrieval: what its inputs and outputs say, under the usual names of columns."""
-    answer, _ = answer_in(plain(run.outputs))
+    answer, _ = capturing.answer_in(plain(run.outputs))
     row = {**run.inputs, **(run.outputs or {})}
     try:
         found = Sample.from_row({key: row[key] for key in row if key in USUAL_NAMES["contexts"]})
@@ -158,7 +130,7 @@ def _plain_sample(run: RunBase) -> Sample:
         found = Sample()
     return found.model_copy(
         update={
-            "question": question_in(plain(run.inputs)),
+            "question": capturing.question_in(plain(run.inputs)),
             "answer": None if run.error else answer,
             "error": error_of(run),
             "metadata": {},
@@ -187,5 +159,5 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) for item in value):
         return list(value)
     message = message_of(value)
-    text = message.text if message is not None else answer_text(plain(value))
+    text = message.text if message is not None else capturing.answer_text(plain(value))
     return [text] if text else []

@@ -1,20 +1,26 @@
 """Any chat model or runnable of LangChain as the model behind a judge."""
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langsmith import tracing_context
 
 from langchain_ragmetrics.capturing.recorder import JUDGE_TAG
-from langchain_ragmetrics.replies import generated_reply, reply_of, structured_reply
+from langchain_ragmetrics.values import compact, message_of
 from ragmetrics_core.data import errors
-from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest
-from ragmetrics_core.endpoints.framework_model import FrameworkModel
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel
+from ragmetrics_core.endpoints.openai_form import choice_of, reply_of, tokens_of
+from ragmetrics_core.judging.judge import Judge
+
+LangChainJudge = Judge | ChatModel | Runnable[Any, Any] | str | None
 
 _CONFIG: RunnableConfig = {"callbacks": [], "tags": [JUDGE_TAG]}
 _KINDS: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
@@ -73,28 +79,45 @@ class LangChainModel(FrameworkModel):
             raise ValueError("a part has no serialised form")
         return form
 
-    def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
-        return partial(self._call, request)
+    def _quiet(self) -> AbstractContextManager[object]:
+        return tracing_context(enabled=False)
 
-    def _call(self, request: ChatRequest) -> ChatReply:
-        with tracing_context(enabled=False):
-            messages, model, extra = _messages(request), *self._set(request)
-            if request.n > 1 and isinstance(model, BaseChatModel):
-                return generated_reply(model.generate([messages], callbacks=[], tags=[JUDGE_TAG], **extra))
-            structured = self._structured(request, model)
-            if structured is not None:
-                return structured_reply(structured.invoke(messages, _CONFIG))
-            return reply_of([model.invoke(messages, _CONFIG, **extra)])
+    def _exchange(self, request: ChatRequest) -> Exchange:
+        messages: Any = [_KINDS[one.role](content=one.content) for one in request.messages]
+        model, extra = self._set(request)
+        if request.n > 1 and isinstance(model, BaseChatModel):
+            several = {"messages": [messages], **_CONFIG, **extra}
+            return partial(model.generate, **several), partial(model.agenerate, **several), self._generated
+        if (bound := self._structured(request, model)) is not None:
+            return partial(bound.invoke, messages, _CONFIG), partial(bound.ainvoke, messages, _CONFIG), self._parsed
+        asked = partial(model.invoke, messages, _CONFIG, **extra), partial(model.ainvoke, messages, _CONFIG, **extra)
+        return *asked, lambda output: self._reply([_choice(output)], [output])
 
-    async def _acall(self, request: ChatRequest) -> ChatReply:
-        with tracing_context(enabled=False):
-            messages, model, extra = _messages(request), *self._set(request)
-            if request.n > 1 and isinstance(model, BaseChatModel):
-                return generated_reply(await model.agenerate([messages], callbacks=[], tags=[JUDGE_TAG], **extra))
-            structured = self._structured(request, model)
-            if structured is not None:
-                return structured_reply(await structured.ainvoke(messages, _CONFIG))
-            return reply_of([await model.ainvoke(messages, _CONFIG, **extra)])
+    def _generated(self, result: LLMResult) -> ChatReply:
+        said = [one.message if isinstance(one, ChatGeneration) else one.text for one in result.generations[0]]
+        return self._reply(map(_choice, said), said, result.llm_output)
+
+    def _parsed(self, output: Any) -> ChatReply:
+        """What was parsed, else the raw text, which may be JSON all the same."""
+        raw, parsed = (output.get("raw"), output.get("parsed")) if isinstance(output, Mapping) else (None, output)
+        choice = _choice("" if raw is None else raw)
+        return self._reply([choice if parsed is None else Choice(compact(parsed), choice.finish)], [raw])
+
+    def _reply(
+        self, choices: Iterable[Choice], said: Sequence[object], told: Mapping[str, Any] | None = None
+    ) -> ChatReply:
+        """The reply, and what it cost: of several together, where that is told."""
+        messages = [one for one in said if isinstance(one, AIMessage)]
+        usage = [one.usage_metadata for one in messages if one.usage_metadata is not None]
+        totals = (told or {}).get("token_usage") if len(said) > 1 else None
+        totals = totals if isinstance(totals, Mapping) else {}
+        return reply_of(
+            self.name,
+            choices,
+            sent=totals.get("prompt_tokens", sum(one["input_tokens"] for one in usage)),
+            received=totals.get("completion_tokens", sum(one["output_tokens"] for one in usage)),
+            models=[facts.get("model_name") for facts in (*(one.response_metadata for one in messages), told or {})],
+        )
 
     def _set(self, request: ChatRequest) -> tuple[Runnable[Any, Any], dict[str, Any]]:
         """The model with the request's settings, and those that it has no field for, to be given with the call."""
@@ -127,6 +150,11 @@ class LangChainModel(FrameworkModel):
             raise errors.UnsupportedParameter(f"{self._name} cannot be bound to a json_schema") from error
 
 
+def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
+    """What the core takes for a judge; a runnable of LangChain is wrapped."""
+    return LangChainModel(judge) if isinstance(judge, Runnable) else judge
+
+
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
     """What a model can do, as far as its class tells; the one place that probes."""
     if not isinstance(model, BaseChatModel):
@@ -157,5 +185,10 @@ def _name_of(model: Runnable[Any, Any]) -> str:
     return model.get_name()
 
 
-def _messages(request: ChatRequest) -> list[BaseMessage]:
-    return [_KINDS[message.role](content=message.content) for message in request.messages]
+def _choice(reply: object) -> Choice:
+    if not isinstance(reply, AIMessage):
+        message = message_of(reply)
+        return Choice(reply if isinstance(reply, str) else message.text if message is not None else compact(reply))
+    facts = reply.response_metadata
+    reason = facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason")
+    return choice_of(str(reply.text), reason, reply.additional_kwargs.get("refusal"), tokens_of(facts.get("logprobs")))

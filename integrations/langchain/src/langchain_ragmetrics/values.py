@@ -23,6 +23,7 @@ ROLES = {
     **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
     **dict.fromkeys(("tool", "ToolMessage", "function", "FunctionMessage"), "tool"),
     "summary": "summary",
+    "other": "other",
 }
 
 

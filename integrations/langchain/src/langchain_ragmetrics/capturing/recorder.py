@@ -1,38 +1,29 @@
-"""The hooks: one tracer that copies what LangChain reports and hands each finished root on. It assembles nothing."""
+"""The hooks: one handler that copies what LangChain reports and hands each finished root on. It assembles nothing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, Generation, LLMResult
-from langchain_core.tracers.base import BaseTracer
-from langchain_core.tracers.schemas import Run
+from langchain_core.outputs import ChatGeneration, LLMResult
 
-from langchain_ragmetrics.capturing.trees import CALL, FLOW, HANDOFF, OBSERVED, PROMPT, WRAPPER, is_fallbacks
-from langchain_ragmetrics.values import copied, is_command, kind_of, text_of
+from langchain_ragmetrics.capturing.trees import CALL, FLOW, HANDOFF, OBSERVED, WRAPPER, Run, is_fallbacks
+from langchain_ragmetrics.values import ROLES, copied, is_command, kind_of, text_of
 from ragmetrics_core.capturing import Problems, guarded, is_judge_work, strand
 
 JUDGE_TAG = "ragmetrics-judge"
-Sink = Callable[[Run], None]
-_MOST_OPEN = 100_000  # runs that never end are forgotten beyond this
+Receiver = Callable[[Run], object]
+_MOST_OPEN = 10_000  # roots that never end are forgotten beyond this
+
+# The retriever that began last in this context: what a store reports while it goes on belongs to it.
+_searching: ContextVar[UUID | None] = ContextVar("langchain_ragmetrics_searching", default=None)
 
 
-@dataclass(frozen=True)
-class _Root:
-    """A root that is being recorded: who gets it, and the task or thread that it began in."""
-
-    sinks: tuple[Sink, ...]
-    flow: str
-
-
-_NO_ROOT = _Root((), "")
-
-
-class Recorder(BaseTracer):
+class Recorder(BaseCallbackHandler):
     """Records run trees, in line with the application, and never harms it.
 
     Args:
@@ -40,206 +31,174 @@ class Recorder(BaseTracer):
 
     Attributes:
         problems: Internal errors.
+        open: Runs of roots that go on, by id.
     """
 
     run_inline = True
-    raise_error = False
-    log_missing_parent = False
     ignore_retry = True
     ignore_custom_event = True
 
-    def __init__(self, problems: Problems | None = None) -> None:
-        super().__init__()
-        self.problems = Problems() if problems is None else problems
-        self._roots: dict[UUID, _Root] = {}
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+        self.open: dict[UUID | None, Run] = {}
+        self._roots: dict[UUID, tuple[Receiver, ...]] = {}
 
-    def sinks(self) -> tuple[Sink, ...]:
+    def receivers(self) -> tuple[Receiver, ...]:
         """Who gets a root that starts now; nobody by default."""
         return ()
+
+    def __copy__(self) -> "Recorder":
+        return self  # a copy of a config shares its handlers
+
+    def __deepcopy__(self, memo: object) -> "Recorder":
+        return self
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self._roots)} open runs, {len(self.problems)} problems)"
 
     @guarded
-    def on_chain_start(self, serialized: dict[str, Any], inputs: dict[str, Any], *, run_id: UUID, **kwargs: Any) -> Any:
+    def on_chain_start(self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **told: Any) -> None:
         """Copy the inputs of a step."""
-        root = self._begins(run_id, kwargs)
-        if root is not None:
-            super().on_chain_start({}, copied(inputs, messages=root), run_id=run_id, **_slim(serialized, kwargs))
+        if run := self._run_began(told.get("run_type") or "chain", serialized, run_id, told):
+            run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
 
     @guarded
-    def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> Any:
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **_: Any) -> None:
         """Copy the outputs of a step, and its inputs if they were streamed in."""
-        if str(run_id) in self.run_map:
-            late = None if inputs is None else copied(inputs, messages=run_id in self._roots)
-            super().on_chain_end(copied(outputs), run_id=run_id, inputs=late, **kwargs)
+        if run := self._run_going(run_id, inputs):
+            self._run_ended(run, _named("output", copied(outputs)))
 
     @guarded
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> Any:
-        """Note the error of a step."""
-        if str(run_id) in self.run_map:
-            late = None if inputs is None else copied(inputs, messages=run_id in self._roots)
-            super().on_chain_error(error, run_id=run_id, inputs=late, **kwargs)
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, inputs: Any = None, **_: Any) -> None:
+        """Note the error of a run."""
+        if run := self._run_going(run_id, inputs):
+            run.error = repr(error)
+            self._run_ended(run, {})
+
+    on_llm_error = on_tool_error = on_retriever_error = on_chain_error
 
     @guarded
     def on_chat_model_start(
-        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
-    ) -> Any:
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **told: Any
+    ) -> None:
         """Keep what the model is shown, as text."""
-        if self._begins(run_id, kwargs) is not None:
-            run = super().on_llm_start({}, [], run_id=run_id, **_slim(serialized, kwargs))
-            run.extra[PROMPT] = [
-                (kind_of(message), text_of(message.content)) for batch in messages for message in batch
-            ]
+        if run := self._run_began("chat_model", serialized, run_id, told):
+            shown = [(ROLES.get(kind_of(one), "other"), text_of(one.content)) for batch in messages for one in batch]
+            run.inputs = {"messages": [{"role": role, "content": text} for role, text in shown]}
 
     @guarded
-    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any) -> Any:
+    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **told: Any) -> None:
         """Keep what the model is shown."""
-        if self._begins(run_id, kwargs) is not None:
-            super().on_llm_start({}, list(prompts), run_id=run_id, **_slim(serialized, kwargs))
-
-    def on_llm_new_token(self, *args: Any, **kwargs: Any) -> Any:
-        """Keep nothing of single tokens: the end holds the whole text."""
+        if run := self._run_began("llm", serialized, run_id, told):
+            run.inputs = {"prompts": list(prompts)}
 
     @guarded
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> Any:
-        """Keep what the model said."""
-        if str(run_id) in self.run_map:
-            first = [[_slim_generation(one) for one in batch[:1]] for batch in response.generations[:1]]
-            super().on_llm_end(LLMResult(generations=first), run_id=run_id, **kwargs)
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+        """Keep what the model said first: its text, and the tools that it called."""
+        if run := self._run_going(run_id):
+            first = [_said(one) for batch in response.generations[:1] for one in batch[:1]]
+            self._run_ended(run, {"generations": [first]})
 
     @guarded
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> Any:
-        """Note the error of a model call."""
-        if str(run_id) in self.run_map:
-            super().on_llm_error(error, run_id=run_id, **kwargs)
-
-    @guarded
-    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> Any:
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **told: Any) -> None:
         """Copy the inputs of a tool."""
-        if self._begins(run_id, kwargs) is not None:
-            kwargs["inputs"] = inputs = copied(kwargs.get("inputs"))
-            run = super().on_tool_start({}, input_str, run_id=run_id, **_slim(serialized, kwargs))
-            run.extra[CALL] = kwargs.get("tool_call_id")
-            if isinstance(inputs, dict):  # older cores keep their text alone
-                run.inputs = inputs
+        if run := self._run_began("tool", serialized, run_id, told):
+            inputs = copied(told.get("inputs"))  # older cores tell their text alone
+            run.inputs = inputs if isinstance(inputs, dict) else {"input": input_str}
+            run.extra[CALL] = told.get("tool_call_id")
 
     @guarded
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> Any:
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Copy what a tool returned, the documents of its artifact included."""
-        if str(run_id) in self.run_map:
-            self.run_map[str(run_id)].extra[HANDOFF] = is_command(output) and bool(output.goto)
-            super().on_tool_end(_tool_output(output), run_id=run_id, **kwargs)
+        if run := self._run_going(run_id):
+            run.extra[HANDOFF] = is_command(output) and bool(output.goto)
+            self._run_ended(run, {"output": _tool_output(output)})
 
     @guarded
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> Any:
-        """Note the error of a tool."""
-        if str(run_id) in self.run_map:
-            super().on_tool_error(error, run_id=run_id, **kwargs)
-
-    def on_agent_action(self, *args: Any, **kwargs: Any) -> Any:
-        """Keep nothing: the tool's own run holds it."""
-
-    def on_agent_finish(self, *args: Any, **kwargs: Any) -> Any:
-        """Keep nothing: the agent's own run holds it."""
-
-    @guarded
-    def on_retriever_start(self, serialized: dict[str, Any], query: str, *, run_id: UUID, **kwargs: Any) -> Any:
+    def on_retriever_start(self, serialized: dict[str, Any], query: str, *, run_id: UUID, **told: Any) -> None:
         """Keep the query of a retriever."""
-        if self._begins(run_id, kwargs) is not None:
-            super().on_retriever_start({}, query, run_id=run_id, **_slim(serialized, kwargs))
-            _searching.set((run_id, _searching.get()))
+        if run := self._run_began("retriever", serialized, run_id, told):
+            run.inputs = {"query": query}
+            _searching.set(run_id)
 
     @guarded
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> Any:
+    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
         """Copy the documents of a retriever."""
-        if str(run_id) in self.run_map:
-            _leave(run_id)
-            super().on_retriever_end(copied(list(documents)), run_id=run_id, **kwargs)
+        if run := self._run_going(run_id):
+            self._run_ended(run, {"documents": copied(list(documents))})
 
     @guarded
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> Any:
-        """Note the error of a retriever."""
-        if str(run_id) in self.run_map:
-            _leave(run_id)
-            super().on_retriever_error(error, run_id=run_id, **kwargs)
-
     def search_begins(self, run_id: UUID, query: str, name: str, parent: UUID | None) -> None:
         """A search that LangChain does not report; inside a retriever it belongs to that."""
-        host = _searching.get()
-        within = host[0] if host is not None and str(host[0]) in self.run_map else parent
+        host = self.open.get(_searching.get())
+        while host is not None and (host.end_time is not None or host.run_type != "retriever"):
+            host = self.open.get(host.parent_run_id)
+        within = parent if host is None else host.id
         self.on_retriever_start({}, query, run_id=run_id, parent_run_id=within, tags=[OBSERVED], name=name)
 
-    def _begins(self, run_id: UUID, kwargs: dict[str, Any]) -> bool | None:
-        """True for a root, False for a run below one, None for a run that is not to be recorded."""
-        if str(run_id) in self.run_map:  # the same handler is attached twice
+    def _run_began(
+        self, kind: str, serialized: dict[str, Any] | None, run_id: UUID, told: dict[str, Any]
+    ) -> Run | None:
+        """A run that begins; None for one that is not to be recorded, or is known: the handler is attached twice."""
+        if run_id in self.open:
             return None
-        if kwargs.get("parent_run_id") in self.order_map:
-            return False
-        if is_judge_work() or JUDGE_TAG in (kwargs.get("tags") or ()):
-            return None
-        sinks = self.sinks()
-        if not sinks:
-            return None
-        self._roots[run_id] = _Root(sinks, strand())
-        if len(self.run_map) > _MOST_OPEN:
-            self._forget(next(iter(self.run_map.values())))
-            self.problems.note(f"more than {_MOST_OPEN} runs are open; the oldest are forgotten")
-        return True
+        parent = self.open.get(told.get("parent_run_id"))
+        tags = told.get("tags") or []
+        if parent is None:
+            receivers = () if is_judge_work() or JUDGE_TAG in tags else self.receivers()
+            if not receivers:
+                return None
+        name = told.get("name") or (serialized or {}).get("name") or ((serialized or {}).get("id") or ["Unnamed"])[-1]
+        run = Run(run_id, name, kind, None if parent is None else parent.id, tags, {"metadata": told.get("metadata")})
+        if parent is not None:
+            parent.child_runs.append(run)
+        else:
+            self._roots[run_id] = receivers
+            run.extra[FLOW] = strand()
+            if len(self._roots) > _MOST_OPEN:
+                self._forget(self.open[next(iter(self._roots))])
+                self.problems.note(f"more than {_MOST_OPEN} runs are open; the oldest are forgotten")
+        self.open[run_id] = run
+        return run
 
-    def _persist_run(self, run: Run) -> None:
+    def _run_going(self, run_id: UUID, inputs: Any = None) -> Run | None:
+        """The run of this id while it goes on, with inputs that were streamed in."""
+        run = self.open.get(run_id)
+        if run is None or run.end_time is not None:
+            return None
+        if inputs is not None:
+            run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
+        return run
+
+    def _run_ended(self, run: Run, outputs: dict[str, Any]) -> None:
         """Hand a finished root on, and keep nothing of it."""
-        root = self._roots.pop(run.id, _NO_ROOT)
-        run.extra[FLOW] = root.flow
-        if run.error:
-            self._mark_alternative(run, root.flow)
-        for below in _below(run):
-            self.run_map.pop(str(below.id), None)
-            self.order_map.pop(below.id, None)
-        self.order_map.pop(run.id, None)
-        for sink in root.sinks:
-            sink(run)
+        run.outputs, run.end_time = outputs, datetime.now(UTC)
+        if run.id in self._roots:
+            if run.error:
+                self._mark_alternative(run)
+            for receive in self._forget(run):
+                receive(run)
 
-    def _mark_alternative(self, run: Run, flow: str) -> None:
+    def _mark_alternative(self, run: Run) -> None:
         """Remember the wrapper of fallbacks inside which a root failed: another alternative may succeed."""
-        for name, other in list(self._roots.items()):
-            wrapper = self.run_map.get(str(name)) if other.flow == flow else None
-            if wrapper is not None and is_fallbacks(wrapper):
-                run.extra[WRAPPER] = str(wrapper.id)
+        for name in list(self._roots):
+            other = self.open.get(name, run)
+            if other is not run and other.extra[FLOW] == run.extra[FLOW] and is_fallbacks(other):
+                run.extra[WRAPPER] = str(name)
 
-    def _forget(self, run: Run) -> None:
-        for one in (run, *_below(run)):
-            self._roots.pop(one.id, None)
-            self.run_map.pop(str(one.id), None)
-            self.order_map.pop(one.id, None)
-
-
-# The retriever that is searching in this context, and the one around it.
-_searching: ContextVar[Any] = ContextVar("langchain_ragmetrics_searching", default=None)
-
-
-def _leave(run_id: UUID) -> None:
-    current = _searching.get()
-    if current is not None and current[0] == run_id:
-        _searching.set(current[1])
+    def _forget(self, root: Run) -> tuple[Receiver, ...]:
+        """Forget a root and all below it; who was to get it."""
+        below = [root]
+        while below:
+            run = below.pop()
+            self.open.pop(run.id, None)
+            below += run.child_runs
+        return self._roots.pop(root.id, ())
 
 
-def _below(run: Run) -> Iterator[Run]:
-    for child in run.child_runs:
-        yield child
-        yield from _below(child)
-
-
-_KEPT = ("tags", "parent_run_id", "metadata", "run_type", "name", "inputs")
-
-
-def _slim(serialized: dict[str, Any] | None, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a start hook: the name is all that is kept of the serialized component."""
-    kept: dict[str, Any] = {key: kwargs[key] for key in _KEPT if key in kwargs}
-    if kept.get("name") is None:
-        path = (serialized or {}).get("id") or ["Unnamed"]
-        kept["name"] = (serialized or {}).get("name") or path[-1]
-    return kept
+def _named(name: str, value: Any) -> dict[str, Any]:
+    """Inputs or outputs as LangSmith keeps them: what is no dict has a name."""
+    return value if isinstance(value, dict) else {name: value}
 
 
 def _tool_output(output: Any) -> Any:
@@ -255,9 +214,7 @@ def _tool_output(output: Any) -> Any:
     return copied(output)
 
 
-def _slim_generation(generation: Any) -> Generation:
-    """The text of a generation and the tool calls of its message; the rest is not needed."""
-    text = generation.text if isinstance(generation, Generation) else ""
+def _said(generation: Any) -> dict[str, Any]:
     message = generation.message if isinstance(generation, ChatGeneration) else None
     calls = list(message.tool_calls) if isinstance(message, AIMessage) else []
-    return Generation(text=text, generation_info={"ragmetrics_tool_calls": calls} if calls else None)
+    return {"text": generation.text, "message": {"role": "assistant", "content": "", "tool_calls": calls}}

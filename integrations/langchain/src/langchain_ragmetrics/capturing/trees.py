@@ -1,65 +1,57 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
+from uuid import UUID
 
 from langchain_core.messages import AIMessage, ToolMessage
+from langsmith import schemas
 from langsmith.run_trees import RunTree
-from langsmith.schemas import Run, RunBase
 
-from langchain_ragmetrics.values import ROLES, artifacts_of, is_command, message_of, plain, text_of
-from ragmetrics_core import Sample, Turn
-from ragmetrics_core.capturing import (
-    Answer,
-    Document,
-    Message,
-    Node,
-    Overrides,
-    Problems,
-    Source,
-    Tree,
-    Turns,
-    answer_in,
-    compact,
-    conversation,
-    documents_in,
-    has_written,
-    history_in,
-    question_in,
-    question_in_state,
-    spoken,
-)
+from langchain_ragmetrics.values import artifacts_of, is_command, message_of, plain, text_of
+from ragmetrics_core import Turn, capturing
+from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Problems, Tree, Turns, documents_in
 
 OBSERVED = "ragmetrics-observed"
 # Keys of a root's ``extra`` that the recorder fills: the task or thread it ran in, the fallbacks it failed within; of
-# other runs: what a model was shown, the call that a tool answers, whether it handed over.
+# a tool's: the call that it answers, whether it handed over.
 FLOW = "ragmetrics_flow"
 WRAPPER = "ragmetrics_fallbacks"
-PROMPT = "ragmetrics_prompt"
 CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
 _MOST_FAILED = 1000
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ABANDONED = "the stream was abandoned before its end"
 _HINT = (
-    "model calls were seen, but no retrieval: if documents are fetched by direct calls of a vector store, wrap it "
-    "with langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step; "
-    "if they come from tools that return text, name these by context_tools=; else say where they are by contexts_from="
+    "runs were seen, but no retrieval: if documents are fetched by direct calls of a vector store, wrap it with "
+    "langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step; if they "
+    "come from tools that return text, name these by context_tools=; else say where they are by contexts_from="
 )
 
 
-class FindingOptions(TypedDict, total=False):
-    """Arguments that say where things are; see ``capture``."""
+@dataclass(eq=False, slots=True)
+class Run:
+    """A run as the recorder keeps it; its fields are named and filled as in LangSmith's."""
 
-    question_from: Source | None
-    contexts_from: Source | None
-    answer_from: Source | None
-    context_tools: Collection[str] | None
-    build: Callable[[Any], Iterable[Sample]] | None
-    every_turn: bool
+    id: UUID
+    name: str
+    run_type: str
+    parent_run_id: UUID | None
+    tags: list[str]
+    extra: dict[str, Any]
+    inputs: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, Any] | None = None
+    error: str | None = None
+    child_runs: "list[Run]" = field(default_factory=list)
+    start_time: datetime = field(default_factory=partial(datetime.now, UTC))
+    end_time: datetime | None = None
+
+
+AnyRun = Run | schemas.RunBase
 
 
 @dataclass(frozen=True)
@@ -69,43 +61,13 @@ class Finding(Overrides):
     every_turn: bool = False  # a root that called a model is a sample even where nothing was retrieved
 
 
-def assembler(finding: Finding, problems: Problems | None = None) -> Turns[RunBase]:
+def assembler(finding: Finding, problems: Problems) -> Turns[AnyRun]:
     """Makes samples of roots as they end, and joins roots that belong to one question."""
-    failed: OrderedDict[str, RunBase] = OrderedDict()
+    failed: OrderedDict[str, AnyRun] = OrderedDict()
     return Turns(partial(_trees, finding, failed), finding, problems, _HINT)
 
 
-def samples_from(
-    run: RunBase,
-    *,
-    question_from: Source | None = None,
-    contexts_from: Source | None = None,
-    answer_from: Source | None = None,
-    context_tools: Collection[str] | None = None,
-    build: Callable[[Any], Iterable[Sample]] | None = None,
-    every_turn: bool = False,
-) -> list[Sample]:
-    """Make the samples of one run tree; what may be said of it is what ``capture`` takes.
-
-    The run is a root with its child runs: of a LangChain tracer, of ``client.evaluate``, or read back from LangSmith
-    with ``load_child_runs=True``.
-
-    Returns:
-        One sample for a run with retrieval, one per item for ``map``, none for a run without retrieval.
-
-    Example:
-        >>> from langchain_core.tracers.context import collect_runs
-        >>> from langchain_core.runnables import RunnableLambda
-        >>> with collect_runs() as runs:
-        ...     _ = RunnableLambda(str.upper).invoke("no retrieval here")
-        >>> samples_from(runs.traced_runs[0])
-        []
-    """
-    made = assembler(Finding(question_from, contexts_from, answer_from, context_tools, build, every_turn))
-    return [*made.add(run), *made.finish()]
-
-
-def _trees(finding: Finding, failed: OrderedDict[str, RunBase], run: RunBase) -> Iterator[Tree]:
+def _trees(finding: Finding, failed: OrderedDict[str, AnyRun], run: AnyRun) -> Iterator[Tree]:
     """The roots that count: items of ``map``; alternatives of fallbacks only where all of them failed."""
     if run.name.startswith("RunnableEach<"):
         for child in children(run):
@@ -124,12 +86,12 @@ def _trees(finding: Finding, failed: OrderedDict[str, RunBase], run: RunBase) ->
         yield _tree(run, finding)
 
 
-def is_fallbacks(run: RunBase) -> bool:
+def is_fallbacks(run: AnyRun) -> bool:
     """A wrapper of fallbacks, whose alternatives are recorded beside it."""
     return run.name == "RunnableWithFallbacks"
 
 
-def _tree(run: RunBase, finding: Finding) -> Tree:
+def _tree(run: AnyRun, finding: Finding) -> Tree:
     """One root with all below it, and what LangChain says of question, history and answer."""
     root, inputs, output = _node(run), plain(run.inputs), plain(run.outputs or {})
     given = metadata_of(run).get("ragmetrics")
@@ -137,7 +99,7 @@ def _tree(run: RunBase, finding: Finding) -> Tree:
     continues, models = _continues(run), any(node.kind == "model" for node in root.walk())
     empty = _is_empty(run.outputs)
     asked, place = _question(run, inputs, output, given, continues)
-    if root.kind == "step" and not has_written(inputs):
+    if root.kind == "step" and not capturing.has_written(inputs):
         root.taken = tuple(documents_in(inputs))
     error = error_of(run) or (_ABANDONED if empty and _is_abandoned(run) else None)
     thread = metadata_of(run).get("thread_id")
@@ -166,27 +128,27 @@ def _tree(run: RunBase, finding: Finding) -> Tree:
 
 
 def _question(
-    run: RunBase, inputs: Mapping[str, Any], output: object, given: Mapping[str, Any], continues: bool
+    run: AnyRun, inputs: Mapping[str, Any], output: object, given: Mapping[str, Any], continues: bool
 ) -> tuple[str | None, str]:
     if given.get("question") is not None:
         return str(given["question"]), "metadata['ragmetrics']['question']"
     if run.run_type != "chain":
         return None, ""
-    asked = None if continues else question_in(inputs)
+    asked = None if continues else capturing.question_in(inputs)
     if asked is not None:
         return asked, f"inputs of {run.name}"
-    asked = question_in_state(output)
+    asked = capturing.question_in_state(output)
     return asked, f"outputs of {run.name}" if asked is not None else ""
 
 
-def _history(run: RunBase, inputs: object, output: object, asked: str | None) -> tuple[Turn, ...]:
+def _history(run: AnyRun, inputs: object, output: object, asked: str | None) -> tuple[Turn, ...]:
     """Earlier turns: in the inputs, in the state of a graph, or loaded by ``RunnableWithMessageHistory``."""
-    found = history_in(inputs) or history_in(output, asked)
+    found = capturing.history_in(inputs) or capturing.history_in(output, asked)
     if found:
         return found
     loads = (one for one in walk(run) if one.run_type == "chain" and one.name == "load_history")
-    loaded = next((conversation(plain((one.outputs or {}).get("output"))) or () for one in loads), ())
-    earlier = spoken(loaded)
+    loaded = next((capturing.conversation(plain((one.outputs or {}).get("output"))) or () for one in loads), ())
+    earlier = capturing.spoken(loaded)
     return earlier[:-1] if earlier and earlier[-1].content == asked else earlier
 
 
@@ -194,7 +156,7 @@ def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
     if root.kind == "model":
         text = None if root.reply is None else root.reply.text
         return (Answer(text, "the model call", call=root),) if text else ()
-    found, key = answer_in(output)
+    found, key = capturing.answer_in(output)
     if found is None:
         return ()
     return (Answer(found, "the last message in outputs['messages']" if key == "messages" else f"outputs[{key!r}]"),)
@@ -211,19 +173,19 @@ def _is_empty(outputs: Mapping[str, Any] | None) -> bool:
     return not outputs or (set(outputs) == {"output"} and outputs["output"] is None)
 
 
-def _is_abandoned(run: RunBase) -> bool:
+def _is_abandoned(run: AnyRun) -> bool:
     """A stream was left before its end: a model, or the parser of its text, has not ended properly."""
     models = (one for one in walk(run) if one.run_type in ("llm", "chat_model"))
     parsers = (one for one in walk(run) if one.run_type == "parser")
     return any(one.end_time is None for one in models) or any(_is_empty(one.outputs) for one in parsers)
 
 
-def error_of(run: RunBase) -> str | None:
+def error_of(run: AnyRun) -> str | None:
     """The error with which the run ended, without its traceback."""
     return run.error.split("Traceback (most recent call last)")[0].strip() or "error" if run.error else None
 
 
-def _continues(run: RunBase) -> bool:
+def _continues(run: AnyRun) -> bool:
     """The run resumes a graph instead of asking something new."""
     value = run.inputs.get("input") if len(run.inputs) == 1 else None
     return is_command(value) or not run.inputs or (set(run.inputs) == {"input"} and value is None)
@@ -243,17 +205,17 @@ def _given(given: Mapping[str, Any]) -> dict[str, Any]:
     return found | ({"facts": given["facts"]} if given.get("facts") is not None else {})
 
 
-def metadata_of(run: RunBase) -> Mapping[str, Any]:
+def metadata_of(run: AnyRun) -> Mapping[str, Any]:
     """Metadata of the call; the run's own property would create it."""
     found = (run.extra or {}).get("metadata")
     return found if isinstance(found, Mapping) else {}
 
 
-def children(run: RunBase) -> list[RunBase]:
+def children(run: AnyRun) -> list[AnyRun]:
     """Child runs in start order, without attempts that a later sibling replaced: of the same name and arguments."""
-    found = (run.child_runs or []) if isinstance(run, (Run, RunTree)) else []
+    found: list[Any] = [*(run.child_runs or ())] if isinstance(run, (Run, schemas.Run, RunTree)) else []
     later: set[tuple[str, str]] = set()
-    kept: list[RunBase] = []
+    kept: list[AnyRun] = []
     for child in sorted(found, key=lambda child: child.start_time)[::-1]:
         attempt = child.name, repr(child.inputs) if child.run_type in ("tool", "retriever") else ""
         if not (child.error and attempt in later):
@@ -262,7 +224,7 @@ def children(run: RunBase) -> list[RunBase]:
     return kept[::-1]
 
 
-def walk(run: RunBase) -> Iterator[RunBase]:
+def walk(run: AnyRun) -> Iterator[AnyRun]:
     """The run and all runs below it, in start order."""
     yield run
     for child in children(run):
@@ -272,7 +234,7 @@ def walk(run: RunBase) -> Iterator[RunBase]:
 # Calls
 
 
-def _node(run: RunBase) -> Node:
+def _node(run: AnyRun) -> Node:
     """One run as a call, with those inside it."""
     end, metadata = None if run.end_time is None else run.end_time.timestamp(), metadata_of(run)
     inside = [_node(child) for child in children(run)]
@@ -287,7 +249,7 @@ def _node(run: RunBase) -> Node:
     return node
 
 
-def _retriever(node: Node, run: RunBase) -> None:
+def _retriever(node: Node, run: AnyRun) -> None:
     query = run.inputs.get("query")
     node.kind, node.query = "retriever", query if isinstance(query, str) and query.strip() else None
     if run.error or run.outputs is None:
@@ -303,10 +265,10 @@ def _retriever(node: Node, run: RunBase) -> None:
 
 def _query(arguments: Mapping[str, Any]) -> str:
     texts = [value for value in arguments.values() if isinstance(value, str) and value.strip()]
-    return texts[0] if len(texts) == 1 else compact(plain(arguments))
+    return texts[0] if len(texts) == 1 else capturing.compact(plain(arguments))
 
 
-def _tool(node: Node, run: RunBase) -> None:
+def _tool(node: Node, run: AnyRun) -> None:
     output, extra = (run.outputs or {}).get("output"), run.extra or {}
     node.call = extra.get(CALL) or (output.tool_call_id if isinstance(output, ToolMessage) else None)
     node.control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(("GraphInterrupt(", "ParentCommand("))
@@ -322,7 +284,7 @@ def _tool(node: Node, run: RunBase) -> None:
     node.documents = tuple(doc for one in artifacts_of(output) for doc in documents_in(plain(one))) or None
 
 
-def _model(node: Node, run: RunBase) -> None:
+def _model(node: Node, run: AnyRun) -> None:
     node.kind, node.prompt = "model", _prompt(run)
     name = metadata_of(run).get("ls_model_name")
     node.model = name if isinstance(name, str) else None
@@ -331,16 +293,11 @@ def _model(node: Node, run: RunBase) -> None:
     if first is None or run.error:
         return
     message = message_of(first.get("message")) or Message("assistant")
-    told = (first.get("generation_info") or {}).get("ragmetrics_tool_calls")
-    calls = plain({"role": "assistant", "content": "", "tool_calls": told}).calls if told else message.calls
-    node.reply = Message("assistant", str(first.get("text") or message.text), calls)
+    node.reply = Message("assistant", str(first.get("text") or message.text), message.calls)
 
 
-def _prompt(run: RunBase) -> tuple[Message, ...]:
+def _prompt(run: AnyRun) -> tuple[Message, ...]:
     """Everything that a model was shown."""
-    kept = (run.extra or {}).get(PROMPT)
-    if kept is not None:
-        return tuple(Message(ROLES.get(kind, "other"), text) for kind, text in kept)
     prompts = run.inputs.get("prompts")
     if isinstance(prompts, list):
         return tuple(Message("user", str(prompt)) for prompt in prompts)
@@ -349,7 +306,7 @@ def _prompt(run: RunBase) -> tuple[Message, ...]:
     return tuple(message for message in found if message is not None)
 
 
-def _step(node: Node, run: RunBase) -> None:
+def _step(node: Node, run: AnyRun) -> None:
     """Documents in the outputs of a step that were not in its inputs: with another text, or another score.
 
     A person asked for approval may reply in a tool's place, which then does not run.

@@ -1,5 +1,4 @@
-"""Recording runs of Haystack pipelines and agents, and making samples of them."""
+"""Recording runs of Haystack pipelines and agents."""
 
 from haystack_integrations.tracing.ragmetrics.nodes import Run as Run
 from haystack_integrations.tracing.ragmetrics.recorder import Tee as Tee
-from haystack_integrations.tracing.ragmetrics.samples import samples_from as samples_from

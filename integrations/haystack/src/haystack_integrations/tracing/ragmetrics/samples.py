@@ -1,61 +1,33 @@
 """From a recorded run, or from what a pipeline returned, to samples. Pure."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
-from functools import partial
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.answers import answers, documents_left, replies_of
-from haystack_integrations.tracing.ragmetrics.asked import history, question
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, PIPELINE, Node, Run, copied
-from haystack_integrations.tracing.ragmetrics.tree import Calls
+from haystack_integrations.tracing.ragmetrics.tree import Calls, prompt
 
-from ragmetrics_core import Sample
-from ragmetrics_core.capturing import Answer, Overrides, Problems, SettingError, Source, Tree, Turns, documents_in
+from ragmetrics_core import Turn, capturing
+from ragmetrics_core.capturing import Answer, Message, Overrides, Problems, SettingError, Tree, documents_in, one_line
+
+# Sockets that usually hold the question, the usual ones first.
+_USUAL = (
+    *("question", "user_question", "query", "user_query", "text", "user_input", "input", "prompt", "queries"),
+    *("value", "messages"),
+)
+_NEVER = frozenset({"template", "prompt_template", "system_prompt", "filters", "generation_kwargs", "meta"})
 
 
-def samples_from(
-    run: Run | Mapping[str, Any] | Iterable[Any] | Any,
-    *,
-    question_from: Source | None = None,
-    contexts_from: Source | None = None,
-    answer_from: Source | None = None,
-    context_tools: Collection[str] | None = None,
-    build: Callable[[Any], Iterable[Sample]] | None = None,
-) -> list[Sample]:
-    """Make samples of a run or of what a pipeline or agent returned.
+def as_run(result: object) -> Run:
+    """A run, or one that holds only what was returned: a result of a pipeline or agent, or an answer, or several.
 
-    Args:
-        run: A recorded run; or the result of ``Pipeline.run`` or ``Agent.run``; or answers of an ``AnswerBuilder``.
-            A result holds less than a run: the contexts are the documents that the answers carry, or the last ones
-            in the result.
-        question_from: Where the question is: ``component[.socket]``, dotted into SuperComponents, or a function of
-            the run.
-        contexts_from: Where the contexts are, in the same way.
-        answer_from: Where the answer is, in the same way; a generator's name takes all replies of that component.
-        context_tools: Names of the tools whose text is a context, where they return no documents.
-        build: A function from the run to its samples, instead of all rules.
-
-    Returns:
-        One sample per answer; one without answer for a retrieval alone or a run that failed; none for a run that
-        neither retrieves nor answers, e.g. one that fills a document store.
-
-    Raises:
-        SettingError: If ``run`` is none of these.
-
-    Example:
-        >>> from haystack.dataclasses import Document, GeneratedAnswer
-        >>> answer = GeneratedAnswer(data="Paris", query="Capital?", documents=[Document(content="Paris.")])
-        >>> samples_from([answer])[0].contexts[0].text
-        'Paris.'
+    The contexts are then the documents that the answers carry, or the last ones in the result; ``SettingError`` if it
+    is none of these.
     """
-    where = Overrides(question_from, contexts_from, answer_from, context_tools, build)
-    turns: Turns[Run] = Turns(partial(trees, where=where), where)
-    return [*turns.add(run if isinstance(run, Run) else _as_run(run)), *turns.finish()]
-
-
-def _as_run(result: object) -> Run:
-    """A run that holds only what the application returned."""
+    if isinstance(result, Run):
+        return result
     value = copied(result)
     value = (value,) if isinstance(value, Answer) else value
     if isinstance(value, tuple) and all(isinstance(item, Answer) for item in value):
@@ -87,7 +59,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     last = calls.models[-1] if calls.models else None
     call = answer.call if answer is not None else calls.of[last] if last is not None else None
     carried, at = (answer.question, f"{answer.place} query") if answer is not None else (None, "")
-    asked = question(calls, call.prompt if call is not None else (), carried)
+    asked = _question(calls, call.prompt if call is not None else (), carried)
     flow, place = calls.flow(last) if answer is None and last is not None else (None, "")
     left = documents_left(run)
     gives_documents = answer is None and bool(left) and run.error is None and _ends_with_retrieval(calls, last)
@@ -101,7 +73,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
         question=carried if asked is None else asked.text,
         asked_at=", ".join(asked.places) if asked is not None else at if carried else "",
         standalone=carried if asked is not None and carried and carried != asked.text else None,
-        history=history(calls, None if call is None else int(call.began)),
+        history=_history(calls, None if call is None else int(call.began)),
         answers=() if answer is None else (answer,),
         output=run.output,
         flow=flow,
@@ -153,3 +125,97 @@ def _places(run: Run) -> tuple[Mapping[str, Any], ...]:
                 there[node.path] = values
                 there |= {f"{node.path}.{name}": value for name, value in values.items()}
     return (*found, run.output, run.input)
+
+
+# What the user asked, by the names of sockets, and what was said before
+
+
+@dataclass
+class _Given:
+    """A text that the user gave, and each ``component.socket`` that got it."""
+
+    text: str
+    places: list[str] = field(default_factory=list)
+    rank: int = len(_USUAL)
+
+
+def _question(calls: Calls, shown: Sequence[Message], query: str | None) -> _Given | None:
+    """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
+    given = _texts(calls.run)
+    if same := [one for one in given if query and one_line(one.text) == one_line(query)]:
+        return same[0]
+    every = [one for node in calls.models for one in prompt(node)]
+    seen, anywhere = ("\n".join(one_line(one.text) for one in some) for some in (shown, every))
+    likely = [one for one in given if one.rank < len(_USUAL) or (_several(one.text) and _within(one.text, anywhere))]
+
+    def order(one: _Given) -> tuple[bool, bool, int, int]:
+        there = _within(one.text, seen)
+        return one.rank < len(_USUAL) and there, there, len(one.places), -one.rank
+
+    return max(likely, key=order) if likely else _templated(calls.run, shown)
+
+
+def _texts(run: Run) -> list[_Given]:
+    """Texts that the user gave, each once: of messages the user's last, of lists of texts each."""
+    found: dict[str, _Given] = {}
+    for place, name, value in _inputs(run):
+        listed = isinstance(value, tuple) and value and all(isinstance(item, str) for item in value)
+        one_text = capturing.question_in(value) if isinstance(value, (str, Message, tuple)) else None
+        for text in value if listed else (one_text,):
+            if text is not None and text.strip() and name not in _NEVER:
+                one = found.setdefault(one_line(text), _Given(text))
+                one.places.append(place)
+                one.rank = min(one.rank, _USUAL.index(name) if name in _USUAL else len(_USUAL))
+    return list(found.values())
+
+
+def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
+    parts = {"": run.input} if run.root.operation == AGENT else run.input
+    for component, sockets in parts.items():
+        for name, value in sockets.items() if isinstance(sockets, dict) else ():
+            place = f"{component}.{name}" if component else name
+            yield place, name, value
+            if name == "template_variables" and isinstance(value, dict):
+                yield from ((f"{place}.{key}", key, item) for key, item in value.items())
+
+
+def _several(text: str) -> bool:
+    """A single word of an unknown socket proves nothing, nor do several lines; many languages write no spaces."""
+    line = text.strip()
+    return "\n" not in line and (" " in line or (len(line) > 4 and not line.isascii()))
+
+
+def _within(text: str, seen: str) -> bool:
+    """True if it stands in a text as whole words, where its language has such."""
+    edges = (r"(?<!\w)", r"(?!\w)") if one_line(text).isascii() else ("", "")
+    return re.search(edges[0] + re.escape(one_line(text)) + edges[1], seen) is not None
+
+
+def _templated(run: Run, shown: Sequence[Message]) -> _Given | None:
+    """The user's message as rendered, where the template itself came with the call and holds no documents."""
+    places = [place for place, name, value in _inputs(run) if name == "template" and value]
+    builders = [node for node in run.components() if f"{node.path}.template" in places]
+    text = capturing.question_in(tuple(shown))
+    fits = bool(builders) and not any(any(documents_in(node.input)) for node in builders)
+    return _Given(text, places) if text is not None and fits else None
+
+
+def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
+    """Earlier turns: those that the user handed in, else those that a memory brought back, shown or not."""
+    kept: tuple[Turn, ...] = ()
+    written: list[Message] = []
+    lists = [_messages(value) for _, name, value in _inputs(calls.run) if name not in _NEVER]
+    for node in sorted(calls.run.components(), key=lambda node: node.closed):
+        listed = [_messages(value) for value in node.sockets.values()]
+        if "Builder" in node.type or calls.of[node].kind in ("model", "agent"):
+            written += [one for messages in listed for one in messages]
+        elif node.closed and (before is None or node.closed < before):
+            lists += [[one for one in messages if one not in written] for messages in listed]
+    for earlier in lists:
+        now = [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
+        kept = capturing.history_in([*earlier, *now]) or kept
+    return kept
+
+
+def _messages(value: object) -> list[Message]:
+    return [one for one in value if isinstance(one, Message)] if isinstance(value, tuple) else []

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -14,11 +15,10 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, ConfigDict, create_model
 
-from ragmetrics_core.data.cells import follow
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice, TokenAlternatives
-from ragmetrics_core.endpoints.framework_model import FrameworkModel
-from ragmetrics_core.endpoints.keys import installed
+from ragmetrics_core.data import follow
+from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, TokenAlternatives
+from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel, installed
+from ragmetrics_core.endpoints.openai_form import choice_of, reply_of
 from ragmetrics_core.judging.judge import Judge
 
 T = TypeVar("T")
@@ -27,9 +27,7 @@ _announced: set[str] = set()
 JudgeOrLLM = Judge | ChatModel | LLM | str | None
 
 _Copies = dict[tuple[tuple[str, object], ...], tuple[tuple[dict[str, Any], ...], LLM]]
-_REFUSED = ("content_filter", "refusal")
 _WATCHING = frozenset({"callback_manager", "rate_limiter"})  # how an LLM is called and watched, not what it replies
-_FINISH = {"length": "length", "max_tokens": "length"} | dict.fromkeys(_REFUSED, "refused")
 
 
 class LlamaIndexModel(FrameworkModel):
@@ -80,21 +78,14 @@ class LlamaIndexModel(FrameworkModel):
         addresses = {address.rstrip("/") for address in clients if address}
         return [form, functions, sorted(addresses - {str(form.get("api_base")).rstrip("/")})]
 
-    def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
-        llm, messages, tools = self._fitted(request), _messages(request), _tools(request)
-
-        def call() -> ChatReply:
-            if tools and isinstance(llm, FunctionCallingLLM):
-                return _reply(llm, llm.chat_with_tools(tools, chat_history=messages, tool_required=True), request)
-            return _reply(llm, llm.chat(messages), request)
-
-        return call
-
-    async def _acall(self, request: ChatRequest) -> ChatReply:
-        llm, messages, tools = self._fitted(request), _messages(request), _tools(request)
+    def _exchange(self, request: ChatRequest) -> Exchange:
+        llm, tools = self._fitted(request), _tools(request)
+        messages = [ChatMessage(role=MessageRole(one.role), content=one.content) for one in request.messages]
+        read = partial(_reply, llm, request)
         if tools and isinstance(llm, FunctionCallingLLM):
-            return _reply(llm, await llm.achat_with_tools(tools, chat_history=messages, tool_required=True), request)
-        return _reply(llm, await llm.achat(messages), request)
+            given: dict[str, Any] = {"tools": tools, "chat_history": messages, "tool_required": True}
+            return partial(llm.chat_with_tools, **given), partial(llm.achat_with_tools, **given), read
+        return partial(llm.chat, messages), partial(llm.achat, messages), read
 
     def _fitted(self, request: ChatRequest) -> LLM:
         """The LLM with the request's settings, where it has fields for them.
@@ -145,10 +136,6 @@ def settings_judge() -> LlamaIndexModel | None:
     return found
 
 
-def _messages(request: ChatRequest) -> list[ChatMessage]:
-    return [ChatMessage(role=MessageRole(message.role), content=message.content) for message in request.messages]
-
-
 def _tools(request: ChatRequest) -> list[FunctionTool]:
     """A function whose parameters are the reply's schema; none where the reply's tokens are to be weighed."""
     if request.schema is None or request.top_logprobs:
@@ -169,7 +156,7 @@ def _tools(request: ChatRequest) -> list[FunctionTool]:
     return [FunctionTool.from_defaults(fn=reply, name="reply", description=about, fn_schema=parameters)]
 
 
-def _reply(llm: LLM, response: ChatResponse, request: ChatRequest) -> ChatReply:
+def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
     text = response.message.content or ""
     if request.schema is not None and not request.top_logprobs and isinstance(llm, FunctionCallingLLM):
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
@@ -178,15 +165,13 @@ def _reply(llm: LLM, response: ChatResponse, request: ChatRequest) -> ChatReply:
     raw = response.raw.model_dump() if isinstance(response.raw, BaseModel) else response.raw
     told = {"raw": raw, "more": response.additional_kwargs}
     said = _first(str, told, "raw.choices.0.finish_reason", "raw.stop_reason", "raw.done_reason")
-    refusal, model = _first(str, told, "raw.choices.0.message.refusal") or "", _first(str, told, "raw.model")
     sent, received = (
-        _first(int, told, *(f"{place}.{name}_tokens" for place in ("more", "raw.usage") for name in names)) or 0
+        _first(int, told, *(f"{place}.{name}_tokens" for place in ("more", "raw.usage") for name in names))
         for names in (("prompt", "input"), ("completion", "output"))
     )
-    finish: Any = "refused" if refusal else _FINISH.get(said or "", "stop")
-    models = (model,) if model else ()
-    usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=received, cost=None, models=models)  # no prices
-    return ChatReply((Choice(text or refusal, finish, tokens),), usage)
+    choice = choice_of(text, said, _first(str, told, "raw.choices.0.message.refusal"), tokens)
+    models = [_first(str, told, "raw.model")]
+    return reply_of(llm.class_name(), [choice], sent=sent, received=received, models=models)
 
 
 def _first(kind: type[T], told: object, *paths: str) -> T | None:

@@ -1,4 +1,4 @@
-"""``capture`` and ``watch`` without a change to the pipeline, and a pipeline over many inputs."""
+"""``capture``, ``watch`` and ``samples_from`` without a change to the pipeline; a pipeline over many inputs."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,7 +10,7 @@ from haystack.core.errors import PipelineMaxComponentRuns, PipelineRuntimeError
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
 from haystack_integrations.tracing.ragmetrics.nodes import Run
 from haystack_integrations.tracing.ragmetrics.recorder import LISTENERS
-from haystack_integrations.tracing.ragmetrics.samples import trees
+from haystack_integrations.tracing.ragmetrics.samples import as_run, trees
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
 from ragmetrics_core import Report, Sample, evaluate
@@ -24,17 +24,21 @@ def as_judge(judge: Any) -> JudgeLike:
     return HaystackModel(judge)  # type: ignore[arg-type]  # a component whose run takes messages
 
 
+_SAMPLELESS = (
+    "Haystack's runs were seen, but none of them retrieved or answered; say where things are by question_from=, "
+    "contexts_from= and answer_from= (component.socket), or by build="
+)
 _DOOR: FrontDoor[Run] = FrontDoor(
     LISTENERS,
-    lambda where, listener: Turns(partial(trees, where=where), where, listener.problems),
+    lambda where, problems: Turns(partial(trees, where=where), where, problems, _SAMPLELESS),
     as_judge,
+    as_run=as_run,
     unseen="no pipeline or agent of Haystack ran in it; make the calls inside the block",
-    sampleless="Haystack's runs were seen, but none of them retrieved or answered; say where things are by "
-    "question_from=, contexts_from= and answer_from= (component.socket), or by build=",
 )
 _WHERE = ("question_from", "contexts_from", "answer_from", "context_tools", "build")
 capture = _DOOR.capture
 watch = _DOOR.watch
+samples_from = _DOOR.samples_from
 
 
 def evaluate_pipeline(

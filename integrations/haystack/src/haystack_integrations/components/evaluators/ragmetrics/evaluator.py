@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict, logging
 from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.errors import SerializationError
+from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer
-from haystack_integrations.components.evaluators.ragmetrics import inputs, stored_metrics
+from haystack_integrations.components.evaluators.ragmetrics import inputs
 from haystack_integrations.components.evaluators.ragmetrics.model import HaystackModel
-from haystack_integrations.components.evaluators.ragmetrics.stored_metrics import MetricLike
 
-from ragmetrics_core import Failed, LLMJudge, Metric, Sample, aevaluate, evaluate
+from ragmetrics_core import Failed, LLMJudge, Metric, Sample, aevaluate, capturing, evaluate
 from ragmetrics_core.capturing import ErrorInfo, JudgeLike, MetricResult, SampleResult, SettingError, Usage
 from ragmetrics_core.data import errors
 
 logger = logging.getLogger(__name__)
+MetricLike = str | Metric | dict[str, Any]
 _SETTINGS = ("chat_generator", "raise_on_failure", "progress_bar", "concurrency", "judge_async")
 _USED = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
 
@@ -69,7 +70,7 @@ class RagMetricsEvaluator:
     ) -> None:
         if chat_generator is not None and judge is not None:
             raise SettingError("give chat_generator= or judge=, not both")
-        self.metrics = stored_metrics.made(metrics)
+        self.metrics = _metrics(metrics)
         self.chat_generator = chat_generator
         self.judge = judge
         self.raise_on_failure, self.progress_bar = raise_on_failure, progress_bar
@@ -83,7 +84,7 @@ class RagMetricsEvaluator:
         Raises:
             SerializationError: If the judge is an object that a name cannot stand for.
         """
-        metrics = [stored_metrics.stored(metric) for metric in self.metrics]
+        metrics = [_stored(metric) for metric in self.metrics]
         settings = {name: getattr(self, name) for name in _SETTINGS}
         return default_to_dict(self, metrics=metrics, judge=_judge_name(self.judge), **settings)
 
@@ -209,3 +210,41 @@ def _judge_name(judge: JudgeLike) -> str | None:
     raise SerializationError(
         f"a {type(judge).__name__} cannot be written to YAML; give judge= as a name, or chat_generator="
     )
+
+
+def _metrics(metrics: Sequence[MetricLike] | MetricLike | None) -> tuple[Metric, ...]:
+    """Metrics from names, objects and ``{"name": …, "settings": {…}}``, with ``"type"`` for an import path.
+
+    None makes all four; Haystack's allowlist must hold the path.
+
+    Raises:
+        SettingError: If a name or setting is unknown.
+        DeserializationError: If an import path is not on the allowlist.
+    """
+    given = [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
+    return tuple(capturing.chosen(None if given is None else [_made(one) for one in given]))
+
+
+def _made(one: object) -> Metric:
+    if isinstance(one, Metric):
+        return one
+    if isinstance(one, str):
+        return capturing.metric_named(one)
+    if not isinstance(one, Mapping) or not ({"name", "type"} & set(one)) or set(one) - {"name", "type", "settings"}:
+        raise SettingError("a metric is a name, a Metric, or {name or type, settings}, got " + type(one).__name__)
+    settings = dict(one.get("settings") or {})
+    if "name" in one:
+        return type(capturing.metric_named(str(one["name"])))(**settings)  # a setting may be called name, too
+    found = import_class_by_name(str(one["type"]))
+    if not issubclass(found, Metric):
+        raise SettingError(f"{one['type']} is no Metric")
+    return found(**settings)
+
+
+def _stored(metric: Metric) -> str | dict[str, Any]:
+    """What YAML holds of a metric."""
+    settings = metric.model_dump(mode="json", exclude_defaults=True)
+    name = next((name for name, known in capturing.METRICS.items() if type(metric) is known), None)
+    if name is None:
+        return {"type": generate_qualified_class_name(type(metric)), "settings": settings}
+    return {"name": name, "settings": settings} if settings else name

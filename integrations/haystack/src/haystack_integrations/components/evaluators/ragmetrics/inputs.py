@@ -9,12 +9,14 @@ from haystack_integrations.tracing.ragmetrics.nodes import copied
 from ragmetrics_core import Context, Sample
 from ragmetrics_core.capturing import Answer, CaptureNotes, SettingError
 
-_GROUPS = (
-    ("answers",),
-    ("query", "documents", "replies"),
-    ("questions", "contexts", "predicted_answers", "ground_truth_answers"),
-)
-_SOCKETS = (*(name for group in _GROUPS for name in group), "reference")
+_PARTS = ("query", "documents", "replies")
+_LISTS = {
+    "questions": "question",
+    "contexts": "contexts",
+    "predicted_answers": "answer",
+    "ground_truth_answers": "reference",
+}
+_SOCKETS = ("answers", *_PARTS, *_LISTS, "reference")
 
 
 def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
@@ -27,18 +29,27 @@ def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
     """
     values = {**dict(zip(_SOCKETS, sockets, strict=False)), **named}
     given = {name: value for name, value in values.items() if value is not None}
-    reference = given.pop("reference", None)
-    groups = [filled for group in _GROUPS if (filled := [name for name in group if name in given])]
+    reference, rows = given.pop("reference", None), []
+    groups = [held for group in (["answers"], _PARTS, _LISTS) if (held := [name for name in group if name in given])]
     if len(groups) > 1:
         names = "; ".join(map(", ".join, groups))
         raise SettingError(f"give one group of inputs, got {names}: answers, or query/documents/replies, or lists")
     if "answers" in given:
-        return _with_references([_of_answer(answer) for answer in given["answers"]], reference), _cut(given["answers"])
-    if not groups or groups[0][0] in _GROUPS[1]:
-        return _with_references(_of_parts(**given) if groups else [], reference), []
-    if isinstance(reference, (list, tuple)):
-        raise SettingError("with lists give ground_truth_answers, not reference")
-    return _of_lists(given), []
+        made = [_of_answer(answer) for answer in given["answers"]]
+        return _with_references(made, reference), _cut(given["answers"])
+    if given.keys() & _LISTS.keys():
+        if reference is not None:
+            raise SettingError("with lists give ground_truth_answers, not reference")
+        if len({len(value) for value in given.values()}) > 1:
+            raise SettingError(f"lists differ in length: {', '.join(f'{name} {len(v)}' for name, v in given.items())}")
+        rows = [dict(zip(map(_LISTS.get, given), row, strict=True)) for row in zip(*given.values(), strict=True)]
+    elif given:
+        said = given.get("replies")
+        replies = said or [None] if isinstance(said, list) else [said]
+        texts = [one.text if isinstance(one, ChatMessage) else one for one in replies]
+        rows = [{"question": given.get("query"), "contexts": given.get("documents"), "answer": text} for text in texts]
+    made = [Sample.model_validate({**row, "contexts": _contexts(row.get("contexts"))}) for row in rows]
+    return _with_references(made, reference), []
 
 
 def _contexts(documents: Sequence[Document | str] | None) -> tuple[Context, ...]:
@@ -77,17 +88,6 @@ def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
     return []
 
 
-def _of_parts(
-    query: str | None = None,
-    documents: Sequence[Document] | None = None,
-    replies: list[ChatMessage] | list[str] | str | None = None,
-) -> list[Sample]:
-    given = [replies] if replies is None or isinstance(replies, str) else replies or [None]
-    contexts = _contexts(documents)
-    said = [reply.text if isinstance(reply, ChatMessage) else reply for reply in given]
-    return [Sample(question=query, contexts=contexts, answer=text) for text in said]
-
-
 def _with_references(made: list[Sample], reference: str | Sequence[str] | None) -> list[Sample]:
     if reference is None:
         return made
@@ -95,18 +95,3 @@ def _with_references(made: list[Sample], reference: str | Sequence[str] | None) 
     if len(references) != len(made):
         raise SettingError(f"{len(made)} answers and {len(references)} references; give one for each, or one text")
     return [one.model_copy(update={"reference": (text,)}) for one, text in zip(made, references, strict=True)]
-
-
-def _of_lists(lists: dict[str, Any]) -> list[Sample]:
-    if len({len(value) for value in lists.values()}) > 1:
-        raise SettingError(f"lists differ in length: {', '.join(f'{name} {len(v)}' for name, v in lists.items())}")
-    rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-    return [
-        Sample(
-            question=row.get("questions"),
-            contexts=_contexts(row.get("contexts")),
-            answer=row.get("predicted_answers"),
-            reference=row.get("ground_truth_answers", ()),
-        )
-        for row in rows
-    ]

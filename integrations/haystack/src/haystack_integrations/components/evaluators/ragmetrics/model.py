@@ -5,7 +5,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -13,17 +13,13 @@ from haystack.components.generators.chat.types import ChatGenerator
 from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 
-from ragmetrics_core.data import errors
-from ragmetrics_core.data.usage import Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest, Choice
-from ragmetrics_core.endpoints.framework_model import FrameworkModel
-from ragmetrics_core.endpoints.keys import installed
-from ragmetrics_core.endpoints.openai_form import tokens_of
+from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest
+from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel, installed
+from ragmetrics_core.endpoints.openai_form import choice_of, reply_of, tokens_of
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
 _MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_assistant}  # else the user's
-_FINISH = {"stop": "stop", "length": "length", "content_filter": "refused"}
 
 
 class HaystackModel(FrameworkModel):
@@ -85,13 +81,11 @@ class HaystackModel(FrameworkModel):
             raise ValueError(f"{own[0]} is defined outside an installed package")
         return form
 
-    def _work(self, request: ChatRequest) -> Callable[[], ChatReply]:
-        return partial(self._called, self._arguments(request))
-
-    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
+    def _exchange(self, request: ChatRequest) -> Exchange:
         messages = [_MESSAGE.get(one.role, ChatMessage.from_user)(one.content) for one in request.messages]
         settings = self._settings(request) if self._takes_settings else {}
-        return {"messages": messages} | ({"generation_kwargs": settings} if settings else {})
+        given: dict[str, Any] = {"messages": messages} | ({"generation_kwargs": settings} if settings else {})
+        return partial(self._called, given), partial(self._awaited, given), self._reply
 
     def close(self) -> None:
         """Release what the generator holds; an async client on the loop that it lives on."""
@@ -101,14 +95,14 @@ class HaystackModel(FrameworkModel):
             submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
         self._warm = False
 
-    def _called(self, arguments: dict[str, Any]) -> ChatReply:
+    def _called(self, given: dict[str, Any]) -> object:
         with self._lock:
             if not self._warm and hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
             self._warm = True
-        return _reply(self.name, self.chat_generator.run(**arguments))
+        return self.chat_generator.run(**given)
 
-    async def _acall(self, request: ChatRequest) -> ChatReply:
+    async def _awaited(self, given: dict[str, Any]) -> object:
         if not self._warm:
             self._warm = True
             if hasattr(self.chat_generator, "warm_up_async"):
@@ -116,7 +110,20 @@ class HaystackModel(FrameworkModel):
             elif hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
         run_async: Any = getattr(self.chat_generator, "run_async")  # noqa: B009  # not part of the protocol
-        return _reply(self.name, await run_async(**self._arguments(request)))
+        return await run_async(**given)
+
+    def _reply(self, output: object) -> ChatReply:
+        """Narrow a generator's output to what a judge reads; the usage, which every reply repeats, counts once."""
+        replies = output.get("replies") if isinstance(output, Mapping) else None
+        said = [one for one in replies if isinstance(one, ChatMessage)] if isinstance(replies, list) else []
+        first = said[0].meta if said else {}
+        usage = first.get("usage")
+        counts = [usage.get(f"{side}_tokens") if isinstance(usage, Mapping) else 0 for side in ("prompt", "completion")]
+        choices = [
+            choice_of(one.text, one.meta.get("finish_reason"), tokens=tokens_of(one.meta.get("logprobs")))
+            for one in said
+        ]
+        return reply_of(self.name, choices, sent=counts[0], received=counts[1], models=[first.get("model")])
 
     def _settings(self, request: ChatRequest) -> dict[str, Any]:
         """Generation settings; only those that this kind of generator spells like OpenAI."""
@@ -146,22 +153,3 @@ def _named(generator: object) -> str:
     """The model's name where the generator tells it, else the generator's class."""
     model = getattr(generator, "model", None)
     return model if isinstance(model, str) and model else type(generator).__name__
-
-
-def _reply(name: str, output: object) -> ChatReply:
-    """Narrow a generator's output to what a judge reads; the usage, which every reply repeats, counts once."""
-    replies = output.get("replies") if isinstance(output, Mapping) else None
-    messages = [one for one in replies if isinstance(one, ChatMessage)] if isinstance(replies, list) else []
-    if not messages:
-        raise errors.JudgeServerError(f"{name} returned no reply; check the generator")
-    usage, model = messages[0].meta.get("usage"), messages[0].meta.get("model")
-    given = usage if isinstance(usage, Mapping) else {}
-    sent, received = given.get("prompt_tokens") or 0, given.get("completion_tokens") or 0
-    models = (model,) if isinstance(model, str) and model else ()
-    used = Usage(calls=1, prompt_tokens=sent, completion_tokens=received, cost=None, models=models)
-    return ChatReply(tuple(map(_choice, messages)), used)
-
-
-def _choice(message: ChatMessage) -> Choice:
-    finish = _FINISH.get(str(message.meta.get("finish_reason") or "stop"), "other")
-    return Choice(message.text or "", finish, tokens_of(message.meta.get("logprobs")))  # type: ignore[arg-type]  # the values of _FINISH are the literals

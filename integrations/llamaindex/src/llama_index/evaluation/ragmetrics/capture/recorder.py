@@ -19,22 +19,12 @@ from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentCha
 from llama_index.core.evaluation.dataset_generation import DatasetGenerator
 from llama_index.core.schema import BaseNode
 from llama_index.evaluation.ragmetrics.capture import snapshot
-from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install
-from llama_index.evaluation.ragmetrics.capture.kinds import MEMORY, ROOTS, called_by, kind_of
-from llama_index.evaluation.ragmetrics.capture.run import Kind, Run
-from llama_index.evaluation.ragmetrics.capture.streams import observe
+from llama_index.evaluation.ragmetrics.capture.hooks import Events, Spans, install, observe
+from llama_index.evaluation.ragmetrics.capture.run import MEMORY, ROOTS, Kind, Run, called_by, kind_of
 from llama_index_instrumentation.span import active_span_id
 
-from ragmetrics_core.capturing import (
-    Listener,
-    Listeners,
-    Message,
-    Node,
-    guarded,
-    is_judge_work,
-    renew_after_fork,
-    strand,
-)
+from ragmetrics_core import capturing
+from ragmetrics_core.capturing import Listener, Listeners, Message, Node, guarded, strand
 
 MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
 # Kinds that are not listed are named alike.
@@ -94,7 +84,7 @@ class Recorder:
         self.problems = self.listeners.problems
         self._spans, self._events = Spans(self), Events(recorder=self)
         self.after_fork()
-        renew_after_fork(self)
+        capturing.renew_after_fork(self)
 
     def after_fork(self) -> None:
         """In a forked child: what was going on goes on in the parent, and its locks may be held for ever."""
@@ -132,7 +122,7 @@ class Recorder:
         tracks = () if around is None else around.tracks
         fresh = () if reading is not None else self._wanted(parent_id, around)
         caller = called_by() if (tracks or fresh) and kind in ROOTS else None
-        if around is _IGNORED or (tracks and is_judge_work()) or (caller and caller not in MEMORY):
+        if around is _IGNORED or (tracks and capturing.is_judge_work()) or (caller and caller not in MEMORY):
             self._places[id_] = _IGNORED
         elif tracks or fresh:
             place = self._placed(kind, given, instance, around or _OUTSIDE, fresh)

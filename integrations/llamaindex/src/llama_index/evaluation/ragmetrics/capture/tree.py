@@ -1,13 +1,22 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from llama_index.evaluation.ragmetrics.capture.run import Pointer, Run
 from llama_index.evaluation.ragmetrics.capture.snapshot import argument_of, plain
 
 from ragmetrics_core import Turn
-from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, history_in, one_line
+from ragmetrics_core.capturing import (
+    Answer,
+    Document,
+    Message,
+    Node,
+    Overrides,
+    Tree,
+    history_in,
+    name_authors,
+    one_line,
+)
 
 _QUESTION_FIELDS = ("query", "question", "input", "message")
 
@@ -16,7 +25,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
     if run.other is None:
         run.other = _settled(run.root)
-        _authored(run.root)
+        name_authors(run.root)
     asked, place = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
     if run.streamed and run.root.text and models and models[-1].reply is None and models[-1].error is None:
@@ -88,30 +97,6 @@ def _observed(message: Message, results: Collection[str | None]) -> Message:
     """A tool's result, which the framework's ReAct agent tells its model as words of the user."""
     text = message.text.removeprefix("Observation: ")
     return Message("tool", text) if text != message.text and text in results else message
-
-
-def _authored(root: Node) -> None:
-    """Name the author of nodes that hold an answer of the run and that no retriever ever held."""
-    nodes = list(root.walk())
-    found = [one for node in nodes if node.kind in ("retriever", "reranker") for one in node.documents or ()]
-    known, texts = {one.id for one in found}, {one.text for one in found}
-    answers = [node for node in nodes[1:] if node.kind in ("agent", "step") and (node.text or "").strip()]
-    for node in nodes if answers else ():
-        if node.kind == "tool" and node.text:  # it hands on what an engine inside of it answered, perhaps among else
-            lines = (node.text.strip(), *node.text.splitlines())
-            inner = (one for one in node.walk() if one in answers and (one.text or "").strip() in lines)
-            node.taken = tuple(Document(node.text, author=one) for one in inner)
-            continue
-        before = [one for one in answers if (one.ended or 0) < node.began]
-        node.taken = tuple(
-            one if one.id in known or any(text in one.text for text in texts) else _by(one, before)
-            for one in node.taken
-        )
-
-
-def _by(document: Document, answers: Sequence[Node]) -> Document:
-    author = next((one for one in answers if (one.text or "").strip() in document.text), None)
-    return replace(document, author=author)
 
 
 def question(run: Run) -> tuple[str | None, str]:

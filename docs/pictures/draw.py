@@ -1,0 +1,83 @@
+"""Draws the four pictures of the metrics: ``python docs/pictures/draw.py`` writes them beside itself."""
+
+from html import escape
+from pathlib import Path
+
+GOOD, BAD, INK, PAPER = "#1b7f4b", "#b3261e", "#1f2430", "#f6f4ee"
+
+
+def box(x: int, y: int, width: int, text: str, colour: str = INK, mark: str = "") -> str:
+    """A frame with a line of text, and a mark at its end that does not rest on colour alone."""
+    return (
+        f'<rect x="{x}" y="{y}" width="{width}" height="34" rx="6" fill="white" stroke="{colour}" stroke-width="2"/>'
+        f'<text x="{x + 12}" y="{y + 22}">{escape(text)}</text>'
+        f'<text x="{x + width - 22}" y="{y + 22}" fill="{colour}" font-weight="bold">{mark}</text>'
+    )
+
+
+def words(x: int, y: int, text: str, weight: str = "normal") -> str:
+    """A line of text."""
+    return f'<text x="{x}" y="{y}" font-weight="{weight}">{escape(text)}</text>'
+
+
+def draw(name: str, told: str, height: int, *parts: str) -> None:
+    """Write one picture; ``told`` is what it says to those who do not see it."""
+    picture = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {height}" role="img" aria-label="{escape(told)}" '
+        f'font-family="system-ui, sans-serif" font-size="15" fill="{INK}">'
+        f'<rect width="640" height="{height}" rx="10" fill="{PAPER}"/>{"".join(parts)}</svg>\n'
+    )
+    Path(__file__).with_name(f"{name}.svg").write_text(picture, "utf-8")
+
+
+draw(
+    "context_utilization",
+    "Three chunks, the first and the third useful: the mean of 1 and 2/3 is 0.83.",
+    220,
+    words(20, 34, "Are the chunks useful, and do the useful ones come first?", "bold"),
+    box(20, 52, 380, "1  Anna lit the lamp.", GOOD, "✓"), words(420, 74, "precision 1 of 1 = 1"),
+    box(20, 94, 380, "2  Boats sail at noon.", BAD, "✗"), words(420, 116, "not useful: adds nothing"),
+    box(20, 136, 380, "3  Anna kept the lighthouse.", GOOD, "✓"), words(420, 158, "precision 2 of 3 = 0.67"),
+    words(20, 200, "score (1 + 0.67) / 2 = 0.83", "bold"),
+)  # fmt: skip
+draw(
+    "context_adherence",
+    "Five polls ask whether all of the answer rests on the contexts: four yes and one no are 0.8.",
+    200,
+    words(20, 34, "Does all of the answer rest on the contexts?", "bold"),
+    box(20, 52, 290, "contexts: Anna lit the lamp in 1856."), box(330, 52, 290, "answer: Anna lit it in 1856."),
+    *(box(20 + 122 * n, 108, 112, f"poll {n + 1}", BAD if n == 3 else GOOD, "✗" if n == 3 else "✓") for n in range(5)),
+    words(20, 176, "score = yes / (yes + no) = 4 / 5 = 0.8", "bold"),
+)  # fmt: skip
+draw(
+    "context_recall",
+    "The answer is held against the expected answer on bands from none to perfect; here it holds half, 0.5.",
+    200,
+    words(20, 34, "How well does the answer match the expected answer?", "bold"),
+    box(20, 52, 290, "expected: Anna lit it in 1856."), box(330, 52, 290, "answer: Anna lit it."),
+    *(
+        f'<rect x="{x}" y="112" width="{width}" height="26" fill="{GOOD if band == "partial" else "white"}" '
+        f'stroke="{INK}"/><text x="{x + 6}" y="130" fill="{"white" if band == "partial" else INK}">{band}</text>'
+        for x, width, band in ((20, 56, "none"), (76, 150, "minimal"), (226, 150, "partial"), (376, 150, "mostly"),
+                               (526, 94, "perfect"))
+    ),
+    words(20, 176, "score = 0.5, in the band partial: 0.35 to below 0.65", "bold"),
+)  # fmt: skip
+draw(
+    "retrieval_accuracy",
+    "Three facts of the expected answer against two contexts: two facts are found, 0.67.",
+    220,
+    words(20, 34, "Which share of the expected answer do the contexts hold?", "bold"),
+    words(330, 66, "context 1"), words(480, 66, "context 2"),
+    *(
+        words(20, 102 + 38 * row, fact)
+        + "".join(
+            box(330 + 150 * column, 80 + 38 * row, 120, "found" if cell else "not found", GOOD if cell else BAD,
+                "✓" if cell else "✗")
+            for column, cell in enumerate(cells)
+        )
+        for row, (fact, cells) in enumerate((("Anna lit the lamp.", (1, 0)), ("It was built in 1856.", (0, 1)),
+                                             ("The guild paid for it.", (0, 0))))
+    ),
+    words(20, 208, "score = 2 of 3 facts = 0.67", "bold"),
+)  # fmt: skip

@@ -1,0 +1,54 @@
+"""What a newcomer runs first: ``ragmetrics init``, ``demo`` and ``metrics``."""
+
+import argparse
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ragmetrics_core.cli.options import command, show
+from ragmetrics_core.data import PROJECT_FILE, InputError, write_text
+from ragmetrics_core.demo.own_docs import demo
+from ragmetrics_core.metrics.registry import METRICS
+
+_CALLS = {
+    "context_utilization": "1 per distinct chunk; 1 in all with judging=listwise",
+    "context_adherence": "1 with n=polls where the model can, else 5 (polls); +1 below 0.5 for the cause",
+    "context_recall": "1 per distinct reference",
+    "retrieval_accuracy": "facts × contexts + 1; contexts + 1 with calls=per_context",
+}
+
+
+def add_to(commands: Any) -> None:
+    """Add the commands to the parser."""
+    command(commands, "init", _init, f"write a commented {PROJECT_FILE}, which evaluate and pytest read")
+    parser = command(commands, "demo", _demo, "evaluate a small RAG application on this machine, keyless")
+    parser.add_argument("--out", help="write samples and results to this JSONL file")
+    command(commands, "metrics", _metrics, "list the metrics, what they need and what they cost in calls")
+
+
+def _init(_: argparse.Namespace) -> int:
+    if Path(PROJECT_FILE).exists():
+        raise InputError(f"{PROJECT_FILE} exists here, and is yours; it stays as it is")
+    write_text(PROJECT_FILE, files("ragmetrics_core.cli").joinpath(PROJECT_FILE).read_text("utf-8"), "the file")
+    show(f"{PROJECT_FILE} is written; its settings are comments until you edit it. Then: ragmetrics evaluate FILE")
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    """Run the demonstration and print its report."""
+    report = demo()
+    print("\n".join([report.table(), *(f"! {sign}" for sign in report.summary().all_signs)]))
+    if options.out:
+        report.to_jsonl(options.out)
+        print(f"Samples and results: {options.out}")
+    return 0
+
+
+def _metrics(_: argparse.Namespace) -> int:
+    for name, kind in METRICS.items():
+        metric = kind()
+        needs = ", ".join(" or ".join(group) for group in metric.needs)
+        print(f"{name}\n  {(kind.__doc__ or '').splitlines()[0]}\n  needs: {needs}\n  calls: {_CALLS[name]}")
+        print(f"  signature: {metric.signature}\n")
+    print("The embedded judge makes no calls. Settings: --set adherence.polls=3; formulas: docs/metrics.md.")
+    return 0

@@ -1,0 +1,190 @@
+"""What came of a question: replies and the fields of their models, probabilities of labels, failures, and the cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Generic, Literal, TypeVar, get_args
+from unicodedata import normalize
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationInfo, WithJsonSchema
+
+from ragmetrics_core.data.errors import JudgeError
+from ragmetrics_core.data.frozen import Private, Silent
+
+R = TypeVar("R", bound=BaseModel)
+
+Mode = Literal["logprobs", "polls", "conditional", "sequential", "verdict", "lexical", "encoder"]
+"""How a probability was obtained: from log-probabilities of the label token, as the share over polls, after a
+reasoning (conditional on it), after other cells of the same reply (sequential), not at all (the bare verdict),
+from word overlap, or from an encoder's labels."""
+
+
+def _one_of(known: Mapping[str, object], needed: str) -> BeforeValidator:
+    """Reads a label, however a model writes it: as a number, a text, in wide digits, with decimals."""
+
+    def read(value: object) -> object:
+        text = normalize("NFKC", str(value)).strip().lower().removesuffix(".0")
+        if text not in known:
+            raise ValueError(f"it must be {needed}")
+        return known[text]
+
+    return BeforeValidator(read)
+
+
+_BITS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
+Bit = Annotated[bool, _one_of(_BITS, "0 or 1"), WithJsonSchema({"type": "integer", "enum": [0, 1]})]
+"""A field of a reply that is 0 or 1, however a model writes it: ``"1"``, ``1.0``, ``true``, ``"yes"``."""
+
+Points = Annotated[Literal[0, 1, 2, 3], _one_of({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3")]
+"""A field of a reply that is 0, 1, 2 or 3."""
+
+Comment = Annotated[str, BeforeValidator(lambda value: value.strip() if isinstance(value, str) else "")]
+"""A field of a reply with the judge's own words; whatever is no text counts as none."""
+
+
+class Labelled(Silent, extra="ignore"):
+    """Base of an item in a reply about several texts: the label of its text comes first."""
+
+    label: Comment
+
+
+Item = TypeVar("Item", bound=Labelled)
+
+
+def _in_order(items: tuple[Item, ...], info: ValidationInfo) -> tuple[Item, ...]:
+    if info.context is None:  # read back from a file
+        return items
+    expected = info.context.parts[info.field_name or ""].labels
+    given = [item.label for item in items]
+    if sorted(given) != sorted(expected):
+        raise ValueError(f"it must have each of these labels exactly once: {', '.join(expected)}")
+    return tuple(items[given.index(label)] for label in expected)
+
+
+EachOnce = Annotated[tuple[Item, ...], AfterValidator(_in_order)]
+"""A field of a reply with the name of a part: an item for each of the part's labels, read into their order."""
+
+
+def verdicts_of(reply: BaseModel) -> tuple[BaseModel, ...]:
+    """The verdicts of a reply: the items of its list of objects, if it has one, else the reply itself."""
+    name = list_field(type(reply))
+    return (reply,) if name is None else tuple(getattr(reply, name))
+
+
+@lru_cache(maxsize=64)
+def list_field(model: type[BaseModel]) -> str | None:
+    """Name of the field of a reply that is a list of objects; None if it has none."""
+    kinds = {name: next(iter(get_args(info.annotation)), None) for name, info in model.model_fields.items()}
+    return next((name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What answering cost.
+
+    Args:
+        calls: Requests that reached the model, repairs and retries included.
+        stored: Replies taken from the store instead of a call.
+        repairs: Calls that asked again because a reply was unusable.
+        faults: Calls repeated after transient faults, whether or not the last one succeeded.
+        prompt_tokens: Tokens sent, as the endpoint counts them.
+        completion_tokens: Tokens received.
+        cost: US dollars; None where the price is unknown.
+        fallbacks: What the endpoint could not do and was replaced, e.g. ``n``, ``logprobs``.
+        models: Names of the models as the endpoint returned them.
+        spared: Questions that the cheap judge of a cascade decided.
+        passed: Questions that its strong judge was asked.
+    """
+
+    calls: int = 0
+    stored: int = 0
+    repairs: int = 0
+    faults: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = 0.0
+    fallbacks: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    spared: int = 0
+    passed: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Sum of both; an unknown cost stays unknown."""
+        known = self.cost is not None and other.cost is not None
+        return Usage(
+            calls=self.calls + other.calls,
+            stored=self.stored + other.stored,
+            repairs=self.repairs + other.repairs,
+            faults=self.faults + other.faults,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            fallbacks=_merged(self.fallbacks, other.fallbacks),
+            models=_merged(self.models, other.models),
+            spared=self.spared + other.spared,
+            passed=self.passed + other.passed,
+        )
+
+
+def _merged(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return one if one == other or not other else tuple(sorted({*one, *other}))
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The probability of the positive label.
+
+    Args:
+        p: In [0, 1].
+        mode: How it was obtained.
+        mass: Probability that all labels together cover, for log-probabilities.
+    """
+
+    p: float
+    mode: Mode = "logprobs"
+    mass: float | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Asked(Private, Generic[R]):
+    """What came of a question.
+
+    Args:
+        replies: The replies that could be read, in the order of the polls; at least one. A deterministic judge gives
+            one, however many were asked for.
+        failures: Why others are missing.
+        weights: One per verdict of a reply, in their order, where they are wanted and known.
+        windows: In how many windows each verdict of a reply was judged; () if all were judged as a whole.
+        together: True if one request gave several replies, so that stopping early would save nothing.
+    """
+
+    replies: tuple[R, ...]
+    failures: tuple[JudgeError, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    windows: tuple[int, ...] = ()
+    together: bool = False
+
+    @property
+    def reply(self) -> R:
+        """The first reply."""
+        return self.replies[0]
+
+    @property
+    def asked(self) -> int:
+        """How many polls were asked."""
+        return len(self.replies) + len(self.failures)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NotAnswered(Private):
+    """A question that the judge did not answer, and why."""
+
+    error: JudgeError
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer(Private, Generic[R]):
+    """What a judge returns: what came of a question, and what it cost."""
+
+    reply: Asked[R] | NotAnswered
+    usage: Usage = field(default_factory=Usage)

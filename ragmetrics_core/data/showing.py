@@ -1,0 +1,34 @@
+"""What people read at a prompt and in a notebook's cell: the judge in words, and HTML in which all text is escaped."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+EMBEDDED = ("lexical", "lexical+vectors")
+"""Names of the judge that needs no model."""
+
+_LONGEST = 2000
+
+Shown = str | Sequence[str]
+
+
+def judge_in_words(name: str) -> str:
+    """The name of a judge, and of the embedded one what it is worth."""
+    return f"{name} (compares words; catches gross failures)" if name in EMBEDDED else name
+
+
+def element(tag: str, texts: Iterable[Shown]) -> str:
+    """An element for each text, one with an ordered list in it for several; a long text is cut."""
+    return "".join(f"<{tag}>{_inner(text)}</{tag}>" for text in texts)
+
+
+def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:
+    """A table whose first column names what stands in the others."""
+    head = f"<thead><tr>{element('th', headings)}</tr></thead>" if headings else ""
+    body = "".join(f"<tr>{element('th', row[:1])}{element('td', row[1:])}</tr>" for row in rows)
+    return f"<table>{head}<tbody>{body}</tbody></table>"
+
+
+def _inner(text: Shown) -> str:
+    if not isinstance(text, str):
+        return f"<ol>{element('li', text)}</ol>"
+    return escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text):,} characters)")

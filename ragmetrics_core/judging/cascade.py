@@ -1,0 +1,76 @@
+"""A cascade: a cheap judge answers what it is sure of, a strong one the rest."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, QuestionNotSupported, R, SettingError, Usage
+from ragmetrics_core.judging.judge import Judge
+
+
+class CascadeJudge(Judge):
+    """Asks a strong judge only where a cheap one is unsure.
+
+    The cheap judge's reply counts if it gives a probability for each verdict and none lies in the band. Whatever it
+    does not answer, or answers without probabilities, the strong judge is asked; if that does not support the
+    question, the cheap judge's reply stands. Polls on adherence by a chat model have no probabilities, so as the cheap
+    judge take the embedded one or an encoder. Judges may be cascades themselves.
+
+    The usage of each result counts its questions: ``spared`` those that the cheap judge decided, ``passed`` those that
+    the strong one was asked. Stored replies are those of each judge alone.
+
+    Args:
+        cheap: The judge that is always asked.
+        strong: The judge that is asked inside the band.
+        band: Lowest and highest probability, both included, at which the cheap judge counts as unsure.
+
+    Raises:
+        SettingError: If the band is none within [0, 1], or one of the two is no judge.
+
+    Example:
+        >>> from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
+        >>> judge = CascadeJudge(LexicalJudge(), ScriptedJudge({}))
+        >>> result = ContextAdherence().score(contexts=["Paris is big."], answer="Paris is big.", judge=judge)
+        >>> result.judge, result.usage.spared, result.usage.passed
+        ('cascade(lexical, scripted)', 1, 0)
+    """
+
+    def __init__(self, cheap: Judge, strong: Judge, *, band: tuple[float, float] = (0.2, 0.8)) -> None:
+        low, high = band
+        if not 0 <= low <= high <= 1:
+            raise SettingError(f"band is two probabilities, the lower one first, e.g. (0.2, 0.8); got {band!r}")
+        for given in (cheap, strong):
+            if not isinstance(given, Judge):
+                raise SettingError(f"a cascade needs two judges, e.g. LLMJudge(model); got a {type(given).__name__}")
+        self.name = f"cascade({cheap.name}, {strong.name})"
+        self.cheap, self.strong, self.band, self.models = cheap, strong, band, cheap.models + strong.models
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The band, and the settings of both judges."""
+        both = (("cheap", self.cheap), ("strong", self.strong))
+        own = {f"{whose} {name}": value for whose, judge in both for name, value in judge.details.items()}
+        return {"band": f"{self.band[0]:g}-{self.band[1]:g}", **own}
+
+    def session(self, **settings: Any) -> CascadeJudge:
+        """Return a cascade for one run, of both judges' sessions, which share its store and budget."""
+        judge = copy(self)
+        judge.cheap, judge.strong = (one.session(**settings) for one in (self.cheap, self.strong))
+        return judge
+
+    async def answer(self, question: Question[R]) -> Answer[R]:
+        """Answer by the cheap judge, and where that is unsure by the strong one.
+
+        Raises:
+            JudgeUnavailable: If a judge that is asked will answer no question.
+        """
+        first = await self.cheap.answer(question)
+        weights = first.reply.weights if isinstance(first.reply, Asked) else ()
+        if weights and not any(self.band[0] <= weight.p <= self.band[1] for weight in weights):
+            return replace(first, usage=first.usage + Usage(spared=1))
+        second = await self.strong.answer(question)
+        unknown = isinstance(second.reply, NotAnswered) and isinstance(second.reply.error, QuestionNotSupported)
+        reply = first.reply if unknown and isinstance(first.reply, Asked) else second.reply
+        return Answer(reply, first.usage + second.usage + Usage(passed=1))

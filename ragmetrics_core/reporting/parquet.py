@@ -1,0 +1,304 @@
+"""Results as columns of a table: what jobs on many machines write, and how a report reads it, a batch at a time.
+
+Beside the columns of the input stand the structs ``sample`` and one per metric, the same whatever the rows hold. Of
+evidence those fields are columns that reports understand; ``rest`` holds the others as JSON.
+"""
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+from ragmetrics_core.data import FactMatrix, InputError, JudgedChunks, Polled, RowError, Usage, extra, plain_name
+from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Signature, Undefined
+from ragmetrics_core.data.sample import CaptureNotes, Grade, Sample
+from ragmetrics_core.reporting.jsonl import plain, validated
+from ragmetrics_core.reporting.matching import GroupBy, group_of
+from ragmetrics_core.reporting.report import Report, lowest
+from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
+
+_SHAPES = (JudgedChunks, Polled, FactMatrix)
+_SHOWN = 1000  # rows on a page
+_LITTLE = {"batch_readahead": 4, "fragment_readahead": 1}  # more of it ahead would be in memory at the same time
+_ABOUT = {"problem": str, "group": str, "without_context": bool, "error": bool, "grade": str, "unfinished": Usage}
+_NOT_OURS = ("kind", "ledger")  # of evidence; a ledger is another thing in each shape
+
+
+def rows_of(table: Any) -> Iterator[dict[str, Any] | RowError]:
+    """The rows of an Arrow table or record batch as mappings; one that Python cannot hold comes as its error."""
+    try:
+        yield from table.to_pylist(maps_as_pydicts="lossy")
+        return
+    except (ValueError, OverflowError):  # somewhere a text that is no UTF-8, or a date beyond all dates
+        pass
+    for place in range(table.num_rows):
+        try:
+            yield table.slice(place, 1).to_pylist(maps_as_pydicts="lossy")[0]
+        except (ValueError, OverflowError) as error:
+            yield RowError(f"the row cannot be read: {type(error).__name__} in one of its values")
+
+
+def columns_of(results: Sequence[SampleResult], metrics: Sequence[str]) -> dict[str, Any]:
+    """The columns that are added to those of the input, as Arrow arrays by name, one entry per result."""
+    pa = extra("pyarrow", "parquet", "a table of results")
+    added = {"sample": pa.array([_about(row) for row in results], _arrow(_ABOUT))}
+    return added | {
+        name: pa.array([_cell(row.results.get(name)) for row in results], result_type()) for name in metrics
+    }
+
+
+@cache
+def result_type() -> Any:
+    """The Arrow type of one metric's result."""
+    evidence = {name: own.annotation for shape in _SHAPES for name, own in _fields(shape).items()}
+    return _arrow(
+        {"status": str, "value": float, "reason": str, "code": str, "error": ErrorInfo}
+        | {"evidence": {"kind": str, **evidence, "rest": str}, "judge": str, "signature": str, "usage": Usage}
+    )
+
+
+def _arrow(kind: Any) -> Any:
+    """The Arrow type of a field's annotation."""
+    pa = extra("pyarrow", "parquet", "a table of results")
+    origin, inner = get_origin(kind), [one for one in get_args(kind) if one is not NoneType]
+    if origin in (Annotated, Union, UnionType):
+        return _arrow(inner[0])
+    if origin is tuple:
+        return pa.list_(_arrow(inner[0]))
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        kind = {name: field.annotation for name, field in kind.model_fields.items()}
+    elif kind is Usage:
+        kind = get_type_hints(Usage)
+    if isinstance(kind, dict):
+        return pa.struct([(name, _arrow(own)) for name, own in kind.items()])
+    return {float: pa.float64(), int: pa.int64(), bool: pa.bool_()}.get(kind, pa.string())
+
+
+def _fields(shape: type[BaseModel]) -> dict[str, Any]:
+    return {name: field for name, field in shape.model_fields.items() if name not in _NOT_OURS}
+
+
+def _about(row: SampleResult) -> dict[str, Any]:
+    """What a summary needs of a sample, so that it need not read its texts; ``"auto"`` clusters by ``group``."""
+    about: dict[str, Any] = {"problem": row.problem or None, "unfinished": plain(row.unfinished)}
+    if (sample := row.sample) is not None:
+        nothing = sample.missing("contexts") and sample.missing("ledger")
+        about["without_context"] = nothing and not sample.missing("answer")
+        about["error"] = sample.error is not None
+        about["grade"] = sample.capture and sample.capture.grade
+        group = group_of(sample, "auto")
+        about["group"] = None if group is None else str(group)
+    return about
+
+
+def _cell(result: MetricResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    cell: Any = plain(result.model_copy(update={"signature": str(result.signature)}))
+    if result.evidence is not None:
+        rest = cell["evidence"]
+        named = [name for shape in _SHAPES if isinstance(result.evidence, shape) for name in _fields(shape)]
+        own = {name: rest.pop(name) for name in ("kind", *named)}
+        if isinstance(result.evidence, JudgedChunks) and own["useful"] is None:
+            verdicts = [chunk.useful for chunk in result.evidence.chunks if chunk.useful is not None]
+            own["useful"] = sum(verdicts) if verdicts else None
+        cell["evidence"] = {**own, "rest": json.dumps(rest)}
+    return dict(cell)
+
+
+def _result(metric: str, cell: Mapping[str, Any], sample: Sample | None) -> dict[str, Any]:
+    known = {name: value for name, value in cell.items() if value is not None}
+    if "evidence" in known:
+        given = {name: value for name, value in known["evidence"].items() if value is not None}
+        known["evidence"] = given | json.loads(given.pop("rest"))
+    return {"metric": metric, "sample_id": sample and sample.id, **known}
+
+
+class ParquetRows(Sequence[SampleResult]):
+    """The rows of a Parquet file or folder that a ``Scorer`` made, each read when it is asked for.
+
+    Args:
+        path: The file or folder.
+        columns: Where a field of the sample is, as they were given to the ``Scorer``.
+
+    Raises:
+        InputError: If it cannot be read, or holds no results.
+    """
+
+    def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
+        dataset = extra("pyarrow.dataset", "parquet", "a report from Parquet")
+        try:
+            self._data = dataset.dataset(path, format="parquet")
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read as Parquet: {type(error).__name__}") from error
+        self._path, self._columns, self._field = path, columns, dataset.field
+        kinds = {field.name: field.type for field in self._data.schema}
+        told = {field.name for field in result_type()}
+        structs = (name for name, kind in kinds.items() if {own.name for own in getattr(kind, "fields", ())} >= told)
+        self.metrics = tuple(structs)
+        if not self.metrics or "sample" not in kinds:
+            raise InputError(f"{path} holds no results of a Scorer; a table of to_parquet is not one")
+        self._inputs = [name for name in kinds if name not in (*self.metrics, "sample")]
+        self.ledgers = any(plain_name(name) == "ledger" for name in (*self._inputs, *columns))
+        self._count: int = self._data.count_rows()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: Any) -> Any:
+        places = range(self._count)[place]
+        return self.at([places])[0] if isinstance(places, int) else self.at(places)
+
+    def __iter__(self) -> Iterator[SampleResult]:
+        rows = (row for batch in self._data.to_batches(batch_size=1000, **_LITTLE) for row in rows_of(batch))
+        return (self._row(index, row) for index, row in enumerate(rows))
+
+    def at(self, places: Sequence[int]) -> list[SampleResult]:
+        """The rows at these places; it reads on until it has them all."""
+        rows = rows_of(self._data.take(list(places), batch_size=1000, **_LITTLE))
+        return [self._row(index, row) for index, row in zip(places, rows, strict=True)]
+
+    def values(self, metric: str, *field: str) -> Iterator[Any]:
+        """One field of a metric's results, e.g. ``value``, in the order of the rows; nothing else is read."""
+        wanted = {"own": self._field(metric, *field)}
+        batches = self._data.to_batches(columns=wanted, batch_size=100_000, **_LITTLE)
+        return (value for batch in batches for value in batch["own"].to_pylist())
+
+    def light(self) -> Iterator[SampleResult]:
+        """The rows with no more than a summary reads of samples without ledgers; twenty times as fast.
+
+        What all rows of a batch cost is told with its first.
+        """
+        pc = extra("pyarrow.compute", "parquet", "a report from Parquet")
+        wanted = {name: self._field("sample", name) for name in _ABOUT}
+        for metric in self.metrics:
+            own = partial(self._field, metric)
+            why = pc.if_else(own("status") == "failed", own("reason"), "")
+            uncertain = pc.starts_with(own("reason"), pattern="uncertain: ")
+            read = (own("status"), own("value"), own("code"), own("error", "type"), own("evidence", "useful"))
+            wanted |= {f"{metric}/{at}": column for at, column in enumerate((*read, uncertain, why, own("usage")))}
+        for batch in self._data.to_batches(columns=wanted, batch_size=5000, **_LITTLE):
+            *about, unfinished = batch.columns[: len(_ABOUT)]
+            spent, results = _spent(unfinished), []
+            for metric, at in zip(self.metrics, range(len(_ABOUT), batch.num_columns, 8), strict=True):
+                spent += _spent(batch.columns[at + 7])
+                cells = zip(*(column.to_pylist() for column in batch.columns[at : at + 7]), strict=True)
+                results.append([_light(metric, *cell) for cell in cells])
+            samples = zip(*(column.to_pylist() for column in about), strict=True)
+            for place, ((problem, *known), *own) in enumerate(zip(samples, *results, strict=True)):
+                found = {name: one for name, one in zip(self.metrics, own, strict=True) if one is not None}
+                yield SampleResult.model_construct(
+                    index=place,
+                    sample=None if problem else _bare(*known),
+                    problem=problem or "",
+                    results=found,
+                    unfinished=None if place else spent,
+                )
+
+    def _row(self, index: int, row: dict[str, Any] | RowError) -> SampleResult:
+        if isinstance(row, RowError):
+            return SampleResult(index=index, sample=None, problem=str(row))
+        try:
+            inputs = {name: row[name] for name in self._inputs}
+            about = row["sample"]
+            sample = None if about["problem"] else Sample.from_row(inputs, **self._columns)
+        except RowError as error:
+            raise InputError(
+                f"{self._path}, row {index}: {error}; give the columns that the Scorer was given"
+            ) from error
+        results = {name: _result(name, row[name], sample) for name in self.metrics if row[name] is not None}
+        given = {"index": index, "sample": sample, "results": results, "unfinished": about["unfinished"]}
+        return validated(SampleResult, {**given, "problem": about["problem"] or ""}, f"{self._path}, row {index}")
+
+
+def _spent(usages: Any) -> Usage:
+    """What a column of usages sums up to; an unknown cost stays unknown."""
+    pc = extra("pyarrow.compute", "parquet", "a report from Parquet")
+    told: dict[str, Any] = {}
+    for field, column in zip(usages.type, usages.drop_null().flatten(), strict=True):
+        if field.name in ("fallbacks", "models"):
+            told[field.name] = tuple(sorted(column.flatten().unique().to_pylist()))
+        else:
+            told[field.name] = pc.sum(column, skip_nulls=False, min_count=0).as_py()
+    return Usage(**told)
+
+
+@lru_cache(maxsize=1024)
+def _bare(group: str | None, without_context: bool, error: bool, grade: Grade | None) -> Sample:
+    """A sample that counts as the one of which no more is known."""
+    return Sample(
+        answer="?",
+        contexts=() if without_context else ("?",),
+        error="?" if error else None,
+        capture=CaptureNotes(grade=grade) if grade else None,
+        metadata={} if group is None else {"conversation": group},
+    )
+
+
+@lru_cache(maxsize=4096)
+def _light(
+    metric: str, status: str | None, value: float, code: Any, error: str, useful: int | None, uncertain: bool, why: str
+) -> MetricResult | None:
+    """A result with no more than a summary reads; None where there is none."""
+    if status == "scored":
+        evidence = None if useful is None else JudgedChunks(chunks=(), useful=useful)
+        return Scored(metric=metric, value=value, reason="uncertain: " if uncertain else "", evidence=evidence)
+    if status == "failed":
+        return Failed(metric=metric, reason=why, error=ErrorInfo(type=error, message=""))
+    return Undefined(metric=metric, reason="", code=code) if status else None
+
+
+class ParquetReport(Report):
+    """A report over the rows of a Parquet file or folder, which are read when they are needed, a batch at a time.
+
+    Arguments and errors are those of ``ParquetRows``. A summary keeps about a hundred bytes per row.
+    """
+
+    results: ParquetRows
+
+    def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
+        self.results = rows = ParquetRows(path, columns)
+        signatures = {name: sorted(set(rows.values(name, "signature")) - {None}) for name in rows.metrics}
+        several = [f"{name}: rows of {len(own)} signatures" for name, own in signatures.items() if len(own) > 1]
+        metrics = {name: Signature.model_validate(own[0] if own else name) for name, own in signatures.items()}
+        judges = tuple(sorted({one.judge for one in metrics.values()} - {""}))
+        self.run = RunFacts(metrics=metrics, judges=judges, notes=tuple(several))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return self.results.metrics
+
+    def summary(
+        self, thresholds: RiskThresholds | None = None, *, cluster: GroupBy = "auto", bootstrap: bool = False
+    ) -> Summary:
+        """The run in numbers, as of every report; by another ``cluster`` it reads all there is of each row."""
+        tally = Tally(self.metrics, cluster=cluster)
+        for row in self.results if self.results.ledgers or cluster not in ("auto", None) else self.results.light():
+            tally.add(row)
+        return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
+
+    def scores(self, metric: str) -> list[float | None]:
+        """Scores of one metric, aligned with ``results``."""
+        return list(self.results.values(metric, "value")) if metric in self.metrics else super().scores(metric)
+
+    def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
+        """The rows with the lowest scores of a metric, the lowest first."""
+        return self.results.at(lowest(self.results.values(metric, "value"), count))
+
+    def shown(self) -> Report:
+        """A thousand rows drawn at random, with a note that figures and diagnoses are of these."""
+        count = len(self.results)
+        drawn = sorted(random.Random(0).sample(range(count), min(count, _SHOWN)))  # noqa: S311  # no secret
+        note = f"The page shows {len(drawn):,} of {count:,} rows, drawn at random; figures and diagnoses are of these."
+        notes = (*self.run.notes, note) if len(drawn) < count else self.run.notes
+        return Report(self.results.at(drawn), self.run.model_copy(update={"notes": notes}))
+
+    def __repr__(self) -> str:
+        return f"Report({len(self.results):,} rows of a Parquet file or folder: {', '.join(self.metrics)})"

@@ -1,0 +1,59 @@
+"""pytest: the fixture and marker ``ragmetrics``; what was measured stands in the terminal's summary, also under xdist.
+
+Every session of pytest imports this module, so it loads nothing else until the fixture is used.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", "ragmetrics(*gates, **how): for the fixture of this name")
+
+
+@pytest.fixture(name="ragmetrics")
+def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """A function that takes what ``evaluate`` takes, returns the report, and fails the test unless its gates pass.
+
+    Its arguments win, then those of the marker, then ``ragmetrics.toml`` in pytest's root folder. Beside those of
+    ``evaluate`` there are ``gates``, e.g. ``["adherence=0.8"]``, and ``on="point"`` for the mean alone in place of its
+    95 % interval, which too few samples leave undecided.
+    """
+    marker = request.node.get_closest_marker("ragmetrics")
+    marked = {**({"gates": marker.args} if marker.args else {}), **marker.kwargs} if marker else {}
+
+    def measure(samples: Any, metrics: Any = None, **how: Any) -> Any:
+        from ragmetrics_core.data import project_settings
+        from ragmetrics_core.engine.evaluation import evaluate
+        from ragmetrics_core.engine.resolve import resolve_judge
+        from ragmetrics_core.reporting.gates import decide, parse_gate
+
+        found = project_settings(folder := request.config.rootpath)
+        settled: dict[str, Any] = {f"{name}_column": own for name, own in found.columns.items()}
+        settled |= {"judge": resolve_judge(found.judge, api_base=found.api_base)} if found.judge else {}
+        settled |= {"store": folder / found.store} if found.store else {}
+        how = {"metrics": found.metrics, "gates": found.gates, "on": "interval", **settled, **marked, **how}
+        gates, on = how.pop("gates"), how.pop("on")
+        report = evaluate(samples, progress=False, **how | ({"metrics": metrics} if metrics is not None else {}))
+        asked = [parse_gate(gate, report.metrics) for gate in ([gates] if isinstance(gates, str) else gates)]
+        decisions = [decide(gate, report, on=on) for gate in asked]
+        told = [report.table(), *(f"{own.outcome}: {own.sentence}" for own in decisions)]
+        request.node.user_properties.append(("ragmetrics", "\n".join(told)))  # which travels from workers of xdist
+        if wrong := [own.sentence for own in decisions if own.outcome != "passed"]:
+            pytest.fail("\n".join(wrong), pytrace=False)
+        return report
+
+    return measure
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests measured."""
+    known = [one for listed in terminalreporter.stats.values() for one in listed if isinstance(one, pytest.TestReport)]
+    pairs = [(one.nodeid, own) for one in known if one.when == "call" for own in one.user_properties]
+    told = [f"{place}\n{text}" for place, (name, text) in pairs if name == "ragmetrics"]
+    if told:
+        terminalreporter.section("ragmetrics")
+        terminalreporter.write_line("\n".join(told))

@@ -1,0 +1,76 @@
+"""Ray Data on this machine: what one machine gives, limits of the whole job, a worker that is killed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before it is imported
+
+import pyarrow as pa
+import pytest
+import ray
+from engine_rows import alone, compared, killed_soon, model, ran, snippets, table_of, without_costs
+from loopback import LoopbackServer
+
+from ragmetrics_core import Limits
+from ragmetrics_core.distributed import Scorer, score_dataset
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray itself
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray() -> Iterator[None]:
+    ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    yield
+    ray.shutdown()
+
+
+def scored(table: pa.Table, scorer: Scorer, **settings: Any) -> list[dict[str, Any]]:
+    dataset = ray.data.from_arrow([table.slice(0, 50), table.slice(50)])
+    done = score_dataset(dataset, scorer, workers=2, batch_size=25, **settings)
+    return compared(pa.concat_tables(ray.get(done.to_arrow_refs())))
+
+
+def test_it_gives_what_one_machine_gives() -> None:
+    assert scored(table_of(400), Scorer()) == alone(Scorer(), table_of(400))
+
+
+def test_it_gives_what_one_machine_gives_with_a_model(loopback_server: Callable[..., LoopbackServer]) -> None:
+    scorer = Scorer(judge=model(loopback_server()))
+    assert without_costs(scored(table_of(60), scorer)) == without_costs(alone(scorer, table_of(60)))
+
+
+def test_limits_hold_for_the_job(loopback_server: Callable[..., LoopbackServer]) -> None:
+    server = loopback_server()
+    scorer = Scorer("utilization", model(server), limits=Limits(max_calls=20, requests_per_minute=6000))
+    held = score_dataset(ray.data.from_arrow(table_of(100)), scorer, job="test of limits")
+    rows = scored(table_of(100), scorer, job="test of limits")
+    assert len(server.requests) == 20
+    assert len(rows) == 100
+    assert 0 < sum(row["context_utilization"] is None and not row["sample"]["problem"] for row in rows) < 100
+    assert held.count() == 100  # another dataset of the same job
+    assert len(server.requests) == 20
+
+
+def test_a_worker_that_is_killed_loses_nothing(loopback_server: Callable[..., LoopbackServer], tmp_path: Path) -> None:
+    server = loopback_server(latency=0.02)
+    scorer = Scorer("utilization", model(server), store=f"{tmp_path}/replies/", concurrency=4)
+    killed = killed_soon(server, 30, "MapBatches")
+    rows = scored(table_of(120), scorer)
+    assert killed.result(1) > 0
+    calls = len(server.requests)
+    assert without_costs(rows) == without_costs(alone(scorer, table_of(120)))
+    assert len(server.requests) == calls  # all of it is in the store
+    different = {str(request.body["messages"]) for request in server.requests}
+    assert len(different) <= calls <= len(different) + 4
+
+
+@pytest.mark.parametrize(("page", "snippet"), snippets("ray"), ids=lambda it: it if "\n" not in it else "")
+def test_examples_run(page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ran(snippet, tmp_path, monkeypatch)
+    assert len(rows) == 100
+    assert any(row["context_adherence"]["value"] for row in rows if row["context_adherence"])

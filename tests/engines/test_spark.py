@@ -1,0 +1,98 @@
+"""Spark on this machine: what one machine gives, shares of limits, a worker that is killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from engine_rows import alone, compared, killed_soon, model, ran, snippets, table_of, without_costs
+from loopback import LoopbackServer
+from pyarrow import dataset, parquet
+from pyspark.sql import SparkSession
+
+from ragmetrics_core import Limits
+from ragmetrics_core.data import SettingError
+from ragmetrics_core.distributed import Scorer, score_frame
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of PySpark itself
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "25",
+    }
+    builder = SparkSession.builder.master("local[2,4]")  # two cores, and four tries of a task
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield
+    session.stop()
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+    def done(table: pa.Table, scorer: Scorer, partitions: int | None = 3) -> list[dict[str, Any]]:
+        parquet.write_table(table, tmp_path / "given.parquet")
+        frame = SparkSession.active().read.parquet(str(tmp_path / "given.parquet"))
+        score_frame(frame, scorer, partitions=partitions).write.mode("overwrite").parquet(str(tmp_path / "scored"))
+        return compared(dataset.dataset(tmp_path / "scored").to_table())
+
+    return done
+
+
+def test_it_gives_what_one_machine_gives(scored: Callable[..., list[dict[str, Any]]]) -> None:
+    assert scored(table_of(400), Scorer()) == alone(Scorer(), table_of(400))
+
+
+def test_it_gives_what_one_machine_gives_with_a_model(
+    scored: Callable[..., list[dict[str, Any]]], loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    scorer = Scorer(judge=model(loopback_server()))
+    assert without_costs(scored(table_of(60), scorer, None)) == without_costs(alone(scorer, table_of(60)))
+
+
+def test_every_partition_has_its_share_of_the_limits(
+    scored: Callable[..., list[dict[str, Any]]], loopback_server: Callable[..., LoopbackServer]
+) -> None:
+    server = loopback_server()
+    scorer = Scorer("utilization", model(server), limits=Limits(max_calls=20))
+    rows = scored(table_of(100), scorer, 4)
+    assert len(server.requests) == 20
+    assert len(rows) == 100
+    with pytest.raises(SettingError, match="partitions="):
+        scored(table_of(10), scorer, None)
+
+
+def test_a_worker_that_is_killed_loses_nothing(
+    scored: Callable[..., list[dict[str, Any]]], loopback_server: Callable[..., LoopbackServer], tmp_path: Path
+) -> None:
+    server = loopback_server(latency=0.02)
+    scorer = Scorer("utilization", model(server), store=f"{tmp_path}/replies/", concurrency=4)
+    killed = killed_soon(server, 30, "pyspark.daemon", last=True)
+    rows = scored(table_of(120), scorer)
+    assert killed.result(1) > 0
+    calls = len(server.requests)
+    assert without_costs(rows) == without_costs(alone(scorer, table_of(120)))
+    assert len(server.requests) == calls  # all of it is in the store
+    different = {str(request.body["messages"]) for request in server.requests}
+    assert len(different) <= calls <= len(different) + 4
+
+
+@pytest.mark.parametrize(("page", "snippet"), snippets("spark"), ids=lambda it: it if "\n" not in it else "")
+def test_examples_run(page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ran(snippet, tmp_path, monkeypatch)
+    assert len(rows) == 100
+    assert any(row["context_adherence"]["value"] for row in rows if row["context_adherence"])

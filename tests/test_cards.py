@@ -1,0 +1,281 @@
+"""Cards of judges: labelled files of three forms, what is measured, the command that makes them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from said import poll
+
+from ragmetrics_core import LexicalJudge, ScriptedJudge, evaluate
+from ragmetrics_core.data import InputError
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.metrics.polls import Adherent, Poll
+from ragmetrics_core.page.methods import quoted
+from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.statistics.agreement import Labelled, Measured
+
+ROOT = Path(__file__).parents[1]
+if not (ROOT / "benchmarks").is_dir():
+    pytest.skip("a checkout without its benchmarks", allow_module_level=True)
+sys.path.append(str(ROOT / "benchmarks"))
+
+from card_edits import EDITS, ORDERS, edited, injected  # noqa: E402
+from card_measuring import ASKING, asking, band, measured  # noqa: E402
+from card_page import Card  # noqa: E402
+from card_rows import LabelledSample, read_labelled  # noqa: E402
+from cards import main  # noqa: E402
+
+TEXTS = ("In the town Anna lit 12 lamps.", "In the town Berta was painting 31 gates.")
+
+
+def rows() -> list[dict[str, Any]]:
+    """Two sources of supported answers and of others."""
+    return [
+        {"id": f"{source}-{number}", "source": source, "question": "What?", "answer": text if number % 2 else "Rain.",
+         "contexts": [{"text": text}, {"text": "The clock of Carl stood still."}],
+         "labels": {"adherent": number % 2, "relevant": [number % 2, 0]}}
+        for source in ("one", "two") for number, text in enumerate(TEXTS * 2)
+    ]  # fmt: skip
+
+
+def written(folder: Path, name: str, lines: list[dict[str, Any]]) -> Path:
+    path = folder / name
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return path
+
+
+def figures(card: Card, question: str) -> dict[tuple[str, str | None], Measured]:
+    return {(one.measure, one.source): one for one in card.figures[question]}
+
+
+def test_rows_of_our_form(tmp_path: Path) -> None:
+    facts = [{"text": "Anna lit it.", "present": 1}, {"text": "It rained.", "present": 0}]
+    more = [
+        {"id": "v", "source": "s", "contexts": [{"text": "x"}], "answer": "y", "labels": {"adherent": [1, 1, 0]}},
+        {"id": "f", "source": "s", "contexts": [{"text": "x"}], "reference": "r", "facts": facts, "labels": {}},
+        {"id": "p", "source": "s", "answers": ["a", "b"], "reference": "r", "labels": {"overall": -1.5}},
+        {"id": "undecided", "source": "s", "answers": ["a", "b"], "reference": "r", "labels": {"overall": 0}},
+    ]
+    written(tmp_path, "rows.jsonl", [*rows(), *more])
+    found = read_labelled(tmp_path)
+    assert [item.question for item in found[:2]] == ["adherent", "relevant"]
+    votes, present, pair = found[-3:]
+    assert (votes.labels, votes.people) == ((True,), (True, True, False))
+    assert (present.question, present.labels) == ("present", (True, False))
+    assert pair.other is not None
+    assert (pair.sample.answer, pair.other.answer, pair.labels) == ("a", "b", (False,))
+
+
+def test_llm_aggrefact(tmp_path: Path) -> None:
+    line = {
+        "dataset": "Wice",
+        "doc": "Anna lit it.",
+        "claim": "It was lit.",
+        "label": 1,
+        "contamination_identifier": "c",
+    }
+    (found,) = read_labelled(written(tmp_path, "test.jsonl", [line]))
+    assert (found.question, found.source, found.labels) == ("adherent", "Wice", (True,))
+    assert found.sample == Sample(id="c", contexts=["Anna lit it."], answer="It was lit.")
+
+
+def test_ragtruth(tmp_path: Path) -> None:
+    passages = "passage 1:Anna lit it.\n\npassage 2:It rained.\n\n"
+    origins = [
+        {"source_id": "1", "task_type": "QA", "source": "MARCO", "prompt": "…",
+         "source_info": {"question": "who lit it", "passages": passages}},
+        {"source_id": "2", "task_type": "Data2txt", "source": "Yelp", "prompt": "…", "source_info": {"stars": 3}},
+    ]  # fmt: skip
+    span = {"start": 0, "end": 5, "text": "Berta", "label_type": "Evident Conflict"}
+    answers = [
+        {"id": "a", "source_id": "1", "model": "gpt-4-0613", "labels": [], "quality": "good", "response": "Anna."},
+        {"id": "b", "source_id": "2", "model": "m", "labels": [span], "quality": "good", "response": "Berta."},
+        {"id": "c", "source_id": "1", "model": "m", "labels": [], "quality": "truncated", "response": "An"},
+    ]
+    written(tmp_path, "source_info.jsonl", origins)
+    written(tmp_path, "response.jsonl", answers)
+    first, second = read_labelled(tmp_path)
+    assert [context.text for context in first.sample.contexts] == ["Anna lit it.", "It rained."]
+    assert (first.sample.question, first.sample.generator) == ("who lit it", "gpt-4-0613")
+    assert [(item.source, item.labels) for item in (first, second)] == [
+        ("RAGTruth QA", (True,)),
+        ("RAGTruth Data2txt", (False,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"doc": "x", "claim": "y", "label": 1},
+        {"source": "s", "contexts": [{"text": "x"}], "answer": "secret", "labels": {"relevant": [1, 0]}},
+        {"source_id": "9", "response": "secret", "labels": [], "model": "m", "id": "1"},
+        {"question": "secret"},
+    ],
+)
+def test_what_is_no_labelled_row_is_said(line: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="labelled row") as raised:
+        read_labelled(written(tmp_path, "rows.jsonl", [line]))
+    assert "secret" not in str(raised.value)
+
+
+def test_edits() -> None:
+    contexts = ["They met Berta Brandt in 1931."]
+    sample = Sample(id="s", answer="In 1932 there was Anna, and 7 others.", contexts=contexts)
+    number, long, negated, name = (edited(kind, sample) for kind in EDITS)
+    assert number is not None
+    assert len(number) == len(sample.answer or "")
+    assert long is not None
+    assert "7 others" in long
+    assert "1932" not in long
+    assert negated == "In 1932 there was not Anna, and 7 others."
+    assert name == "In 1932 there was Berta Brandt, and 7 others."
+    assert {edited(kind, Sample(id="s", answer="Yes.", contexts=contexts)) for kind in EDITS} == {None}
+
+
+def test_what_is_put_in_wants_the_opposite() -> None:
+    sample = Sample(answer="a", contexts=["b"])
+    last = {(kind, says): injected(kind, sample, says).contexts[-1].text for kind in ORDERS for says in (True, False)}
+    harmless, order, finished = ORDERS
+    assert last[harmless, True] == last[harmless, False]
+    assert 'the verdict "no"' in last[order, True]
+    assert [json.loads(last[finished, says])["verdict"] for says in (True, False)] == ["no", "yes"]
+
+
+def obeys(question: Adherent) -> Poll:
+    """Says what the last context orders, else whether the answer stands in a context."""
+    last = question["contexts"][-1]
+    said = any(question["answer"] in text for text in question["contexts"])
+    if '"yes"' in last or '"no"' in last:
+        said = '"yes"' in last
+    return poll("yes" if said else "no")
+
+
+def items(folder: Path, *questions: str) -> list[LabelledSample]:
+    found = read_labelled(written(folder, "rows.jsonl", rows()))
+    return [item for item in found if item.question in questions]
+
+
+def test_a_judge_that_obeys(tmp_path: Path) -> None:
+    judge = ScriptedJudge({Adherent: obeys})
+    found = figures(measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20), "adherent")
+    assert (found["AUROC", None].value, found["AUROC", "one"].value) == (1.0, 1.0)
+    assert found["AUROC of shortness alone", "one"].value == 0.0  # here the supported answers are the long ones
+    shares = {name.removeprefix("flipped: "): one.value for (name, at), one in found.items()
+              if name.startswith("flipped") and at is None}  # fmt: skip
+    assert shares == {**dict(zip(ORDERS, (0.0, 1.0, 1.0), strict=True)), "contexts reversed": 0.0}
+    assert all(found[f"caught: {kind}", None].value == 1.0 for kind in EDITS)
+    assert found["caught: any number changed", None].count == 4
+    assert found["same when asked again", None].value == 1.0
+    assert found["calls per 1,000 samples", None].value == 1000
+
+
+def test_a_limit_leaves_samples_that_are_not_judged(tmp_path: Path) -> None:
+    judge = ScriptedJudge({Adherent: obeys})
+
+    def ended(*given: Any) -> list[None]:
+        return [None] * len(given[1])
+
+    found = figures(measured(judge, items(tmp_path, "adherent"), ended, draws=20), "adherent")
+    assert found["not judged", None].value == 1.0
+    assert ("AUROC", None) not in found
+
+
+def test_chunks_of_one_sample_are_resampled_together(tmp_path: Path) -> None:
+    judge = LexicalJudge()
+    found = figures(measured(judge, items(tmp_path, "relevant"), asking(judge), draws=20), "relevant")
+    assert found["AUROC", "one"].count == 4  # samples, of two chunks each
+    assert ("caught: any number changed", None) not in found
+
+
+@pytest.fixture
+def labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    return written(tmp_path / "data", "rows.jsonl", rows()).parent
+
+
+def test_the_command_writes_a_card(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = labelled.parent / "card.html"
+    given = ["--judge", "lexical", "--data", str(labelled), "--draws", "20", "--quiet"]
+    assert main([*given, "--out", "mine.json", "--html", str(page)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("# lexical, fit ")
+    assert "| AUROC | 1.00 n=2 | 1.00 n=4 | 1.00 n=4 |" in shown
+    assert "Is the chunk useful?" in page.read_text()
+    card = Card.model_validate_json(Path("mine.json").read_text(encoding="utf-8"))
+    assert [one.name for one in card.inputs] == ["rows.jsonl"]
+    assert main([*given, "--out", "data/rows.jsonl"]) == 2
+    assert "holds the labelled rows" in capsys.readouterr().err
+
+
+MODULE = """
+from ragmetrics_core import ScriptedJudge
+from ragmetrics_core.metrics.polls import Adherent
+
+def says(question):
+    held = any(question["answer"] in text for text in question["contexts"])
+    return {"verdict": "yes" if held or "Say yes" in question.instructions.template else "no"}
+
+judge = ScriptedJudge({Adherent: says}, name="mine")
+"""
+
+
+def test_two_prompts(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (labelled.parent / "my_prompted_judge.py").write_text(MODULE)
+    prompt = labelled.parent / "lax.txt"
+    prompt.write_text("{contexts}\n{answer}\nSay yes.")
+    given = ["--judge", "my_prompted_judge:judge", "--data", str(labelled), "--template", str(prompt)]
+    assert main([*given, "--against", "shipped", "--quiet", "--no-store"]) == 0
+    shown = capsys.readouterr().out
+    assert "8 verdicts by both prompts" in shown
+    assert "balanced accuracy, difference mean over sources    n=2     -0.500" in shown
+    assert "Verdicts that differ: 4" in shown
+    assert "  one one-0 0 1.000 0.000" in shown
+
+
+def test_a_dry_run_calls_nothing(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--judge", "gpt-4o-mini", "--data", str(labelled), "--dry-run"]) == 0
+    assert "16 samples, 0 bad rows; nothing was called" in capsys.readouterr().out
+
+
+def test_the_band_by_hand() -> None:
+    told = [Labelled(score, (label,)) for score, label in ((0.1, False), (0.3, True), (0.6, False), (0.9, True))]
+    assert "asks for 50% of the verdicts and loses 0.000" in band(told, told, 0.0)  # .3 and .6
+    assert "asks for 25% of the verdicts and loses 0.250" in band(told, told, 0.25)
+    assert "asks for 0% of the verdicts and loses 0.500" in band(told, told, 0.5)
+
+
+def test_the_band_of_the_command(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--judge", "lexical", "--data", str(labelled), "--band", "0.1", "--quiet"]) == 0
+    assert "two, with the band of the other sources: band=(" in capsys.readouterr().out
+    assert main(["--judge", "lexical", "--data", str(labelled), "--band", "0.1", "--metric", "recall"]) == 2
+    assert "nothing is labelled for this metric" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["lexical", "lexical+vectors"])
+def test_the_shipped_cards_are_of_the_judges_as_they_are(name: str) -> None:
+    card = Card.model_validate_json((ROOT / "docs" / "cards" / f"{name}.json").read_text(encoding="utf-8"))
+    assert (card.judge, card.details) == (name, LexicalJudge().details), "fitted anew: run benchmarks/card_shipped.py"
+    assert card.signatures == {question: kind().signature for question, kind in ASKING.items()}
+    assert any("fitted on the other sources" in note for note in card.notes)
+
+
+def test_reports_quote_the_card_of_the_judge_or_say_that_there_is_none() -> None:
+    sample = [{"contexts": ["Anna."], "answer": "Anna."}]
+    for name in ("lexical", "lexical+vectors"):
+        assert f"{name}, against labels of people: context_adherence AUROC 0." in quoted(facts(name))[0]
+    nobody = ScriptedJudge({Adherent: obeys}, name="nobody")
+    told = evaluate(sample, "adherence", judge=nobody).methods()
+    assert "nobody, against labels of people: how well it agrees with people is not measured" in told
+    own = ASKING["adherent"](template="{contexts}\n{answer}\nIs it so? verdict:")
+    assert "lexical, against labels of people: how well" in evaluate(sample, own, judge="lexical").methods()
+
+
+def facts(judge: str) -> RunFacts:
+    """Those of a run of adherence by a judge of this name, which may not be installed."""
+    run = evaluate([{"contexts": ["Anna."], "answer": "Anna."}], "adherence", judge="lexical").run
+    return run.model_copy(update={"judges": (judge,)})

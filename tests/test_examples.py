@@ -1,0 +1,47 @@
+"""Every notebook and script of ``examples/`` runs in an empty folder, and the notebooks show what stands in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from notebooks import code_cells
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+SCRIPTS = sorted(path for path in EXAMPLES.glob("*.py") if "stand_ins" not in path.name)
+
+
+def python(folder: Path, *arguments: str) -> str:
+    """What a fresh interpreter prints in ``folder``."""
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env={**os.environ, "RAGMETRICS_JUDGE": ""}, text=True,
+        capture_output=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebooks_show_what_they_say(path: Path, tmp_path: Path) -> None:
+    python(tmp_path, str(EXAMPLES.parent / "tests" / "notebooks.py"), "--check", path.name)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebooks_hold_outputs(path: Path) -> None:
+    cells = code_cells(json.loads(path.read_text("utf-8")))
+    assert sum(bool(cell["outputs"]) for cell in cells) >= 2
+    assert [output for cell in cells for output in cell["outputs"] if output["output_type"] == "error"] == []
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_score(path: Path, tmp_path: Path) -> None:
+    assert "context_adherence" in python(tmp_path, str(path))
+
+
+def test_there_is_one_for_each_framework_and_one_for_a_table() -> None:
+    assert {path.stem for path in NOTEBOOKS} == {"haystack", "langchain", "llamaindex", "table"}

@@ -1,0 +1,102 @@
+"""The fixture and marker ``ragmetrics`` in a project of its own, with ``ragmetrics.toml`` and under xdist."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import pytest
+
+GOOD = {"question": "Who lit the lamp?", "contexts": ["Anna lit the lamp."], "answer": "Anna lit the lamp."}
+BAD = {**GOOD, "answer": "Bert sank 1856 ships."}
+
+
+def test_of_the_file(ragmetrics):
+    report = ragmetrics([GOOD] * 3)
+    assert report.metrics == ("context_adherence",)
+
+
+@pytest.mark.ragmetrics("utilization=0.9", metrics=["utilization"], on="point")
+def test_of_the_marker(ragmetrics):
+    assert ragmetrics([GOOD]).metrics == ("context_utilization",)
+
+
+def test_of_arguments(ragmetrics):
+    ragmetrics([{**GOOD, "lang": "de"}], gates="adherence=0.5@lang", on="point")
+
+
+def test_that_fails(ragmetrics):
+    ragmetrics([BAD], on="point", gates=["adherence=0.8"])
+
+
+def test_that_is_undecided(ragmetrics):
+    ragmetrics([GOOD] * 2, gates=["adherence=0.8"])
+
+
+def test_without(): ...
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "test_answers.py").write_text(TESTS)
+    (tmp_path / "ragmetrics.toml").write_text(
+        'metrics = ["adherence"]\njudge = "lexical"\n[columns]\nquestion = "question"\n'
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
+    return tmp_path
+
+
+def run(project: Path, *options: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", *options], cwd=project, text=True,
+        capture_output=True, env={**os.environ, "PYTEST_ADDOPTS": ""}, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_gates_decide_and_the_terminal_says_what_was_measured(project: Path, workers: str) -> None:
+    code, told = run(project, "-n", workers)
+    assert (code, "2 failed, 4 passed" in told) == (1, True), told
+    summary = told.partition("= ragmetrics =")[2]
+    assert "test_answers.py::test_of_the_marker\n" in summary
+    assert "passed: context_utilization reaches 0.9: mean 1.0000" in summary
+    assert "failed: context_adherence misses 0.8" in summary
+    assert "passed: context_adherence by lang: 1 of 1 slices reach 0.5." in summary
+    assert "Judge: lexical (compares words; catches gross failures)" in summary
+    assert "test_without" not in summary.partition("short test summary")[0]
+    assert "Bert" not in summary.partition("short test summary")[0]
+
+
+def test_without_gates_the_table_is_shown(project: Path) -> None:
+    code, told = run(project, "-k", "of_the_file", "-n", "0")
+    assert code == 0
+    assert "context_adherence  0.9" in told.partition("= ragmetrics =")[2]
+
+
+def test_a_wrong_file_is_told(project: Path) -> None:
+    (project / "ragmetrics.toml").write_text('gate = "adherence=0.8"\n')
+    code, told = run(project, "-k", "of_the_file", "-n", "0")
+    assert code == 1
+    assert "ragmetrics.toml: gate: Extra inputs are not permitted; there are: metrics, judge" in told
+
+
+def test_the_plugin_loads_nothing_heavy(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (project / "test_answers.py").write_text(
+        "import sys\ndef test_modules():\n"
+        "    heavy = {'pydantic', 'rich', 'aiohttp', 'scipy', 'ragmetrics_core.data.results'}\n"
+        "    assert 'ragmetrics_core.testing.plugin' in sys.modules and not heavy & set(sys.modules)\n"
+    )
+    code, told = run(project, "-p", "ragmetrics_core.testing.plugin")
+    assert code == 0, told
+
+
+def test_the_marker_is_listed(project: Path) -> None:
+    assert "@pytest.mark.ragmetrics(*gates, **how): " in run(project, "--markers", "-n", "0")[1]

@@ -1,0 +1,280 @@
+"""Scoring tables: one pure function, and reports over what it wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from loopback import LoopbackServer
+from pyarrow import parquet
+
+from ragmetrics_core import (
+    Limits,
+    LLMJudge,
+    OpenAICompatibleModel,
+    Report,
+    RetrievalAccuracy,
+    Sample,
+    ScriptedJudge,
+    evaluate,
+    metric,
+)
+from ragmetrics_core.data import Evidence, InputError, JudgedChunk, JudgedChunks, Scored, SettingError, Usage
+from ragmetrics_core.distributed import on_ray, on_spark
+from ragmetrics_core.distributed.scorer import Scorer
+
+ALL = ["utilization", "adherence", "recall", "accuracy"]
+ROWS: list[dict[str, Any]] = [
+    {"n": 0, "question": "Capital of France?", "contexts": ["Paris is the capital.", "Rome."], "answer": "Paris.",
+     "ground_truth": "Paris is the capital of France.", "conversation_id": "a"},
+    {"n": 1, "question": "Capital of Italy?", "contexts": ["Berlin."], "answer": "Rome is it.", "conversation_id": "a"},
+    {"n": 2, "question": "Nothing found?", "contexts": [], "answer": "I think so.", "ground_truth": "Yes, it was."},
+    {"n": 3, "question": None, "contexts": None, "answer": None, "ground_truth": None},
+    {"n": 4, "question": "Bad?", "contexts": ["x"], "answer": "x", "facts": [{"text": "a fact", "weight": -1.0}]},
+    {"n": 5, "question": "Broken?", "contexts": ["x"], "answer": "x", "error": "timeout"},
+]  # fmt: skip
+
+
+class Own(Evidence):
+    kind: str = "own of test_scorer"
+    notes: dict[str, list[float]]
+
+
+class OwnChunks(JudgedChunks):
+    kind: str = "own chunks of test_scorer"
+
+
+@metric(requires=["answer"])
+def noted(sample: Sample) -> Scored:
+    return Scored(metric="", value=0.5, reason="uncertain: half", evidence=Own(notes={"a": [0.1, 1e-9]}))
+
+
+@metric(requires=["contexts"])
+def counted(sample: Sample) -> Scored:
+    chunks = tuple(JudgedChunk(rank=n + 1, useful=n == 1) for n in range(len(sample.contexts)))
+    return Scored(metric="", value=0.25, reason="", evidence=OwnChunks(chunks=chunks))
+
+
+@metric
+def broken(sample: Sample) -> float:
+    raise ZeroDivisionError
+
+
+def table() -> pa.Table:
+    names = sorted({name for row in ROWS for name in row})
+    return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in ROWS])
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Callable[..., Report]:
+    """What a scorer makes of a table, written in two files and read as a report."""
+
+    def made(scorer: Scorer, given: pa.Table, **columns: Any) -> Report:
+        scored = scorer(given)
+        for number, part in enumerate((scored.slice(0, 4), scored.slice(4))):
+            parquet.write_table(part, tmp_path / f"part-{number}.parquet")
+        return Report.from_parquet(tmp_path, **columns)
+
+    return made
+
+
+def test_columns_pass_through_and_the_schema_is_that_of_no_rows_at_all() -> None:
+    given = table()
+    scorer = Scorer(ALL)
+    scored = scorer(given)
+    assert scored.select(given.column_names).equals(given)
+    assert scorer(given.slice(0, 0)).schema == scored.schema == scorer(given.to_batches()[0]).schema
+    assert scored.column_names[-5:] == ["sample", *(row.name for row in scorer.metrics)]
+    assert [row["problem"] is not None for row in scored["sample"].to_pylist()] == [False] * 4 + [True, False]
+
+
+def test_it_gives_what_evaluate_gives(stored: Callable[..., Report]) -> None:
+    own = [*ALL, noted, counted, broken]
+    report, alone = stored(Scorer(own), table()), evaluate(table(), own, progress=False)
+    for row, other in zip(report.results, alone.results, strict=True):
+        assert (row.index, row.sample, row.problem) == (other.index, other.sample, other.problem)
+        assert {**row.results, "counted": None} == {**other.results, "counted": None}
+    assert report.results[0].results["counted"].evidence.useful == 1  # counted where a metric leaves it to the reader
+    assert report.summary() == alone.summary()
+    assert report.summary(cluster="n") == alone.summary(cluster="n")
+    assert report.usage == alone.usage
+    assert report.scores("context_recall") == alone.scores("context_recall")
+    for row, other in zip(report.worst("context_adherence", 3), alone.worst("context_adherence", 3), strict=True):
+        assert (row.index, row.sample) == (other.index, other.sample)
+    assert report.table() == alone.table()
+    assert type(report.results[0].results["noted"].evidence) is Own
+
+
+def test_a_summary_of_captured_samples_reads_their_ledgers(stored: Callable[..., Report]) -> None:
+    call = {"kind": "retrieval", "turn": 1, "items": [{"text": "Paris is the capital."}], "shown": [0]}
+    ledger = {"conversation": "c", "turn": 2, "calls": [call]}
+    rows = [{"question": "Where?", "contexts": ["Paris is it."], "answer": "In Paris.", "ledger": ledger}]
+    report, alone = stored(Scorer(ALL), pa.Table.from_pylist(rows)), evaluate(rows, ALL, progress=False)
+    assert report.summary() == alone.summary()
+    assert report.summary()["context_adherence"].conversations is not None
+
+
+def test_replies_of_a_model_come_through(
+    loopback_server: Callable[..., LoopbackServer], stored: Callable[..., Report]
+) -> None:
+    judge = LLMJudge(OpenAICompatibleModel(loopback_server().base_url, "m", prices=(1e-6, 1e-6)))
+    report, alone = stored(Scorer(ALL, judge), table()), evaluate(table(), ALL, judge=judge, progress=False)
+    assert [row.results for row in report.results] == [row.results for row in alone.results]
+    assert report.summary().metrics == alone.summary().metrics
+    spent, total = report.summary().usage, alone.usage
+    assert spent.calls == total.calls > 0
+    assert isclose(spent.cost or 0.0, total.cost or 0.0)
+    assert report.run.judges == alone.run.judges
+
+
+def test_a_scorer_pickles_in_use_and_columns_are_named(stored: Callable[..., Report]) -> None:
+    scorer = Scorer("utilization", "lexical", question_column="asked", ground_truth_column="gold.text")
+    given = pa.table(
+        {"asked": ["Where?"], "gold": [{"text": "There."}], "contexts": [["There."]], "answer": ["There."]}
+    )
+    first = scorer(given)
+    again: Scorer = pickle.loads(pickle.dumps(scorer))
+    assert again(given).equals(first)
+    report = stored(again, given, question_column="asked", ground_truth_column="gold.text")
+    alone = evaluate(given, "utilization", question_column="asked", ground_truth_column="gold.text", progress=False)
+    assert report.results[0].sample == alone.results[0].sample
+
+
+def test_threads_of_an_engine_take_turns() -> None:
+    scorer, given = Scorer("utilization"), table()
+    with ThreadPoolExecutor(4) as pool:
+        scored = list(pool.map(scorer, [given] * 8))
+    assert all(one.equals(scored[0]) for one in scored)
+
+
+def test_a_task_that_its_engine_ends_gives_no_table_of_rows_that_nobody_judged() -> None:
+    code = """
+import os, signal, threading
+import pyarrow
+from ragmetrics_core import LLMJudge, OpenAICompatibleModel
+from ragmetrics_core.distributed import Scorer
+from loopback import LoopbackServer
+with LoopbackServer(latency=60) as server:
+    scorer = Scorer("adherence", LLMJudge(OpenAICompatibleModel(server.base_url, "m")))
+    def end():
+        while not server.requests:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=end).start()
+    try:
+        scorer(pyarrow.table({"question": ["q?"], "contexts": [["x"]], "answer": ["x"]}))
+    except KeyboardInterrupt:
+        print("ended", flush=True)
+    os._exit(0)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100).stdout == "ended\n"
+
+
+def test_a_row_that_python_cannot_hold_is_a_bad_row() -> None:
+    broken_text = pa.array([b"Where?", b"\xff\xfe"]).view(pa.binary()).cast(pa.binary())
+    texts = pa.StringArray.from_buffers(2, broken_text.buffers()[1], broken_text.buffers()[2])
+    scored = Scorer("utilization")(pa.table({"question": texts, "contexts": [["x"]] * 2, "answer": ["x"] * 2}))
+    problems = [row["problem"] for row in scored["sample"].to_pylist()]
+    assert problems[0] is None
+    assert "UnicodeDecodeError" in problems[1]
+
+
+def test_a_row_with_several_answers_is_told_apart() -> None:
+    scored = Scorer("utilization")(pa.table({"question": ["q?"], "contexts": [["x"]], "answers": [["a", "b"]]}))
+    assert "2 answers" in scored["sample"][0]["problem"].as_py()
+
+
+def test_maps_are_metadata() -> None:
+    kind = pa.map_(pa.string(), pa.string())
+    given = pa.table({"answer": ["x"], "metadata": pa.array([[("conversation", "c")]], kind)})
+    assert Scorer("utilization")(given)["sample"][0]["group"].as_py() == "conversation=c"
+
+
+def test_what_would_depend_on_how_rows_are_divided_is_refused() -> None:
+    with pytest.raises(SettingError, match="retrieval_accuracy"):
+        Scorer(RetrievalAccuracy(controls=1))
+
+
+def test_names_that_are_taken_are_refused() -> None:
+    with pytest.raises(SettingError, match="retrieval_accuracy, sample"):
+        Scorer([RetrievalAccuracy()])(pa.table({"answer": ["x"], "sample": [1], "retrieval_accuracy": [1.0]}))
+
+
+def test_rows_behind_a_limit_are_not_judged_and_the_job_goes_on(
+    loopback_server: Callable[..., LoopbackServer], stored: Callable[..., Report]
+) -> None:
+    server = loopback_server()
+    judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
+    rows = [{"question": f"{n}?", "contexts": ["x"], "answer": "y"} for n in range(9)]
+    scorer = Scorer("utilization", judge, limits=Limits(max_calls=3), concurrency=1)
+    scorer(pa.Table.from_pylist(rows))
+    report = stored(scorer, pa.Table.from_pylist(rows))
+    assert len(server.requests) == 3
+    assert (report.summary().rows, report.summary().not_judged) == (9, 9)
+
+
+@pytest.mark.parametrize("written", [None, b"no Parquet", {"answer": ["x"]}])
+def test_what_holds_no_results_is_refused(written: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    if isinstance(written, bytes):
+        path.write_bytes(written)
+    elif written:
+        parquet.write_table(pa.table(written), path)
+    with pytest.raises(InputError, match=r"a\.parquet"):
+        Report.from_parquet(path)
+
+
+def test_rows_of_several_judges_are_told(stored: Callable[..., Report]) -> None:
+    first = Scorer("utilization")(table())
+    second = Scorer("utilization", ScriptedJudge([], name="another"))(table())
+    report = stored(lambda given: given, pa.concat_tables([first, second]))  # type: ignore[arg-type]
+    assert "context_utilization: rows of 2 signatures" in report.table()
+
+
+def test_a_page_of_many_rows_shows_some_and_says_so(stored: Callable[..., Report], tmp_path: Path) -> None:
+    rows = [{"id": f"row {n}", "question": f"{n}?", "contexts": ["x"], "answer": "x"} for n in range(1200)]
+    report = stored(Scorer("utilization"), pa.Table.from_pylist(rows))
+    assert repr(report) == "Report(1,200 rows of a Parquet file or folder: context_utilization)"
+    report.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "The page shows 1,000 of 1,200 rows" in page
+    assert len(set(re.findall(r'"row \d+"', page))) == 1000
+
+
+def test_limits_of_a_job_hold_for_all_who_ask_and_a_call_that_nobody_ends_is_taken_for_paid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(on_ray, "_LOST_AFTER", 0.05)
+
+    async def run() -> list[int | str]:
+        keeper = on_ray.JobLimits(Limits(max_cost=3.0))
+        first = await keeper.acquire(10)
+        await keeper.observe(first, Usage(cost=1.0))  # type: ignore[arg-type]
+        lost = await keeper.acquire(10)  # its worker dies
+        third = await keeper.acquire(10)
+        await keeper.observe(third, None)  # type: ignore[arg-type]
+        await asyncio.sleep(0.2)
+        fourth = await keeper.acquire(10)
+        await keeper.observe(fourth, Usage(cost=1.0))  # type: ignore[arg-type]
+        return [first, lost, third, fourth, await keeper.acquire(10)]
+
+    told = asyncio.run(run())
+    assert told[:4] == [1, 2, 3, 4]
+    assert "max_cost=3" in str(told[4])
+
+
+def test_a_share_of_limits_is_never_more_than_the_whole() -> None:
+    whole = Limits(max_calls=10, max_cost=1.0, requests_per_minute=60, deadline=9)
+    assert on_spark.share_of(whole, 4) == Limits(max_calls=2, max_cost=0.25, requests_per_minute=15, deadline=9)
+    with pytest.raises(SettingError, match="11 partitions"):
+        on_spark.share_of(whole, 11)

@@ -1,0 +1,159 @@
+"""What a person sees at a prompt and in a notebook's cell: value, verdicts, reason and judge; HTML is escaped."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    Report,
+    RetrievalAccuracy,
+    Sample,
+    ScriptedJudge,
+    evaluate,
+)
+from ragmetrics_core.data import judge_in_words
+from ragmetrics_core.data.errors import MalformedReply
+from ragmetrics_core.engine import progress
+from ragmetrics_core.engine.progress import Display, Progress
+from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.polls import Adherent
+from ragmetrics_core.reporting.run_facts import RunFacts
+
+SAMPLE = Sample(
+    question="What is the capital of France?",
+    contexts=("Rain fell.", "Paris is the capital of France."),
+    answer="Paris is the capital of France.",
+    reference="Paris is the capital.",
+    id="s1",
+)
+EVIL = "<script>alert(1)</script>"
+
+
+def test_a_result_tells_value_reason_verdicts_and_judge() -> None:
+    shown = repr(ContextUtilization().score(SAMPLE, judge="lexical")).splitlines()
+    assert shown[0] == "context_utilization 0.500: 1 of 2 chunks useful, at rank 2."
+    assert shown[1].startswith("  chunk 1: not useful, 0.")
+    assert shown[2].startswith("  chunk 2: useful, 0.")
+    assert shown[3] == "  judge: lexical (compares words; catches gross failures)"
+    assert len(shown) == 4
+    adherent = repr(ContextAdherence().score(SAMPLE, judge="lexical"))
+    assert "supported, probability 0.9" in adherent
+    assert "words alone never reach 1" in adherent
+    accuracy = repr(RetrievalAccuracy().score(facts=["Paris is big.", "Rome burnt."], contexts=["Paris is big."]))
+    assert "fact 1: in context 1, 0." in accuracy
+    assert "fact 2: in no context, 0." in accuracy
+
+
+def test_undefined_and_failed_results_say_why() -> None:
+    assert repr(ContextRecall().score(answer="a")) == "context_recall undefined: no reference"
+    failing = ScriptedJudge({RateRecall: MalformedReply("no JSON in the reply", raw="secret")})
+    shown = repr(ContextRecall().score(SAMPLE, judge=failing))
+    assert shown.startswith("context_recall failed (MalformedReply): no JSON in the reply")
+    assert "secret" not in shown
+
+
+def test_polls_are_counted() -> None:
+    judge = ScriptedJudge({Adherent: [{"verdict": verdict} for verdict in ("yes", "no", "yes")]})
+    shown = repr(ContextAdherence(polls=3).score(SAMPLE, judge=judge))
+    assert "2 of 3 polls: yes" in shown
+    assert "1 of 3 polls: no" in shown
+    assert "words alone" not in shown
+
+
+def test_html_of_results_samples_and_comparisons_is_escaped() -> None:
+    sample = SAMPLE.model_copy(update={"question": EVIL, "answer": f"{EVIL} Paris.", "reference": (EVIL,)})
+    report = evaluate([sample], judge="lexical")
+    shown = [sample, *report.results, *report.results[0].results.values(), report, report.compare(report)]
+    for thing in shown:
+        html = thing._repr_html_()
+        assert "<script" not in html
+        assert html.startswith("<")
+    assert "&lt;script&gt;" in sample._repr_html_()
+    assert "Paris is the capital of France." in sample._repr_html_()
+    assert "context_utilization" in report.compare(report)._repr_html_()
+
+
+def test_a_long_text_is_cut_in_html() -> None:
+    html = Sample(answer="a" * 50_000)._repr_html_()
+    assert len(html) < 3000
+    assert "(50,000 characters)" in html
+
+
+@pytest.mark.parametrize("name", ["lexical", "lexical+vectors"])
+def test_the_embedded_judge_is_told_in_words_wherever_scores_are(name: str) -> None:
+    told = f"Judge: {name} (compares words; catches gross failures)."
+    report = evaluate([SAMPLE], ["adherence"], judge="lexical")
+    report = Report(report.results, report.run.model_copy(update={"judges": (name,)}))
+    for shown in (report.table(), report._repr_html_()):
+        assert told in " ".join(shown.split())
+        assert "below 1, near 0.9" in " ".join(shown.split())
+    assert judge_in_words("openai/gpt-4o-mini") == "openai/gpt-4o-mini"
+    other = Report(report.results, RunFacts(judges=("openai/x",)))
+    assert "below 1, near 0.9" not in other.table()
+
+
+def test_figures_are_images_in_notebooks() -> None:
+    report = evaluate([SAMPLE], judge="lexical")
+    for figure in (report.plot_histogram("context_adherence"), report.plot_box()):
+        shown: Any = figure
+        assert shown._repr_png_().startswith(b"\x89PNG")
+
+
+def test_csv_holds_no_formula(tmp_path: Path) -> None:
+    texts = ["=1+1", "+1", "-2", "@SUM(A1)", "\t=1", " =1", "|calc", "fine = fine", 'a "quoted", one\nand two']
+    report = evaluate([Sample(id=str(at), answer=text, contexts=["x"]) for at, text in enumerate(texts)])
+    report.to_csv(tmp_path / "table.csv")
+    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["answer"].removeprefix("'") for row in rows] == texts
+    assert [row["answer"][0] for row in rows[:7]] == ["'"] * 7
+    assert [row["answer"][0] for row in rows[7:]] == ["f", "a"]
+    assert list(rows[0])[:4] == ["index", "id", "question", "answer"]
+    assert list(rows[0]) == list(report.to_pandas().columns)
+
+
+class OutStream:
+    """Like that of a notebook's kernel, which is known by its module."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool:
+        return False
+
+
+OutStream.__module__ = "ipykernel.iostream"
+
+
+def test_a_notebook_shows_a_line_that_renews_itself(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = OutStream()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    with caplog.at_level(logging.INFO, "ragmetrics_core"):
+        evaluate([SAMPLE], ["adherence"], judge="lexical")
+    assert stream.text.startswith("\r1/1 samples, 0 failed")
+    assert stream.text.endswith(f"\r{'':79}\r")
+    assert "samples" not in caplog.text
+    stream.text = ""
+    evaluate([SAMPLE], ["adherence"], judge="lexical", progress=False)
+    seen: list[Progress] = []
+    with Display(1, seen.append):
+        pass
+    assert stream.text == ""
