@@ -36,7 +36,9 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
-from ragmetrics_core.testing.golden import GOLDEN_TURNS
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from golden_turns import GOLDEN_TURNS
 
 METRICS: tuple[Metric, ...] = (
     ContextUtilization(),

@@ -13,6 +13,8 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from adapter_contract import AdapterContract
+from golden_turns import GOLDEN_TURNS
 from said import covered, facts, poll, polls
 
 from ragmetrics_core import RetrievalAccuracy, Sample, ScriptedJudge
@@ -43,8 +45,6 @@ from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.testing.adapter_contract import AdapterContract
-from ragmetrics_core.testing.golden import GOLDEN_TURNS
 
 YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
 

@@ -7,6 +7,8 @@ import math
 from typing import Any, ClassVar
 
 import pytest
+from adapter_contract import AdapterContract
+from golden_turns import GOLDEN_TURNS, GoldenTurn
 from haystack import Document, Pipeline, component
 from haystack.components.builders import AnswerBuilder, PromptBuilder
 from haystack.components.generators.chat import MockChatGenerator
@@ -17,8 +19,6 @@ from haystack_integrations.components.evaluators.ragmetrics import RagMetricsEva
 
 from ragmetrics_core.data.results import MetricResult, SampleResult
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.testing.adapter_contract import AdapterContract
-from ragmetrics_core.testing.golden import GoldenTurn
 
 TEMPLATE = "{% for document in documents %}{{ document.content }}\n{% endfor %}Question: {{ query }}"
 
@@ -119,7 +119,7 @@ class TestContract(AdapterContract):
 
 
 def test_stream_api_gives_the_same_sample() -> None:
-    turn = __import__("ragmetrics_core.testing.golden", fromlist=["GOLDEN_TURNS"]).GOLDEN_TURNS[0]
+    turn = GOLDEN_TURNS[0]
 
     async def streamed() -> list[Sample]:
         with capture() as captured:

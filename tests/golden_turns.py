@@ -3,7 +3,7 @@
 import html
 import json
 import textwrap
-from importlib.resources import files
+from pathlib import Path
 
 from pydantic import Field, TypeAdapter
 
@@ -26,7 +26,7 @@ class GoldenTurn(Frozen):
 
 
 *_TURNS, SHOWN_TURN = TypeAdapter(tuple[GoldenTurn, ...]).validate_json(
-    files("ragmetrics_core.testing").joinpath("golden_turns.json").read_bytes()
+    Path(__file__).with_suffix(".json").read_bytes()
 )
 GOLDEN_TURNS: tuple[GoldenTurn, ...] = tuple(_TURNS)
 FRANCE_QUESTION, FRANCE_ANSWER = GOLDEN_TURNS[0].question, GOLDEN_TURNS[0].answer
