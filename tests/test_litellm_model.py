@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from chat_model_contract import ChatModelContract
+from chat_model_contract import KEY, REQUEST, TEXT, ChatModelContract
 from loopback import Fault, LoopbackServer
 from plausible import plausible_reply
 from said import of, shown
@@ -32,18 +32,6 @@ from ragmetrics_core.judging.llm import LLMJudge
 
 if find_spec("litellm") is None:
     pytest.skip("LiteLLM is not installed", allow_module_level=True)
-KEY = "sk-secret-key"
-TEXT = "a secret text"
-REQUEST = ChatRequest(
-    (Message("system", "Rules."), Message("user", TEXT)),
-    schema={"type": "object", "properties": {"useful": {"type": "integer"}}},
-    n=2,
-    temperature=1.0,
-    top_logprobs=5,
-    max_tokens=50,
-)
-
-
 RUNNER = asyncio.Runner()
 """One loop for all tests, as in a run: LiteLLM keeps its connections open as long as their loop lives."""
 

@@ -72,7 +72,7 @@ def everything(folder: Path) -> dict[str, tuple[bytes | None, int, int]]:
     return found
 
 
-def refused(path: Path, samples: Path) -> None:
+def assert_refused(path: Path, samples: Path) -> None:
     """Hold that every way into a store refuses a file and leaves it as it is."""
     before = everything(path.parent)
     for use in (SqliteStore, resolve_store):
@@ -105,18 +105,18 @@ def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(
     make: Callable[[Path], object], path: Path, samples: Path
 ) -> None:
     make(path)
-    refused(path, samples)
+    assert_refused(path, samples)
 
 
 def test_a_file_in_use_and_its_journals_stay_as_they_are(path: Path, samples: Path) -> None:
     with in_use(path):
-        refused(path, samples)
+        assert_refused(path, samples)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no such files on this platform")
 def test_what_is_no_file_is_refused(path: Path, samples: Path) -> None:
     os.mkfifo(path)
-    refused(path, samples)
+    assert_refused(path, samples)
     with pytest.raises(ForeignFile):
         SqliteStore(os.devnull)
 

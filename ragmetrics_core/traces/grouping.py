@@ -15,7 +15,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
 
-from ragmetrics_core.data import InputError, RowError
+from ragmetrics_core.data import InputError, RowError, extra
 from ragmetrics_core.traces.spans import WRONG, Span, UnknownForm, spans_in
 
 _SPOOLED = 64 * 2**20  # what cannot be read twice is kept in memory up to here, then in a temporary file
@@ -149,9 +149,6 @@ def _spooled(parts: Iterable[bytes]) -> BufferedReader:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError(f"{path} is Parquet; pip install 'ragmetrics-core[parquet]'") from None
+    parquet = extra("pyarrow.parquet", "parquet", f"reading {path}")
     for batch in parquet.ParquetFile(path).iter_batches(batch_size=1000):
         yield from batch.to_pylist()

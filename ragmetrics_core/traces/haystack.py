@@ -11,7 +11,7 @@ from ragmetrics_core.capturing.tree import Answer, Document, Kind, Message
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.trees import Call
-from ragmetrics_core.traces.values import evaluated, messages_in, plain
+from ragmetrics_core.traces.values import evaluated, mapping, messages_in, plain
 
 _DOCUMENT = re.compile(r"\bDocument\(id=([^,]{1,200}), ")
 _ANSWER = re.compile(r"""GeneratedAnswer\(data=('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\")""")
@@ -36,8 +36,8 @@ def read(calls: Sequence[Call]) -> None:
     known = {one.id: one for one in held if one.text.strip()}
     models = [said for _, said in spans if said.kind == "model"]
     answered = next((some for _, said in spans[::-1] if (some := list(each(said.output, Answer)))), [])
-    listed = (_mapping(said.output).get("documents") for _, said in spans)
-    indexes = any("documents_written" in _mapping(said.output) for _, said in spans)
+    listed = (mapping(said.output).get("documents") for _, said in spans)
+    indexes = any("documents_written" in mapping(said.output) for _, said in spans)
     latest = [some for some in listed if isinstance(some, tuple)][-1:]
     for call, said in spans[::-1]:
         found = tuple(one if one.text else known.get(one.id, one) for one in each(said.output, Document))
@@ -77,7 +77,7 @@ def _written(made: Mapping[str, Any], answered: Sequence[Answer], models: Sequen
 
 def _windows(call: Call, given: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[Document, ...]:
     """Documents with the texts around each that a component hands on."""
-    spec = _mapping(_mapping(plain(call.span.attributes.get("haystack.component.output_spec"))).get("context_windows"))
+    spec = mapping(mapping(plain(call.span.attributes.get("haystack.component.output_spec"))).get("context_windows"))
     pairs = zip(each(given, Document), made.get("context_windows", ()), strict=False)
     return tuple(replace(one, text=text) for one, text in pairs if spec.get("receivers", True))
 
@@ -88,7 +88,7 @@ def _type(call: Call) -> str:
 
 def _kind(call: Call, said: Reading) -> Kind | None:
     """What a component is: by its name, else by what it takes and gives, of which its own tracing tells the types."""
-    name, given, made = _type(call), dict(_sockets(said.input)), _mapping(said.output)
+    name, given, made = _type(call), dict(_sockets(said.input)), mapping(said.output)
     takes, gives = (str(call.span.attributes.get(f"haystack.component.{one}_spec", "")) for one in ("input", "output"))
     if "Evaluator" in name or said.kind == "ignored":
         return "ignored"
@@ -100,10 +100,6 @@ def _kind(call: Call, said: Reading) -> Kind | None:
         return said.kind
     finds = _DOCUMENTS in gives and _DOCUMENTS not in takes and "replies" not in given
     return "tool" if name.endswith(".tool") else "reranker" if "Ranker" in name else "retriever" if finds else "step"
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _sockets(given: Any) -> Iterator[tuple[str, Any]]:

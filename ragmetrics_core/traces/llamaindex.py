@@ -11,7 +11,7 @@ from ragmetrics_core.capturing.tree import Kind
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.trees import Call
-from ragmetrics_core.traces.values import ToolMessage, messages_in, opened, replies_in
+from ragmetrics_core.traces.values import ToolMessage, mapping, messages_in, opened, replies_in
 
 _GENERATOR = "You are a Teacher/Professor. Your task is to setup"  # so the generator of test data begins
 _MOST = 100_000  # answers remembered: an application may be traced for ever
@@ -77,7 +77,7 @@ class _Trace:
         self._named = {node.id: node for node in reversed(nodes) if node.text}
         self._whole = {(node.id, node.forms[0]): node for node in nodes if node.forms}
         self._chunks = sorted((text for call in calls for text in self._texts(call)), key=len)
-        ran = [some for call in calls for some in (self._event(call), _mapping(self._made[call])) if "tool_id" in some]
+        ran = [some for call in calls for some in (self._event(call), mapping(self._made[call])) if "tool_id" in some]
         self._tools = {some["tool_id"]: str(some.get("tool_name") or "") for some in ran}
 
     def read(self, call: Call, above: tuple[Call, ...], sources: tuple[Document, ...]) -> None:
@@ -85,7 +85,7 @@ class _Trace:
         said, kind = call.said, None
         if call in self._given and said is not None:
             kind, output = self._kind(call, said, above), self._made[call]
-            sources = self._nodes(_mapping(output).get("source_nodes")) or sources
+            sources = self._nodes(mapping(output).get("source_nodes")) or sources
             said.kind, said.input, said.output = kind or "step", None, None
             if kind == "model":
                 self._model(call, said)
@@ -120,7 +120,7 @@ class _Trace:
     def _model(self, call: Call, said: Reading) -> None:
         """What a model was shown and said; a call inside it is the same one."""
         given, output = self._given[call], self._made[call]
-        loose = (*(_mapping(given).get("args") or ()), *_mapping(_mapping(given).get("kwargs")).values())
+        loose = (*(mapping(given).get("args") or ()), *mapping(mapping(given).get("kwargs")).values())
         shown = given if isinstance(given, str) else next(iter(loose), None) if _has(given, "args") else None
         said.prompt = said.prompt or messages_in(given) or messages_in(shown)
         told = replies_in(output) if _has(output, "message") or not said.replies else said.replies
@@ -135,9 +135,9 @@ class _Trace:
 
     def _replied(self, call: Call) -> None:
         """Give the reply of an agent's step to the call of a model in it."""
-        reply, made = _mapping(self._made[call]).get("response"), _mapping(self._made[call]).get("tool_calls") or ()
+        reply, made = mapping(self._made[call]).get("response"), mapping(self._made[call]).get("tool_calls") or ()
         calls = tuple(
-            ToolCall(str(one.get("tool_name")), _mapping(one.get("tool_kwargs")), one.get("tool_id")) for one in made
+            ToolCall(str(one.get("tool_name")), mapping(one.get("tool_kwargs")), one.get("tool_id")) for one in made
         )
         inner = [one for one in call.walk() if one in self._given]
         models = [one for one in inner if one.said is not None and self._kind(one, one.said, ()) == "model"]
@@ -150,10 +150,10 @@ class _Trace:
                 one.said.replies, self._made[one] = (replace(reply, calls=calls),), None
 
     def _tool(self, call: Call, said: Reading) -> None:
-        given, made = _mapping(self._given[call]), _mapping(self._made[call])
-        said.input = {**dict(enumerate(given.get("args") or ())), **_mapping(given.get("kwargs"))}
+        given, made = mapping(self._given[call]), mapping(self._made[call])
+        said.input = {**dict(enumerate(given.get("args") or ())), **mapping(given.get("kwargs"))}
         said.tool = str(said.tool or made.get("tool_name") or call.span.name)
-        text = "".join(str(_mapping(one).get("text") or "") for one in made.get("blocks") or ())
+        text = "".join(str(mapping(one).get("text") or "") for one in made.get("blocks") or ())
         found = self._nodes(raw) if isinstance(raw := made.get("raw_output"), tuple) else ()
         said.output = ToolMessage("tool", text, (ToolCall(said.tool),), found) if made else None
 
@@ -168,9 +168,9 @@ class _Trace:
         """An engine, a workflow or a synthesizer: what it was asked, which nodes it was given, what it answered."""
         given, method = self._given[call], self._methods[call]
         said.query, said.output = _query(given), _answer(self._made[call])
-        said.input = {"question": said.query, "chat_history": _mapping(given).get("chat_history")}
+        said.input = {"question": said.query, "chat_history": mapping(given).get("chat_history")}
         if said.kind == "step" and not call.span.name.startswith("Generation."):  # that one shows a model no nodes
-            said.taken = self._nodes(_mapping(given).get("nodes")) or self._shown(call, sources)
+            said.taken = self._nodes(mapping(given).get("nodes")) or self._shown(call, sources)
         if method == "run":
             steps = [one for one in call.inside if one in self._made]
             ends = (one for one in steps if self._methods[one] == "run_agent_step" or _has(self._made[one], "result"))
@@ -182,9 +182,9 @@ class _Trace:
     def _asked(self, call: Call, steps: Sequence[Call]) -> str | None:
         """What a workflow was asked: its message, else a text of its start event; None where that was not recorded."""
         hidden = _has(self._given[call], "init_state") and steps
-        begun = _mapping(self._event(steps[0]) if hidden else self._given[call])
+        begun = mapping(self._event(steps[0]) if hidden else self._given[call])
         fields = {name: text for name, text in begun.items() if isinstance(text, str) and text}
-        events = (_mapping(value) for one in steps for value in (self._made[one], self._event(one)))
+        events = (mapping(value) for one in steps for value in (self._made[one], self._event(one)))
         inputs = (one["input"] for one in events if isinstance(one.get("input"), tuple))
         said = next((some for one in inputs if (some := messages_in(one))), ())
         inner = (one for one in call.walk() if one is not call and self._methods.get(one) in ("query", "retrieve"))
@@ -208,10 +208,10 @@ class _Trace:
 
     def _event(self, call: Call) -> Mapping[str, Any]:
         """What a step of a workflow was sent."""
-        return _mapping(_mapping(self._given.get(call)).get("ev"))
+        return mapping(mapping(self._given.get(call)).get("ev"))
 
     def _texts(self, call: Call) -> tuple[str, ...]:
-        chunks = _mapping(self._given.get(call)).get("text_chunks")
+        chunks = mapping(self._given.get(call)).get("text_chunks")
         return tuple(one for one in chunks or () if isinstance(one, str))
 
     def _nodes(self, value: Any) -> tuple[Document, ...]:
@@ -235,19 +235,15 @@ def _method(call: Call, given: Any, made: Any) -> str:
     owner, _, name = call.span.name.rpartition(".")
     if name not in ("task", "workflow"):
         return name[1:] if name[:1] == "a" and name[1:] in _KINDS else name
-    keys = {*_mapping(given), *(f">{key}" for key in _mapping(made))}
+    keys = {*mapping(given), *(f">{key}" for key in mapping(made))}
     found = next((method for told, method in _TOLD.items() if keys >= set(told.split())), "")
     if name == "workflow" and not found and not isinstance(made, (str, tuple)):
         return "run"
     return "retrieve" if found == "query" and (isinstance(made, tuple) or owner.endswith("Retriever")) else found
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _has(value: Any, *keys: str) -> bool:
-    return any(key in _mapping(value) for key in keys)
+    return any(key in mapping(value) for key in keys)
 
 
 def _query(given: Any) -> str | None:
@@ -287,22 +283,14 @@ class Asides:
             del self._answers[next(iter(self._answers))]
         return judged
 
-    def doubted(self, sample: Sample) -> Sample:
-        """The sample, with a warning where the question may be none of a user's."""
+    def doubt(self, sample: Sample) -> str | None:
+        """Why the question of a sample may be none of a user's."""
         chosen = not self._chosen.isdisjoint(("", one_line(sample.question)))
-        given = _GIVEN if sample.retrieved is None and sample.contexts else _CHOSEN if chosen else None
         self._chosen.clear()
-        return sample if given is None else warned(sample, given)
+        return _GIVEN if sample.retrieved is None and sample.contexts else _CHOSEN if chosen else None
 
     def hear(self, calls: Sequence[Call]) -> None:
         """Remember what a model chose last for tools."""
         replies = [reply for one in calls if one.said is not None for reply in one.said.replies]
         chosen = [[*map(one_line, texts_in(one.arguments))] for reply in replies for one in reply.calls]
         self._chosen = {text for texts in chosen for text in texts or [""]} or self._chosen
-
-
-def warned(sample: Sample, warning: str, **more: str) -> Sample:
-    """The sample with a further warning in its notes, and what else changes there."""
-    notes = sample.capture
-    told = {"warnings": (*(notes.warnings if notes else ()), warning), **more}
-    return sample.model_copy(update={"capture": notes and notes.model_copy(update=told)})

@@ -93,14 +93,23 @@ class TraceReader:
         found = [sample for call in calls for sample in self.turns.add(call)] + self.turns.part()
         above = {one.span.parent for one in calls if not one.span.remote} - {one.id for one in spans}
         if "" in above and len(above) > 1:  # one alone may be a span around all, which was left out
-            found = [llamaindex.warned(sample, _LOST, grade="incomplete") for sample in found]
+            found = [_warned(sample, _LOST, grade="incomplete") for sample in found]
         if is_llamaindex:
             judged = [sample for sample in found if self._asides.are_judged(sample)]
-            found = [self._asides.doubted(sample) for sample in found if sample not in judged]
+            found = [_warned(sample, self._asides.doubt(sample)) for sample in found if sample not in judged]
             self._asides.hear(calls)
             self.used.traces.difference_update(str(sample.id) for sample in judged)
             self.without.update((str(sample.id), "judge") for sample in judged)
         return found
+
+
+def _warned(sample: Sample, warning: str | None, **more: str) -> Sample:
+    """The sample with a further warning in its notes, if there is one, and what else changes there."""
+    notes = sample.capture
+    if notes is None or warning is None:
+        return sample
+    told = {"warnings": (*notes.warnings, warning), **more}
+    return sample.model_copy(update={"capture": notes.model_copy(update=told)})
 
 
 class SpanSamples(Iterable[Sample]):

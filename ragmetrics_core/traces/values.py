@@ -45,6 +45,11 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
     return known or ({str(key): plain(item, depth - 1) for key, item in value.items()} if depth else {})
 
 
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A value that is a mapping; any other is an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def _decoded(value: object) -> Any:
     """What a text of JSON stands for, None for any other text; what is no text as it is."""
     if not isinstance(value, str):

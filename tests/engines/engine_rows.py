@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,13 @@ def ran(snippet: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dic
     return compared(dataset.dataset("scored/").to_table())
 
 
+def assert_it_runs(snippet: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An example scores every row."""
+    rows = ran(snippet, folder, monkeypatch)
+    assert len(rows) == 100
+    assert any(row["context_adherence"]["value"] for row in rows if row["context_adherence"])
+
+
 def model(server: LoopbackServer) -> LLMJudge:
     return LLMJudge(OpenAICompatibleModel(server.base_url, "m", prices=(1e-6, 1e-6)))
 
@@ -125,3 +133,18 @@ def killed_soon(server: LoopbackServer, calls: int, command: str, last: bool = F
         return process
 
     return ThreadPoolExecutor(1).submit(work)
+
+
+def assert_nothing_is_lost(
+    scored: Callable[..., list[dict[str, Any]]], server: LoopbackServer, folder: Path, command: str, last: bool = False
+) -> None:
+    """What an engine scores, a worker of which is killed, is whole, and no call is paid twice but those in flight."""
+    scorer = Scorer("utilization", model(server), store=f"{folder}/replies/", concurrency=4)
+    killed = killed_soon(server, 30, command, last)
+    rows = scored(table_of(120), scorer)
+    assert killed.result(1) > 0
+    calls = len(server.requests)
+    assert without_costs(rows) == without_costs(alone(scorer, table_of(120)))
+    assert len(server.requests) == calls  # all of it is in the store
+    different = {str(request.body["messages"]) for request in server.requests}
+    assert len(different) <= calls <= len(different) + 4

@@ -10,7 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_rows import alone, compared, killed_soon, model, ran, snippets, table_of, without_costs
+from engine_rows import (
+    alone,
+    assert_it_runs,
+    assert_nothing_is_lost,
+    compared,
+    model,
+    snippets,
+    table_of,
+    without_costs,
+)
 from loopback import LoopbackServer
 from pyarrow import dataset, parquet
 from pyspark.sql import SparkSession
@@ -79,20 +88,9 @@ def test_every_partition_has_its_share_of_the_limits(
 def test_a_worker_that_is_killed_loses_nothing(
     scored: Callable[..., list[dict[str, Any]]], loopback_server: Callable[..., LoopbackServer], tmp_path: Path
 ) -> None:
-    server = loopback_server(latency=0.02)
-    scorer = Scorer("utilization", model(server), store=f"{tmp_path}/replies/", concurrency=4)
-    killed = killed_soon(server, 30, "pyspark.daemon", last=True)
-    rows = scored(table_of(120), scorer)
-    assert killed.result(1) > 0
-    calls = len(server.requests)
-    assert without_costs(rows) == without_costs(alone(scorer, table_of(120)))
-    assert len(server.requests) == calls  # all of it is in the store
-    different = {str(request.body["messages"]) for request in server.requests}
-    assert len(different) <= calls <= len(different) + 4
+    assert_nothing_is_lost(scored, loopback_server(latency=0.02), tmp_path, "pyspark.daemon", last=True)
 
 
 @pytest.mark.parametrize(("page", "snippet"), snippets("spark"), ids=lambda it: it if "\n" not in it else "")
 def test_examples_run(page: str, snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = ran(snippet, tmp_path, monkeypatch)
-    assert len(rows) == 100
-    assert any(row["context_adherence"]["value"] for row in rows if row["context_adherence"])
+    assert_it_runs(snippet, tmp_path, monkeypatch)
