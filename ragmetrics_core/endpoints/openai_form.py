@@ -51,7 +51,13 @@ def endpoint_name(address: str, extra: Mapping[str, Any]) -> str:
 
 
 def request_body(request: ChatRequest) -> dict[str, Any]:
-    """Messages and parameters of a request; those that are not asked for are left out."""
+    """Messages and parameters of a request."""
+    messages = [{"role": message.role, "content": message.content} for message in request.messages]
+    return {"messages": messages, **parameters(request)}
+
+
+def parameters(request: ChatRequest) -> dict[str, Any]:
+    """What a request asks for beside its messages, by OpenAI's names; what it does not ask for is left out."""
     form: dict[str, Any] | None = None
     if request.schema is not None and request.schema_in_object:
         form = {"type": "json_object", "schema": dict(request.schema)}
@@ -66,10 +72,7 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
         "top_logprobs": request.top_logprobs or None,
         "response_format": form,
     }
-    return {
-        "messages": [{"role": message.role, "content": message.content} for message in request.messages],
-        **{name: value for name, value in optional.items() if value is not None},
-    }
+    return {name: value for name, value in optional.items() if value is not None}
 
 
 def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> ChatReply:

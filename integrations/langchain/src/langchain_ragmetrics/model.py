@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from langchain_ragmetrics.values import compact, message_of
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel
-from ragmetrics_core.endpoints.openai_form import choice_of, reply_of, tokens_of
+from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of, tokens_of
 from ragmetrics_core.judging.judge import Judge
 
 LangChainJudge = Judge | ChatModel | Runnable[Any, Any] | str | None
@@ -123,17 +124,11 @@ class LangChainModel(FrameworkModel):
         """The model with the request's settings, and those that it has no field for, to be given with the call."""
         if not isinstance(self._model, BaseChatModel):
             return self._model, {}
-        fields, able = type(self._model).model_fields, self._capabilities
-        wanted: dict[str, Any] = {}
-        if request.temperature is not None and able.temperature is not False:
-            wanted["temperature"] = request.temperature
+        fields = type(self._model).model_fields
         limit = next((name for name in _LIMITS if name in fields), None)
+        wanted = parameters(replace(request, schema=None, max_tokens=None))
         if request.max_tokens is not None and limit is not None:
             wanted[limit] = request.max_tokens
-        if request.top_logprobs and able.logprobs is not False:
-            wanted |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        if request.n > 1 and able.n is not False:
-            wanted["n"] = request.n
         known = {name: value for name, value in wanted.items() if name in fields}
         model = self._model.model_copy(update=known) if known else self._model
         return model, {name: value for name, value in wanted.items() if name not in fields}

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from ragmetrics_core.data import follow
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, TokenAlternatives
 from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel, installed
-from ragmetrics_core.endpoints.openai_form import choice_of, reply_of
+from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of
 from ragmetrics_core.judging.judge import Judge
 
 T = TypeVar("T")
@@ -93,12 +94,8 @@ class LlamaIndexModel(FrameworkModel):
         A copy is kept for the next request, because it makes a client of its own, and that takes longer than a call.
         """
         known = type(self.llm).model_fields
-        wanted: dict[str, object] = {}
-        if request.temperature is not None:
-            wanted["temperature"] = request.temperature
-        if request.top_logprobs:
-            wanted |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        own = getattr(self.llm, "max_tokens", None) if "max_tokens" in known else None
+        wanted = parameters(replace(request, schema=None, n=1, max_tokens=None))
+        own = getattr(self.llm, "max_tokens", None)
         if isinstance(own, int) and request.max_tokens is not None:
             wanted["max_tokens"] = max(own, request.max_tokens)
         update = {name: value for name, value in wanted.items() if name in known}

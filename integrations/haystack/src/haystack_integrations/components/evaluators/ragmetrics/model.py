@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from haystack.dataclasses import ChatMessage
 
 from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel, installed
-from ragmetrics_core.endpoints.openai_form import choice_of, reply_of, tokens_of
+from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of, tokens_of
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
@@ -126,21 +127,9 @@ class HaystackModel(FrameworkModel):
         return reply_of(self.name, choices, sent=counts[0], received=counts[1], models=[first.get("model")])
 
     def _settings(self, request: ChatRequest) -> dict[str, Any]:
-        """Generation settings; only those that this kind of generator spells like OpenAI."""
-        known = self.capabilities()
-        settings: dict[str, Any] = {}
-        if request.temperature is not None and known.temperature is not False:
-            settings["temperature"] = request.temperature
-        if _is_openai(self.chat_generator) and request.max_tokens is not None:
-            settings["max_tokens"] = request.max_tokens
-        if request.n > 1 and known.n is not False:
-            settings["n"] = request.n
-        if request.top_logprobs and known.logprobs is not False:
-            settings |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        if request.schema is not None and known.json_schema is not False:
-            schema = {"name": "reply", "schema": request.own_schema(), "strict": True}
-            settings["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return settings
+        """Generation settings; a limit of length only where the generator surely spells it like OpenAI."""
+        limit = request.max_tokens if _is_openai(self.chat_generator) else None
+        return parameters(replace(request, schema=request.own_schema() or None, max_tokens=limit))
 
 
 def _is_openai(generator: object) -> bool:
