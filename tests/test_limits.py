@@ -123,7 +123,7 @@ def test_limits_hold_in_async_runs() -> None:
 
 @pytest.mark.parametrize("setting", [{"max_calls": 0}, {"max_cost": -1.0}, {"deadline": 0.0}])
 def test_limits_are_positive(setting: dict[str, Any]) -> None:
-    with pytest.raises(SettingError, match="above 0"):
+    with pytest.raises(SettingError, match="greater than 0"):
         Limits(**setting)
 
 

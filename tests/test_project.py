@@ -84,7 +84,7 @@ def test_the_judge_of_an_option_then_of_the_environment_then_of_the_file(monkeyp
     ("text", "said"),
     [
         ("gates = 3", "gates"),
-        ("metric = 'adherence'", "metric: Extra inputs are not permitted; there are: metrics, judge"),
+        ("metric = 'adherence'", "metric: no such setting; there are: metrics, judge"),
         ("= 3", "cannot be read: "),
         ("[columns]\nquestions = 'q'", "ragmetrics.toml names the column of questions, which samples lack"),
     ],

@@ -133,7 +133,7 @@ def test_a_cap_ends_the_run_and_says_so(command: Evaluate, capsys: pytest.Captur
 
 def test_a_cap_that_makes_no_sense_is_explained(command: Evaluate, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("--max-cost", "0", code=2) == 0
-    assert "max_cost must be above 0" in capsys.readouterr().err
+    assert "max_cost: Input should be greater than 0, got 0" in capsys.readouterr().err
 
 
 def test_no_key_enters_the_store(

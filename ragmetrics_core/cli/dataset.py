@@ -4,26 +4,17 @@ import argparse
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
-from ragmetrics_core.data import Frozen, SettingError
+from ragmetrics_core.data import SettingError, Settings
+from ragmetrics_core.datasets import scoring
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
 from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, named_retriever, write_pairs
 from ragmetrics_core.datasets.documents import Document, load_documents, load_pairs
 from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.datasets.reviews import Reviews, items_to_review, review, review_summary
-from ragmetrics_core.datasets.scoring import (
-    DRAWS,
-    PROMPTS,
-    composition,
-    heading,
-    samples_of,
-    score_set,
-    score_table,
-    variants,
-)
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, read_set, write_set
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.judging.judge import Judge
@@ -53,32 +44,24 @@ def add_to(commands: Any) -> None:
     add(parser, "--metrics", "separated by commas (retrieval_accuracy)", "NAMES", default="retrieval_accuracy")
     add(parser, "--prompts", "for retrieval accuracy, by which facts are extracted (io,cot)", "NAMES", default="io,cot")
     add(parser, "--threshold", "a point is positive from this score on (0.5)", "T", float, 0.5)
-    add(parser, "--draws", f"resamples of intervals ({DRAWS})", "N", positive, DRAWS)
+    add(parser, "--draws", f"resamples of intervals ({scoring.DRAWS})", "N", positive, scoring.DRAWS)
     shared.add_calls(parser)
 
 
-def _add_building(parser: argparse.ArgumentParser, settings: type[Frozen]) -> None:
+def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
     """Add what both kinds of set are built from, and an option for each setting."""
     add(parser, "corpus", "text, Markdown, JSONL, JSON files, or folders", "PATH", nargs="+")
     add(parser, "--where", "only rows that have it; may be repeated", "FIELD=VALUE", default=[], action="append")
     add(parser, "--out", "the set, as JSONL; needed but for --dry-run", "FILE", Path)
     add(parser, "--model", "name of the model that writes and labels; by default RAGMETRICS_JUDGE", "NAME")
     add(parser, "--language", "language of what it writes", "NAME")
-    for name, field in settings.model_fields.items():
-        option, default, told = f"--{name.replace('_', '-')}", field.default, field.description or ""
-        if isinstance(default, bool):
-            flag(parser, option, told)
-        elif isinstance(default, str):
-            add(parser, option, f"{told} ({default})", default=default, choices=get_args(field.annotation) or None)
-        else:
-            kind = int if default == 0 else positive
-            add(parser, option, told if default is None else f"{told} ({default})", "N", kind, default)
+    shared.add_settings(parser, settings)
     shared.add_calls(parser)
 
 
 def _discrete(options: argparse.Namespace) -> int:
     where, documents, source = _given(options)
-    settings = DiscreteSettings(**{name: getattr(options, name) for name in DiscreteSettings.model_fields})
+    settings = shared.settings_from(options, DiscreteSettings)
     retriever = None if settings.retriever == "bm25" else named_retriever(settings.retriever)
     pairs, maker = load_pairs(options.pairs, where=where) if options.pairs else (), None
     if options.pairs and options.dry_run:
@@ -97,8 +80,7 @@ def _discrete(options: argparse.Namespace) -> int:
 
 def _continuous(options: argparse.Namespace) -> int:
     _, documents, source = _given(options)
-    given = {name: getattr(options, name) for name in ContinuousSettings.model_fields}
-    settings = ContinuousSettings(**given).checked()
+    settings = shared.settings_from(options, ContinuousSettings).checked()
     judge = _model(options)
     if options.dry_run:
         work = settings.documents, "documents"
@@ -127,7 +109,7 @@ def _model(options: argparse.Namespace) -> LLMJudge:
 
 def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
     write_set(options.out, made)
-    lines = [f"{options.out}: {heading(made, None)}", composition(made, None)]
+    lines = [f"{options.out}: {scoring.heading(made, None)}", scoring.composition(made, None)]
     if isinstance(made, ContinuousSet):
         pairs = [(point.label, point.by_tags) for point in made.points]
         rank, error = spearman(pairs), mean_error(pairs)
@@ -172,11 +154,11 @@ def _score(options: argparse.Namespace) -> int:
     metrics, named, base = chosen(options.metrics.split(",")), options.judge or [None], options.api_base
     judges = [shared.judge_from(name, None if name == "lexical" else base) for name in named]
     prompts = list(dict.fromkeys(name.strip() for name in options.prompts.split(",")))
-    if set(prompts) - set(PROMPTS):
-        raise SettingError(f"--prompts are {', '.join(PROMPTS)}; got {options.prompts!r}")
+    if set(prompts) - set(scoring.PROMPTS):
+        raise SettingError(f"--prompts are {', '.join(scoring.PROMPTS)}; got {options.prompts!r}")
     tables = []
     for path, given in [(path, read_set(path)) for path in options.sets]:
-        rows = [(judge, *it) for judge in judges for it in variants(metrics, judge, prompts)]
+        rows = [(judge, *it) for judge in judges for it in scoring.variants(metrics, judge, prompts)]
         tables.append(_estimates(path, given, rows) if options.dry_run else _table(path, given, rows, options))
     show("\n\n".join(tables))
     return 0
@@ -185,18 +167,18 @@ def _score(options: argparse.Namespace) -> int:
 def _table(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]], options: argparse.Namespace) -> str:
     reviews, kept = Reviews(path, given), shared.store(options)
     scores = [
-        score_set(
+        scoring.score_set(
             *(given, reviews, metric, judge), prompt=prompt, threshold=options.threshold, draws=options.draws,
             concurrency=options.concurrency, store=kept, progress=shared.progress(options),
         )
         for judge, metric, prompt in rows
     ]  # fmt: skip
-    return score_table(given, reviews, scores, name=str(path))
+    return scoring.score_table(given, reviews, scores, name=str(path))
 
 
 def _estimates(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]]) -> str:
     return "\n\n".join(
         f"{path}, {judge.name}, {metric.name} {prompt}\n"
-        + estimate(samples_of(given, metric), [metric], judge).text("points or documents")
+        + estimate(scoring.samples_of(given, metric), [metric], judge).text("points or documents")
         for judge, metric, prompt in rows
     )

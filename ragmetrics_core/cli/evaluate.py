@@ -12,6 +12,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data import PROJECT_FILE, JudgeUnavailable, ProjectSettings, SettingError, project_settings
+from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.engine.dry_run import estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
@@ -30,13 +31,8 @@ _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input, or a judge that cannot be used; "
     "3 a gate is undecided; 130 interrupted, what was done is written."
 )
-_UNTIL: tuple[tuple[str, str, Any, str], ...] = (
-    ("alpha", "SHARE", float, "risk of a wrong decision (0.05)"),
-    ("seed", "N", int, "another order of the rows, which is another look (0)"),
-    ("max_samples", "N", positive, "end undecided after so many rows"),
-    ("against", "A.jsonl", Path, "lose no more than the margin against this finished run"),
-    ("margin", "D", float, "a mean so far below its threshold may pass (0)"),
-)
+_LIMITS = "a cap that is reached ends the run with what is done until then"
+_UNTIL = ("alpha", "seed", "max_samples", "against", "margin")
 _UNHELD = "{}: a dry run judges nothing."
 
 
@@ -59,7 +55,7 @@ def add_to(commands: Any) -> None:
     add(parser, "--limit", "read at most N rows of each file", "N", positive)
     flag(parser, "--strict", "stop at the first row that is no sample")
     shared.add_calls(parser)
-    shared.add_limits(parser)
+    shared.add_settings(parser.add_argument_group("limits", _LIMITS), Limits)
     gates = parser.add_argument_group("gates")
     told = "e.g. adherence=0.8, or for each language adherence=0.8@metadata.language; may be repeated"
     add(gates, "--fail-under", told, "METRIC=MEAN", default=[], action="append")
@@ -68,8 +64,7 @@ def add_to(commands: Any) -> None:
     add(gates, "--gate", told, default="interval", choices=("interval", "point"))
     shared.add_undecided(gates)
     flag(gates, "--until-decided", "judge rows in a drawn order, and stop when the gates are decided")
-    for name, unit, kind, text in _UNTIL:
-        add(gates, f"--{name.replace('_', '-')}", f"with --until-decided: {text}", unit, kind)
+    shared.add_settings(gates, UntilDecided, _UNTIL, "with --until-decided: ")
     columns = parser.add_argument_group("columns", "found by themselves; a name or a dotted path where not")
     for name in COLUMNS:
         names = ("--reference-column", "--ground-truth-column") if name == "reference" else (f"--{name}-column",)
@@ -96,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.report:
         check_page(options.report)
     this = Run(
-        metrics, judge, options.concurrency, shared.store(options), shared.limits(options), until=until,
+        metrics, judge, options.concurrency, shared.store(options), shared.settings_from(options, Limits), until=until,
         gates=gates if until else (),
     )  # fmt: skip
     this.check_prices()
@@ -201,7 +196,7 @@ def _say_idle(source: Source, reasons: Mapping[str, str]) -> int:
 
 def _until(options: argparse.Namespace) -> UntilDecided | None:
     """How the run stops, if it is to; None if every row is to be judged."""
-    given = {name: own for name, *_ in _UNTIL if (own := getattr(options, name)) is not None}
+    given = {name: own for name in _UNTIL if (own := getattr(options, name)) is not None}
     if not options.until_decided:
         if given:
             raise SettingError(f"--{next(iter(given)).replace('_', '-')} belongs to --until-decided")

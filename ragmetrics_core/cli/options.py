@@ -4,14 +4,13 @@ import argparse
 import atexit
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
-from ragmetrics_core.data import InputError, SettingError, Usage, write_text
+from ragmetrics_core.data import SettingError, Settings, Usage, told, write_text
 from ragmetrics_core.datasets.making import Maker
-from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -20,15 +19,9 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.statistics.sequential import MIN_SCORED
 
+S = TypeVar("S", bound=Settings)
+
 _EXAMPLES = files("ragmetrics_core.cli").joinpath("examples.txt").read_text("utf-8").splitlines()
-_LIMITS: tuple[tuple[str, type, str, str], ...] = (
-    ("max_calls", int, "N", "most calls to models; then the run ends with what is done"),
-    ("max_cost", float, "USD", "most US dollars; then the run ends with what is done"),
-    ("deadline", float, "SECONDS", "most seconds; then the run ends with what is done"),
-    ("requests_per_minute", float, "N", "most calls to each model in any minute"),
-    ("tokens_per_minute", float, "N", "most tokens to and from each model in any minute"),
-    ("rate_file", Path, "FILE", "keep the limits per minute together with all processes that name this file"),
-)
 
 
 def positive(text: str) -> int:
@@ -116,16 +109,26 @@ def cluster(options: argparse.Namespace) -> str | None:
     return None if options.cluster == "none" else options.cluster
 
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what a run may spend; see ``limits``."""
-    caps = parser.add_argument_group("limits")
-    for name, kind, unit, text in _LIMITS:
-        add(caps, f"--{name.replace('_', '-')}", text, unit, kind)
+def add_settings(parser: Any, settings: type[Settings], only: Sequence[str] = (), about: str = "") -> None:
+    """Add an option for each setting; for ``only`` some of them, each None if it is not given."""
+    for name in only or settings.model_fields:
+        field, option = settings.model_fields[name], f"--{name.replace('_', '-')}"
+        default, kinds = field.default, {field.annotation, *get_args(field.annotation)}
+        told = f"{about}{field.description}" + ("" if default is None else f" ({default})")
+        given = None if only else default
+        if bool in kinds:
+            flag(parser, option, field.description or "")
+        elif isinstance(default, str):
+            add(parser, option, told, default=given, choices=get_args(field.annotation) or None)
+        else:
+            kind: Any = next((kind for kind in (int, float) if kind in kinds), Path)
+            unit, kind = "FILE" if kind is Path else "N", positive if kind is int and default else kind
+            add(parser, option, told, unit, kind, given)
 
 
-def limits(options: argparse.Namespace) -> Limits:
-    """What the run may spend; refused if a limit is not positive, or the file of rates not ours."""
-    return Limits(**{name: getattr(options, name) for name, *_ in _LIMITS})
+def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
+    """The settings that the options of ``add_settings`` give; ``SettingError`` if one is wrong."""
+    return settings(**{name: getattr(options, name) for name in settings.model_fields})
 
 
 def store(options: argparse.Namespace) -> ReplyStore:
@@ -208,11 +211,8 @@ def summarise(options: argparse.Namespace, text: str) -> None:
     if options.summary:
         write_text(options.summary, text, "the summary")
     elif place := os.environ.get("GITHUB_STEP_SUMMARY"):
-        try:
-            with Path(place).open("a", encoding="utf-8") as file:
-                file.write(f"{text}\n")
-        except OSError as error:
-            raise InputError(f"GITHUB_STEP_SUMMARY cannot be written: {error.strerror}") from error
+        with told("GITHUB_STEP_SUMMARY cannot be written"), Path(place).open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
 
 
 def show(text: str) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Self
 
-from ragmetrics_core.data import InputError, RowError, Sample
+from ragmetrics_core.data import RowError, Sample, own, told
 from ragmetrics_core.datasets.reading import check_readable, read_samples
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 from ragmetrics_core.traces import SpanSamples, samples_from_spans
@@ -39,13 +38,10 @@ class _File:
     @cached_property
     def sha256(self) -> str:
         """The digest of its bytes; ``InputError`` if it cannot be read."""
-        try:
-            piped = self.traces and self.traces.lines.piped
-            with nullcontext(piped) if piped else self.path.open("rb") as file:
-                file.seek(0)
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be read: {error.strerror}") from None
+        piped = self.traces and self.traces.lines.piped
+        with told(f"{self.path} cannot be read"), nullcontext(piped) if piped else self.path.open("rb") as file:
+            file.seek(0)
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     @property
     def columns(self) -> str:
@@ -60,11 +56,11 @@ class Source:
     def __init__(self, options: argparse.Namespace) -> None:
         for path in () if options.traces else options.files:
             check_readable(path)
-        resolve = pkgutil.resolve_name(options.resolve) if options.resolve else None
+        resolve = own(options.resolve) if options.resolve else None
         made = partial(samples_from_spans, resolve=resolve, dialect=options.dialect)
         self._files = [_File(path, traces=made(path) if options.traces else None) for path in options.files]
         self._limit, self._strict = options.limit, options.strict
-        self._columns = {name: own for name in COLUMNS if (own := getattr(options, f"{name}_column")) is not None}
+        self._columns = {name: found for name in COLUMNS if (found := getattr(options, f"{name}_column")) is not None}
         self._count = 0
 
     def counted(self, *, always: bool = False) -> Self | Iterator[Sample | RowError]:

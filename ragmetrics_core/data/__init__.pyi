@@ -55,8 +55,10 @@ from ragmetrics_core.data.files import json_lines as json_lines
 from ragmetrics_core.data.files import open_text as open_text
 from ragmetrics_core.data.files import own_lines as own_lines
 from ragmetrics_core.data.files import read_text as read_text
+from ragmetrics_core.data.files import told as told
 from ragmetrics_core.data.files import write_text as write_text
 from ragmetrics_core.data.frozen import Frozen as Frozen
+from ragmetrics_core.data.frozen import Settings as Settings
 from ragmetrics_core.data.frozen import Share as Share
 from ragmetrics_core.data.frozen import Silent as Silent
 from ragmetrics_core.data.frozen import Text as Text

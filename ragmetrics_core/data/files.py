@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
@@ -67,13 +67,19 @@ def json_lines(path: str | Path, lines: Iterable[str | bytes]) -> Iterator[tuple
         yield f"{path}, line {number}", value
 
 
+@contextmanager
+def told(sentence: str) -> Iterator[None]:
+    """Tell what goes wrong inside with a file (``OSError``) or row (``RowError``) as an ``InputError``, and why."""
+    try:
+        yield
+    except (OSError, RowError) as error:
+        raise InputError(f"{sentence}: {getattr(error, 'strerror', None) or error}") from error
+
+
 def own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
     """``json_lines`` of a file of ours, which a crash may have cut off anywhere; ``InputError`` if it is unreadable."""
-    try:
-        with Path(path).open("rb") as file:
-            yield from json_lines(path, file)
-    except OSError as error:
-        raise InputError(f"{what} {path} cannot be read: {error.strerror}") from error
+    with told(f"{what} {path} cannot be read"), Path(path).open("rb") as file:
+        yield from json_lines(path, file)
 
 
 def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
@@ -156,12 +162,8 @@ class Aside:
             rows = sum(line.startswith(b'{"index"') for line in file)
         logger.warning("%s keeps what an earlier run left in %s (judged rows: %d)", kept, self.partial.name, rows)
 
-    @contextmanager
-    def _said(self, what: str = "cannot be written to") -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(f"{self._what} {what} {self.path}: {error.strerror}") from error
+    def _said(self, what: str = "cannot be written to") -> AbstractContextManager[None]:
+        return told(f"{self._what} {what} {self.path}")
 
 
 def write_text(path: str | Path, text: str | Iterable[str], what: str) -> None:

@@ -5,7 +5,9 @@ from threading import RLock
 from typing import Annotated, Any
 from unicodedata import category
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ragmetrics_core.data.errors import SettingError
 
 # Fields of evidence, questions and metrics that hold symbols of ours; their other texts are shown by their size.
 _SYMBOLS = frozenset({"band", "cause", "formula", "id", "kind", "mode", "name", "scale", "status", "verdict"})
@@ -46,6 +48,24 @@ class Frozen(BaseModel):
             return super().model_rebuild(
                 **{**how, "_parent_namespace_depth": how.get("_parent_namespace_depth", 2) + 1}
             )
+
+
+class Settings(Frozen):
+    """Settings that people give: one that is wrong raises a ``SettingError``, or the kind of it that a check raised."""
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place, message, value = ".".join(map(str, first["loc"])), first["msg"], first["input"]
+            raised = first.get("ctx", {}).get("error")
+            if first["type"] == "extra_forbidden":
+                message = f"no such setting; there are: {', '.join(type(self).model_fields)}"
+            elif isinstance(value, (int, float)):
+                message += f", got {value}"
+            told = f"{type(self).__name__}: {place}{': ' if place else ''}{message.removeprefix('Value error, ')}"
+            raise (type(raised) if isinstance(raised, SettingError) else SettingError)(told) from None
 
 
 class Silent(Frozen):

@@ -4,15 +4,15 @@ import os
 import tomllib
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import Frozen
+from ragmetrics_core.data.frozen import Settings
 
 PROJECT_FILE = "ragmetrics.toml"
 
 
-class ProjectSettings(Frozen):
+class ProjectSettings(Settings):
     """The file's keys; each may be left out."""
 
     metrics: tuple[str, ...] | None = Field(None, description="names; None for all that apply")
@@ -27,11 +27,7 @@ def project_settings(folder: Path) -> ProjectSettings:
     """The settings of a folder; ``SettingError`` for a file that cannot be read or holds what it cannot hold."""
     place = folder / PROJECT_FILE
     try:
-        found = ProjectSettings.model_validate(tomllib.loads(place.read_text("utf-8")) if place.exists() else {})
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        keys = f"there are: {', '.join(ProjectSettings.model_fields)}"
-        raise SettingError(f"{place}: {'.'.join(map(str, first['loc']))}: {first['msg']}; {keys}") from None
+        found = ProjectSettings(**tomllib.loads(place.read_text("utf-8")) if place.exists() else {})
     except (OSError, ValueError) as error:
         raise SettingError(f"{place} cannot be read: {error}") from None
     set_ = [name for name in ("judge", "store") if os.environ.get(f"RAGMETRICS_{name.upper()}")]

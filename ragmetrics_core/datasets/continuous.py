@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import Field
 
-from ragmetrics_core.data import Context, Failed, Frozen, InputError, Sample, Scored, SettingError, Undefined
+from ragmetrics_core.data import Context, Failed, InputError, Sample, Scored, SettingError, Settings, Undefined
 from ragmetrics_core.datasets.documents import CHUNK_SIZE, Document, chunked, plain
 from ragmetrics_core.datasets.making import Maker, WriteQuestion, answered, header, template
 from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument
@@ -18,7 +18,7 @@ from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 
 
-class ContinuousSettings(Frozen):
+class ContinuousSettings(Settings):
     """What decides a continuous set; the command line has an option for each, with the same words."""
 
     chunk_size: int = Field(CHUNK_SIZE, description="most characters of a chunk")
@@ -27,7 +27,7 @@ class ContinuousSettings(Frozen):
     golden: int = Field(4, description="consecutive chunks of one document")
     noise: int = Field(3, description="random chunks of other documents")
     smallest: int = Field(2, description="fewest contexts of a combination; 1 includes the singles")
-    largest: int | None = Field(None, description="most contexts of a combination; all, if none is given")
+    largest: int | None = Field(None, ge=1, description="most contexts of a combination; all, if none is given")
     stratify: bool = Field(False, description="keep equally many points for each number of golden chunks")
     extraction: Literal["io", "cot"] = Field("io", description="prompt that extracts facts")
     seed: int = Field(0, description="of every random choice")

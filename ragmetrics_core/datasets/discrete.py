@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from ragmetrics_core.data import Context, Frozen, InputError, RowError, Sample, SettingError, extra, own
+from ragmetrics_core.data import Context, InputError, RowError, Sample, SettingError, Settings, extra, own
 from ragmetrics_core.data.cells import context
 from ragmetrics_core.datasets.documents import CHUNK_SIZE, Document, Pair, check_pairs, chunked, plain
 from ragmetrics_core.datasets.making import Maker, WriteQuestion, answered, header, template
@@ -25,7 +25,7 @@ Retriever = Callable[[str, int], Iterable[Any]]
 document objects of LangChain, LlamaIndex and Haystack."""
 
 
-class DiscreteSettings(Frozen):
+class DiscreteSettings(Settings):
     """What decides a discrete set; the command line has an option for each, with the same words."""
 
     chunk_size: int = Field(CHUNK_SIZE, description="most characters of a chunk")

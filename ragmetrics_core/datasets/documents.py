@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ragmetrics_core.data import Context, Frozen, InputError, RowError, Sample, SettingError, Text, read_text
+from ragmetrics_core.data import Context, Frozen, InputError, Sample, SettingError, Text, read_text, told
 from ragmetrics_core.data.cells import context, contexts
 from ragmetrics_core.datasets.reading import read_objects
 
@@ -138,10 +138,8 @@ def plain(question: str) -> str:
 
 
 def _pair(place: str, row: Mapping[str, Any]) -> Pair:
-    try:
+    with told(place):
         sample = Sample.from_row(row)
-    except RowError as error:
-        raise InputError(f"{place}: {error}") from None
     answer = sample.reference[0] if sample.reference else sample.answer or ""
     document = row.get("document") or row.get("title")
     return Pair(question=sample.question or "", answer=answer, document=document if isinstance(document, str) else "")
@@ -170,10 +168,8 @@ def _texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for place, row in _rows(path, where):
         name = row.get("id") or row.get("title") or f"{path.name}:{place.rpartition(' ')[2]}"
         lists = [row[key] for key in ("contexts", "reference_contexts") if isinstance(row.get(key), list)]
-        try:
+        with told(place):
             found = contexts(lists[0], "contexts") if lists else [context(row, "document", 1)]
-        except RowError as error:
-            raise InputError(f"{place}: {error}") from None
         yield str(name), "\n".join(str(one["text"]) for one in found)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from ragmetrics_core.data import Failed, Frozen, InputError, RowError, Sample, Undefined, read_text, write_text
+from ragmetrics_core.data import Failed, Frozen, InputError, Sample, Undefined, read_text, told, write_text
 from ragmetrics_core.data.questions import Instructions, about
 from ragmetrics_core.datasets.making import Maker, answered
 from ragmetrics_core.datasets.sets import digest_of
@@ -61,10 +61,8 @@ class FactsFile(Frozen):
 def _samples(rows: Sequence[Row]) -> list[Sample]:
     found = []
     for number, row in enumerate(rows, start=1):
-        try:
+        with told(f"row {number}"):
             found.append(Sample.from_row(row))
-        except RowError as error:
-            raise InputError(f"row {number}: {error}") from None
     return found
 
 

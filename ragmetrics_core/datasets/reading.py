@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data import PARTIAL, USUAL_NAMES, Sample, extra, json_lines, open_text, plain_name, read_text
+from ragmetrics_core.data import PARTIAL, USUAL_NAMES, Sample, extra, json_lines, open_text, plain_name, read_text, told
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 from ragmetrics_core.engine.tables import each_sample
 
@@ -70,10 +70,8 @@ def _suffix(path: Path) -> str:
 def read_rows(path: Path) -> Iterator[Located]:
     """Rows of a file as they are, each with its place; ``InputError`` if it cannot be read as what its name says."""
     check_readable(path)
-    try:
+    with told(f"{path} cannot be read"):
         yield from _READERS[_suffix(path)](path)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or 'cannot be read'}") from None
 
 
 def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ragmetrics_core.data import CutOffLine, Frozen, InputError, SettingError, own_lines
+from ragmetrics_core.data import CutOffLine, Frozen, InputError, SettingError, own_lines, told
 from ragmetrics_core.datasets import sets
 from ragmetrics_core.reporting.jsonl import validated
 from ragmetrics_core.statistics.agreement import kappa
@@ -67,17 +67,14 @@ class Reviews:
 
     def add(self, review: Review) -> None:
         """Keep a decision; it is on disk when this returns. A later one on the same item replaces it."""
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                written = self.path.read_bytes()
-                file.truncate(written.rfind(b"\n") + 1)  # without a line that was cut off
-                if b"\n" not in written:
-                    file.write(json.dumps({_MAGIC: 1, "set": self._set}) + "\n")
-                file.write(json.dumps(review.model_dump(), ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise InputError(f"the review cannot be written to {self.path}: {error.strerror}") from error
+        with told(f"the review cannot be written to {self.path}"), self.path.open("a", encoding="utf-8") as file:
+            written = self.path.read_bytes()
+            file.truncate(written.rfind(b"\n") + 1)  # without a line that was cut off
+            if b"\n" not in written:
+                file.write(json.dumps({_MAGIC: 1, "set": self._set}) + "\n")
+            file.write(json.dumps(review.model_dump(), ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         self._keep(review)
 
 

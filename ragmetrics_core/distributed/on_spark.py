@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.data import SettingError, extra
@@ -48,5 +47,5 @@ def share_of(limits: Limits, parts: int) -> Limits:
     if limits.max_calls is not None and limits.max_calls < parts:
         raise SettingError(f"max_calls={limits.max_calls} leaves no call for some of {parts} partitions: take fewer")
     shared = ("max_cost", "requests_per_minute", "tokens_per_minute")
-    shares = {name: getattr(limits, name) / parts for name in shared if getattr(limits, name) is not None}
-    return replace(limits, **shares, max_calls=limits.max_calls and limits.max_calls // parts)
+    shares = {name: own / parts for name in shared if (own := getattr(limits, name)) is not None}
+    return limits.model_copy(update={**shares, "max_calls": limits.max_calls and limits.max_calls // parts})

@@ -9,53 +9,47 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from ragmetrics_core.data import JudgeError, LimitReached, RateLimited, SettingError, TransientJudgeError
+from pydantic import Field, model_validator
+
+from ragmetrics_core.data import JudgeError, LimitReached, RateLimited, SettingError, Settings, TransientJudgeError
 from ragmetrics_core.endpoints.chat import ChatReply
 from ragmetrics_core.endpoints.own_file import Kind, OwnFile, check
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Settings):
     """What a run may spend. A cap that is reached ends the run with everything that is done until then.
 
-    Args:
-        max_calls: Most calls to models, retries and repairs included; replies from the store are free.
-        max_cost: Most US dollars. A call is sent if it and those in flight fit, each as dear as the dearest call so
-            far; while no price is known, it is sent alone. What turns out dearer than any call before may exceed
-            the cap, by what it is dearer. Calls that failed count as free.
-        deadline: Most seconds for the run; calls in flight at its end are given up.
-        requests_per_minute: Most calls to each model in any minute.
-        tokens_per_minute: Most tokens to and from each model in any minute; estimated before a call, and corrected
-            by its reply.
-        rate_file: A file by which all processes of this machine that name it keep the limits per minute together;
-            they are to name the same limits. By default each process keeps them by itself.
+    A call is sent if it and those in flight fit ``max_cost``, each as dear as the dearest call so far; while no price
+    is known, it is sent alone. What turns out dearer than any call before may exceed the cap, by what it is dearer.
+    Calls that failed count as free. Tokens are estimated before a call, and corrected by its reply.
 
     Raises:
         SettingError: If a limit is not positive, or ``rate_file`` has nothing to keep.
         ForeignFile: If there is a file that is not ours.
     """
 
-    max_calls: int | None = None
-    max_cost: float | None = None
-    deadline: float | None = None
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-    rate_file: str | os.PathLike[str] | None = None
+    max_calls: int | None = Field(None, gt=0, description="most calls to models, retries too, stored replies not")
+    max_cost: float | None = Field(None, gt=0, description="most US dollars")
+    deadline: float | None = Field(None, gt=0, description="most seconds; calls in flight at its end are given up")
+    requests_per_minute: float | None = Field(None, gt=0, description="most calls to each model in any minute")
+    tokens_per_minute: float | None = Field(None, gt=0, description="most tokens to and from each model in any minute")
+    rate_file: str | os.PathLike[str] | None = Field(
+        None,
+        repr=False,
+        description="keep the limits per minute together with all processes that name this file, and the same",
+    )
 
-    def __post_init__(self) -> None:
-        for name in ("max_calls", "max_cost", "deadline", "requests_per_minute", "tokens_per_minute"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise SettingError(f"{name} must be above 0, got {value}; leave it out for no limit")
+    @model_validator(mode="after")
+    def _kept(self) -> Self:
         if self.rate_file is not None:
             if not self.per_minute:
                 raise SettingError("rate_file needs requests_per_minute or tokens_per_minute, which it keeps")
             with contextlib.suppress(OSError):  # what cannot be read is told when it is used
                 check(Path(self.rate_file).expanduser(), RATES)
+        return self
 
     @property
     def per_minute(self) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate, islice
 from math import isfinite
 from pathlib import Path
@@ -68,8 +67,9 @@ class Decider:
 
     def _made(self, rows: int, largest: int) -> list[SequentialGate]:
         how = {"rows": rows, "gates": len(self._asked), "largest_cluster": largest}
-        own = [replace(self.until, min_scored=min(1.0, self._needed(place))) for place in range(len(self._asked))]
-        return [it.gate(at_least, **how) for it, (_, at_least) in zip(own, self._asked, strict=True)]
+        least = [{"min_scored": min(1.0, self._needed(place))} for place in range(len(self._asked))]
+        own = zip(least, self._asked, strict=True)
+        return [self.until.model_copy(update=it).gate(at_least, **how) for it, (_, at_least) in own]
 
     def _needed(self, place: int) -> float:
         """Share of the rows that a gate needs scored: those of either run, of which some may have no partner."""

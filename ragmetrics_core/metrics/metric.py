@@ -10,10 +10,11 @@ from importlib import import_module
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ragmetrics_core.data import Asked, Batch, Evidence, Instructions, NotAnswered, Part, Replies, Sample, Silent, about
 from ragmetrics_core.data.errors import JudgeError, MetricCrashed, RagMetricsError, ScoreOutOfRange, SettingError
+from ragmetrics_core.data.frozen import Settings
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
 from ragmetrics_core.metrics.templates import digest
 
@@ -54,7 +55,7 @@ def _groups(requires: Any) -> tuple[tuple[str, ...], ...]:
     return groups
 
 
-class Metric(Silent, ABC):
+class Metric(Silent, Settings, ABC):
     """Base of all metrics: immutable settings that validate, serialise and can be compared.
 
     Attributes:
@@ -76,15 +77,7 @@ class Metric(Silent, ABC):
         cls.requires = _groups(cls.requires)
 
     def __init__(self, **settings: Any) -> None:
-        try:
-            super().__init__(**settings)
-        except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            message = first["msg"].removeprefix("Value error, ")
-            if first["type"] == "extra_forbidden":
-                message = f"no such setting; there are: {', '.join(type(self).model_fields)}"
-            raise SettingError(f"{type(self).__name__}: {place}{': ' if place else ''}{message}") from None
+        super().__init__(**settings)
         self.instructions()
 
     @abstractmethod

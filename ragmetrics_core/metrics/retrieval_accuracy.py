@@ -9,16 +9,8 @@ from pydantic import Field
 
 from ragmetrics_core.data import Cell, Context, Fact, NotAnswered, Sample, Undefined
 from ragmetrics_core.data.questions import Batch, Instructions, Part, Replies, about, ask
+from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.calls import curve, originals
-from ragmetrics_core.metrics.fact_matrix import (
-    EMPTY,
-    AccuracyEvidence,
-    Combination,
-    Grid,
-    covering,
-    extraction,
-    grid_of,
-)
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
 from ragmetrics_core.metrics.templates import prompt
 
@@ -63,7 +55,7 @@ class RetrievalAccuracy(Metric):
     calls: Literal["per_fact", "per_context"] = Field(
         "per_fact", description="One question per fact × context, as published; or per context: cells then depend."
     )
-    combination: Combination = Field("or", description="How a fact's cells become one number.")
+    combination: matrix.Combination = Field("or", description="How a fact's cells become one number.")
     polls: int = Field(3, ge=1, description="Judgements per cell without usable log-probabilities.")
     controls: Literal[0, 1] = Field(0, description="1: judge a foreign context, too: the judge's false-positive floor.")
     control_contexts: tuple[str, ...] = Field(
@@ -119,9 +111,9 @@ class RetrievalAccuracy(Metric):
         control = self._control(texts) if self.controls else None
         asked = [*texts, control] if control is not None else texts
         told, polls = self.instructions()[0], None if self.calls == "per_context" else self.polls
-        questions = [question for text in asked for question in covering(about(sample), text, facts, told, polls)]
+        questions = [it for text in asked for it in matrix.covering(about(sample), text, facts, told, polls)]
         replies = yield from ask(questions)
-        grid = grid_of(replies, asked, facts)
+        grid = matrix.grid_of(replies, asked, facts)
         outcomes = [self._outcome(sample, option, grid, contexts) for option in options if option]
         best = max(outcomes, key=lambda evidence: evidence.combine(range(len(contexts))))
         update: dict[str, object] = {"matrix_calls": len(questions) // len(asked) * len(texts)}
@@ -138,10 +130,9 @@ class RetrievalAccuracy(Metric):
         """The sample's own facts, or those of each distinct reference."""
         if sample.facts:
             return [_distinct(sample.facts)]
-        asked, cot = {"question": Part("Question", sample.question)}, self.extraction == "cot"
-        replies = yield from ask(
-            [extraction(it, self.instructions()[1], asked, reasoning=cot) for it in dict.fromkeys(sample.reference)]
-        )
+        told, cot = self.instructions()[1], self.extraction == "cot"
+        asked, texts = {"question": Part("Question", sample.question)}, dict.fromkeys(sample.reference)
+        replies = yield from ask([matrix.extraction(text, told, asked, reasoning=cot) for text in texts])
         options = []
         for reply in replies:
             if isinstance(reply, NotAnswered):
@@ -157,11 +148,11 @@ class RetrievalAccuracy(Metric):
         return min(foreign, key=lambda text: sha256(f"{key}\0{text}".encode()).digest(), default=None)
 
     def _outcome(
-        self, sample: Sample, option: Sequence[Fact], grid: Grid, contexts: Sequence[Context]
-    ) -> AccuracyEvidence:
-        rows = tuple(tuple(EMPTY if c.blank else grid[c.text, fact.text] for c in contexts) for fact in option)
+        self, sample: Sample, option: Sequence[Fact], grid: matrix.Grid, contexts: Sequence[Context]
+    ) -> matrix.AccuracyEvidence:
+        rows = tuple(tuple(matrix.EMPTY if c.blank else grid[c.text, fact.text] for c in contexts) for fact in option)
         copied = tuple(None if first == at else first for at, first in enumerate(originals(contexts)))
-        evidence = AccuracyEvidence(
+        evidence = matrix.AccuracyEvidence(
             facts=tuple(option),
             facts_from="sample" if sample.facts else self.extraction,
             evaluated="retrieved" if sample.retrieved is not None else "contexts",
@@ -184,10 +175,10 @@ class RetrievalAccuracy(Metric):
 
     def _word_overlap(self, sample: Sample, rows: Sequence[Sequence[Cell]]) -> bool:
         """True where the embedded judge split the reference itself: its soft mean is nearer to people's labels."""
-        modes = {cell.mode for row in rows for cell in row if cell is not EMPTY}
+        modes = {cell.mode for row in rows for cell in row if cell is not matrix.EMPTY}
         return self.combination == "or" and not sample.facts and modes == {"lexical"}
 
-    def _concluded(self, evidence: AccuracyEvidence) -> Outcome:
+    def _concluded(self, evidence: matrix.AccuracyEvidence) -> Outcome:
         covered = sum(any(cell.covered for cell in row) for row in evidence.cells)
         reason = f"{covered} of {len(evidence.facts)} facts are covered by at least one context."
         if self.combination == "noisy_or":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -199,7 +198,7 @@ def compare(
         from ragmetrics_core.engine.evaluation import evaluate  # only where rows are judged
 
         until = UntilDecided() if until == "decided" else until
-        until = replace(until, against=first, margin=margin, cluster=cluster)
+        until = until.model_copy(update={"against": first, "margin": margin, "cluster": cluster})
         second = evaluate(second, metrics or first.metrics, until=until, **how)
         decisions, metrics = second.decisions, None
     both = [name for name in first.metrics if name in second.metrics]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ragmetrics_core.data import Frozen, SettingError, Share
+from ragmetrics_core.data import Frozen, SettingError, Settings, Share
 from ragmetrics_core.reporting.matching import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
@@ -35,40 +33,28 @@ class Gate(Frozen):
         return f"{self.metric}={self.at_least:g}{f'@{self.by}' if self.by else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class UntilDecided:
-    """How a run stops as soon as its gates are decided.
+class UntilDecided(Settings):
+    """How a run stops as soon as its gates are decided."""
 
-    Args:
-        on: ``interval``: the gates speak of samples like these; ``point``: of the rows of this run.
-        alpha: Risk of a wrong decision.
-        margin: How far below its threshold a mean may lie and still pass; with ``against``, how much worse than
-            before, and thresholds stay as they are.
-        min_samples: Samples scored before a decision.
-        max_samples: Rows after which the run ends undecided.
-        min_scored: Share of the rows looked at that must be scored for a decision.
-        seed: Of the order in which rows are taken. Another seed is another look.
-        against: A finished run, or its file, to be no worse than.
-        cluster: Which samples belong together, as in ``Report.summary``; with ``on="point"`` each stands alone.
-    """
+    on: On = Field("interval", description="the gates speak of samples like these; or ``point``: of these rows")
+    alpha: float = Field(0.05, description="risk of a wrong decision")
+    margin: Share = Field(
+        0.0,
+        description="a mean so far below its threshold may pass; with ``against`` instead, so much worse than before",
+    )
+    min_samples: int = Field(10, description="samples scored before a decision")
+    max_samples: int | None = Field(None, ge=1, description="end undecided after so many rows")
+    min_scored: Share = Field(MIN_SCORED, description="share of the rows looked at that must be scored")
+    seed: int = Field(0, description="of the order in which rows are taken; another one is another look")
+    against: Any = Field(None, repr=False, description="a finished run, or its file, to be no worse than")
+    cluster: GroupBy = Field(
+        "auto", repr=False, description="which samples belong together; with ``point`` each stands alone"
+    )
 
-    on: On = "interval"
-    alpha: float = 0.05
-    margin: float = 0.0
-    min_samples: int = 10
-    max_samples: int | None = None
-    min_scored: float = MIN_SCORED
-    seed: int = 0
-    against: Report | Path | str | None = None
-    cluster: GroupBy = "auto"
-
-    def __post_init__(self) -> None:
-        if self.on not in ("interval", "point"):
-            raise SettingError(f'on= is "interval" or "point"; got {self.on!r}')
-        check_shares(margin=self.margin)
-        if self.max_samples is not None and self.max_samples < 1:
-            raise SettingError(f"max_samples is a number of at least 1; got {self.max_samples}")
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
         self.gate(None)
+        return self
 
     def gate(
         self, at_least: float | None, *, rows: int = 1, gates: int = 1, largest_cluster: int = 1

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from zlib import compress, decompress
 
-from ragmetrics_core.data import Grade, SampleResult, Usage, columns_by_field, extra, write_text
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data import Grade, SampleResult, SettingError, Usage, columns_by_field, extra, told, write_text
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.matching import GroupBy
@@ -211,10 +210,8 @@ class Report:
         """Write the table of ``to_pandas`` as Parquet (extras ``pandas`` and ``parquet``)."""
         frame = self.to_pandas()
         extra("pyarrow", "parquet", "a Parquet file")
-        try:
+        with told(f"the table cannot be written to {path}"):
             frame.to_parquet(path, engine="pyarrow", index=False)
-        except OSError as error:
-            raise InputError(f"the table cannot be written to {path}: {error.strerror}") from error
 
     def plot_histogram(self, metric: str) -> Figure:
         """A histogram of one metric's scores with ten bins on [0, 1], as a matplotlib figure (extra ``report``)."""
