@@ -15,6 +15,11 @@ def box(x: int, y: int, width: int, text: str, colour: str = INK, mark: str = ""
     )
 
 
+def verdict(x: int, y: int, width: int, text: str, good: object) -> str:
+    """A frame of what was judged to be so, or not."""
+    return box(x, y, width, text, *((GOOD, "✓") if good else (BAD, "✗")))
+
+
 def words(x: int, y: int, text: str, weight: str = "normal") -> str:
     """A line of text."""
     return f'<text x="{x}" y="{y}" font-weight="{weight}">{escape(text)}</text>'
@@ -35,9 +40,9 @@ draw(
     "Three chunks, the first and the third useful: the mean of 1 and 2/3 is 0.83.",
     220,
     words(20, 34, "Are the chunks useful, and do the useful ones come first?", "bold"),
-    box(20, 52, 380, "1  Anna lit the lamp.", GOOD, "✓"), words(420, 74, "precision 1 of 1 = 1"),
-    box(20, 94, 380, "2  Boats sail at noon.", BAD, "✗"), words(420, 116, "not useful: adds nothing"),
-    box(20, 136, 380, "3  Anna kept the lighthouse.", GOOD, "✓"), words(420, 158, "precision 2 of 3 = 0.67"),
+    verdict(20, 52, 380, "1  Anna lit the lamp.", True), words(420, 74, "precision 1 of 1 = 1"),
+    verdict(20, 94, 380, "2  Boats sail at noon.", False), words(420, 116, "not useful: adds nothing"),
+    verdict(20, 136, 380, "3  Anna kept the lighthouse.", True), words(420, 158, "precision 2 of 3 = 0.67"),
     words(20, 200, "score (1 + 0.67) / 2 = 0.83", "bold"),
 )  # fmt: skip
 draw(
@@ -46,7 +51,7 @@ draw(
     200,
     words(20, 34, "Does all of the answer rest on the contexts?", "bold"),
     box(20, 52, 290, "contexts: Anna lit the lamp in 1856."), box(330, 52, 290, "answer: Anna lit it in 1856."),
-    *(box(20 + 122 * n, 108, 112, f"poll {n + 1}", BAD if n == 3 else GOOD, "✗" if n == 3 else "✓") for n in range(5)),
+    *(verdict(20 + 122 * n, 108, 112, f"poll {n + 1}", n != 3) for n in range(5)),
     words(20, 176, "score = yes / (yes + no) = 4 / 5 = 0.8", "bold"),
 )  # fmt: skip
 draw(
@@ -72,8 +77,7 @@ draw(
     *(
         words(20, 102 + 38 * row, fact)
         + "".join(
-            box(330 + 150 * column, 80 + 38 * row, 120, "found" if cell else "not found", GOOD if cell else BAD,
-                "✓" if cell else "✗")
+            verdict(330 + 150 * column, 80 + 38 * row, 120, "found" if cell else "not found", cell)
             for column, cell in enumerate(cells)
         )
         for row, (fact, cells) in enumerate((("Anna lit the lamp.", (1, 0)), ("It was built in 1856.", (0, 1)),

@@ -1,7 +1,6 @@
 """Spans in the forms in which tools write them, told by content."""
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -46,8 +45,7 @@ def spans_in(value: Any) -> Iterator[Span]:
         UnknownForm: If it has none of the forms.
     """
     if hasattr(value, "to_json"):
-        own = {"scope": getattr(value.instrumentation_scope, "name", "")}
-        value = {**json.loads(value.to_json()), **own, "flags": getattr(value.parent, "is_remote", False) * 0x200}
+        value = _told(value)
     inner = value.get("data", value.get("observations")) if isinstance(value, Mapping) else value
     if isinstance(inner, list):
         yield from (span for item in inner for span in spans_in(item))
@@ -65,6 +63,27 @@ def spans_in(value: Any) -> Iterator[Span]:
         yield from spans_in(value.get("child_runs") or [])
     else:
         raise UnknownForm(", ".join(sorted(map(str, value))[:12]))
+
+
+def _told(span: Any) -> dict[str, Any]:
+    """What a span of the SDK says; its own ``to_json`` would take several times as long, beside the application."""
+    around = (
+        {}
+        if span.parent is None
+        else {"parent_id": f"{span.parent.span_id:016x}", "flags": span.parent.is_remote * 0x200}
+    )
+    return {
+        "trace_id": f"{span.context.trace_id:032x}",
+        "span_id": f"{span.context.span_id:016x}",
+        "name": span.name,
+        "scope": getattr(span.instrumentation_scope, "name", ""),
+        "start_time": span.start_time,
+        "end_time": span.end_time,
+        "attributes": {key: [*item] if isinstance(item, tuple) else item for key, item in span.attributes.items()},
+        "status": {"code": span.status.status_code.name},
+        "events": [{"name": one.name, "attributes": one.attributes} for one in span.events],
+        **around,
+    }
 
 
 def _otlp(value: Any) -> Iterator[Span]:
