@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import logging
@@ -12,7 +11,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from loopback import LoopbackServer
 from plausible import plausible_reply
 
 from ragmetrics_core import Report, evaluate
+from ragmetrics_core.cli import COMMANDS
 from ragmetrics_core.cli.main import Lines, _parser, main
 from ragmetrics_core.engine import progress
 
@@ -183,8 +184,11 @@ def test_bad_rows_are_named_counted_and_left_out(rows: Callable[..., str], capsy
 def test_no_metric_applies(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     said = fails(capsys, ["evaluate", rows({"frage": "Wer?", "antwort": "Anna."})])
     assert "no metric applies to rows.jsonl (rows: 1, bad: 0; context_utilization: no question; context_a" in said
-    assert "columns that were not recognised: frage, antwort; name them with --question-column" in said
+    assert "columns that were not recognised: frage, antwort; name the right ones with --question-column" in said
     for options in ([], ["--dry-run"]):
+        said = fails(capsys, ["evaluate", rows({"prompt": "Who?", "docs": ["Anna."], "said": "Anna."}), *options])
+        assert "no answer" in said
+        assert "--answer-column, --reference-column" in said
         said = fails(capsys, ["evaluate", rows(), *options])
         assert said.startswith("ragmetrics: no metric applies to rows.jsonl (rows: 0, bad: 0")
     assert "no metric applies to rows.jsonl (rows: 2, bad: 2)" in fails(capsys, ["evaluate", rows("{]", "3")])
@@ -460,21 +464,24 @@ def test_a_gate_for_each_language_and_the_summary_of_a_job(
     assert "{" not in capsys.readouterr().err
 
 
-def test_every_command_has_an_example_that_parses() -> None:
-    def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-        under = [it for it in parser._actions if isinstance(it, argparse._SubParsersAction)]
-        for action in under:
-            for own in action.choices.values():
-                yield from leaves(own)
-        if not under:
-            yield parser
-
-    for parser in leaves(_parser()):
-        example = (parser.epilog or "").partition("Example: ")[2]
-        assert example.startswith("ragmetrics")
-        options = _parser().parse_args(shlex.split(example)[1:])
-        assert f"{example} ".startswith(f"{parser.prog} ")
-        assert callable(options.run)
+@pytest.mark.parametrize(("example", "text"), COMMANDS)
+def test_every_command_has_help_and_an_example_that_parses(
+    example: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = example.split()
+    names = list(takewhile(lambda word: word.isalpha() and word != "prune", words[1:]))
+    with pytest.raises(SystemExit) as ended:
+        main([*names, "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == 0
+    if example in ("ragmetrics label", "ragmetrics dataset", "ragmetrics facts"):
+        assert all(f"{own.split()[2]} " in told for own, _ in COMMANDS if own.startswith(f"{example} "))
+        return
+    assert told.endswith(f"Example: {example}")
+    assert callable(_parser(words[1]).parse_args(shlex.split(example)[1:]).run)
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert text in " ".join(capsys.readouterr().out.split()) or len(names) > 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from ragmetrics_core import (
     OpenAICompatibleModel,
     RetrievalAccuracy,
     Sample,
+    ask,
     evaluate,
+    metric,
 )
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import RowError
@@ -114,6 +116,15 @@ def test_controls_are_counted() -> None:
 def test_what_is_undefined_costs_nothing() -> None:
     found = count(ALL, ContextUtilization(), samples=[Sample(question="q"), RowError("no row")])
     assert found == Estimate(1, Usage(), Usage(), bad_rows=1)
+    assert "context_utilization left out: no contexts on every row" in found.text()
+
+
+def test_a_metric_that_breaks_ends_no_dry_run() -> None:
+    @metric(name="broken", requires=("answer",))
+    def broken(sample: Sample) -> Iterator[Any]:
+        yield from ask([sample.metadata["missing"]])
+
+    assert count(ALL, broken, ContextRecall()).low.calls == 1
 
 
 def test_tokens_and_price() -> None:
@@ -166,6 +177,6 @@ def test_a_conversation_takes_as_many_calls_as_one_turn() -> None:
     """One request for five polls where the model can, and one more for the cause where the answer is not grounded."""
     found = EvidenceCall(kind="retrieval", items=SAMPLE.contexts, shown=())
     later = SAMPLE.model_copy(update={"contexts": (), "ledger": Ledger(turn=2, calls=(found,))})
-    for metric, calls in ((ContextAdherence(), (1, 2)), (ContextAdherence(early_stop=True), (1, 3))):
-        one, two = (count(ALL, metric, samples=[it]) for it in (SAMPLE, later))
+    for own, calls in ((ContextAdherence(), (1, 2)), (ContextAdherence(early_stop=True), (1, 3))):
+        one, two = (count(ALL, own, samples=[it]) for it in (SAMPLE, later))
         assert (two.low.calls, two.high.calls) == (one.low.calls, one.high.calls) == calls

@@ -49,7 +49,8 @@ RUNS = [text.removeprefix("uv run ") for page in PAGES for text in commands(page
 
 @pytest.mark.parametrize("text", [text for text in RUNS if text.startswith("ragmetrics ")])
 def test_commands_parse(text: str) -> None:
-    options = command._parser().parse_args(shlex.split(text)[1:])
+    words = shlex.split(text)[1:]
+    options = command._parser(words[0]).parse_args(words)
     assert callable(options.run)
 
 

@@ -634,11 +634,11 @@ def test_a_dry_run_says_what_the_gate_will_need(tmp_path: Path, capsys: pytest.C
     how = ["--judge", "openai-compatible/m", "--api-base", "http://127.0.0.1:9/v1", "--metrics", "adherence"]
     assert main(["evaluate", str(path), *how, "--dry-run", "--until-decided", "--fail-under", "adherence=0.8"]) == 3
     found = re.findall(
-        r"adherence=0\.8 until decided, mean (\S+) away: (\d+) of 500 samples on average, (\d+) to (\d+) calls, price",
+        r"adherence=0\.8 until decided, mean (\S+) away: (\d+) of 500 samples on average, (\S+) to (\S+) calls, price",
         capsys.readouterr().out,
     )
     assert [gap for gap, *_ in found] == ["0.02", "0.05", "0.1"]
-    samples, low, high = ([int(own[place]) for own in found] for place in (1, 2, 3))
+    samples, low, high = ([int(own[place].replace(",", "")) for own in found] for place in (1, 2, 3))
     assert 400 < samples[0] <= 500
     assert samples[0] >= samples[1] > samples[2] > 50
     assert all(one <= least <= most for one, least, most in zip(samples, low, high, strict=True))

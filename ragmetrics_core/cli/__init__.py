@@ -1,1 +1,12 @@
-"""The command line: ``ragmetrics evaluate``, ``demo`` and ``metrics``."""
+"""The command line, ``ragmetrics``. ``commands.txt`` lists its commands, so that help need not load them."""
+
+from pathlib import Path
+
+_LINES = Path(__file__).with_name("commands.txt").read_text("utf-8").splitlines()
+COMMANDS: list[tuple[str, str]] = [(line.partition("  # ")[0], line.partition("  # ")[2]) for line in _LINES]
+"""Of each command an example, and what it does; those of a group stand after the group."""
+
+
+def listed(name: str) -> tuple[str, str]:
+    """The line of ``COMMANDS`` about a command."""
+    return next(line for line in COMMANDS if name in line[0].split()[1:3])

@@ -21,7 +21,7 @@ _RESULTS = "results of a run; samples need ids"
 
 def add_to(commands: Any) -> None:
     """Add both commands to the parser."""
-    parser = command(commands, "agreement", _agreement, "measure a judge against labels of people")
+    parser = command(commands, "agreement", _agreement)
     add(parser, "results", _RESULTS, "RESULTS.jsonl", Path)
     told = 'lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list, one per annotator'
     add(parser, "labels", told, "LABELS.jsonl", Path)
@@ -37,8 +37,8 @@ def add_to(commands: Any) -> None:
     add(parser, "--certify-precision", told, "P", float)
     flag(parser, "--assume-random", "labels that no draw recorded are a random sample")
     add(parser, "--draws", "bootstrap resamples (500)", "N", int, 500)
-    labels = shared.group(commands, "label", "draw samples for people to label")
-    drawing = command(labels, "draw", _draw, "draw samples at random, with known probabilities")
+    labels = shared.group(commands, "label")
+    drawing = command(labels, "draw", _draw)
     add(drawing, "results", _RESULTS, "RESULTS.jsonl", Path)
     add(drawing, "--n", "how many (100)", "N", int, 100)
     shared.add_metric(drawing)

@@ -17,7 +17,7 @@ _EXIT_CODES = (
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = command(commands, "compare", _compare, "compare two runs over the same samples", epilog=_EXIT_CODES)
+    parser = command(commands, "compare", _compare, epilog=_EXIT_CODES)
     add(parser, "first", "results of the run to compare with", "A.jsonl", Path)
     add(parser, "second", "results of the run in question", "B.jsonl", Path)
     add(parser, "--metrics", "separated by commas; by default all that both runs have", "NAMES")

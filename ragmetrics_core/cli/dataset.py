@@ -26,19 +26,18 @@ from ragmetrics_core.statistics.agreement import mean_error, spearman
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    kinds = shared.group(commands, "dataset", "build annotated sets, review them, score judges on them")
-    parser = command(kinds, "discrete", _discrete, "golden answers with the first and the last retrieved documents")
+    kinds = shared.group(commands, "dataset")
+    parser = command(kinds, "discrete", _discrete)
     _add_building(parser, DiscreteSettings)
     add(parser, "--pairs", "questions with golden answers; else a model writes", "FILE", nargs="+")
-    text = "combinations of golden and noise contexts, labelled by their facts"
-    parser = command(kinds, "continuous", _continuous, text)
+    parser = command(kinds, "continuous", _continuous)
     _add_building(parser, ContinuousSettings)
-    parser = command(kinds, "review", _review, "decide about a set's labels: positive, negative, ambiguous")
+    parser = command(kinds, "review", _review)
     add(parser, "set", "a set; decisions are kept beside it, SET.reviews.jsonl", "SET", Path)
     add(parser, "--reviewer", "who decides; by default $USER", "NAME", default=os.environ.get("USER", ""))
     flag(parser, "--second-reviewer", "decide independently on a part, for the agreement (kappa)")
     add(parser, "--share", "that part of what was decided (default 0.5)", "SHARE", float, 0.5)
-    parser = command(kinds, "score", _score, "score judges and metrics on sets")
+    parser = command(kinds, "score", _score)
     add(parser, "sets", "files of ragmetrics dataset", "SET", Path, nargs="+")
     shared.add_judge(parser, "; may be repeated", action="append", default=[])
     add(parser, "--metrics", "separated by commas (retrieval_accuracy)", "NAMES", default="retrieval_accuracy")

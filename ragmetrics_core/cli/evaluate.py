@@ -38,8 +38,7 @@ _UNHELD = "{}: a dry run judges nothing."
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    text = "score the rows of JSONL, JSON, CSV or Parquet files"
-    parser = command(commands, "evaluate", _run, text, epilog=_EXIT_CODES)
+    parser = command(commands, "evaluate", _run, epilog=_EXIT_CODES)
     add(parser, "files", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path, nargs="+")
     flag(parser, "--traces", "the files hold recorded traces, e.g. OTLP JSON; the samples are found in them")
     add(parser, "--dialect", "of traces whose spans bear the marks of several", "NAME", choices=tuple(DIALECTS))
@@ -87,7 +86,8 @@ def _run(options: argparse.Namespace) -> int:
         how = until or UntilDecided(on=options.gate, min_scored=options.min_scored)
         lines = needed(found, gates if found.samples else (), how)
         show("\n".join([found.text(), *lines, *map(_told, undecided)]))
-        return shared.exit_code(undecided, options) if found.samples else _say_idle(source, {})
+        applies = len(found.left_out) < len(metrics) and found.samples
+        return shared.exit_code(undecided, options) if applies else _say_idle(source, found.left_out)
     if options.report:
         check_page(options.report)
     this = Run(
@@ -170,8 +170,8 @@ def _lines(
         if metric.not_judged and not metric.undefined:
             why = "judged on no row before the run ended"
         lines.append(f"{metric.metric} left out: {why}")
-    lines += source.remarks
     if scored:
+        lines += source.remarks
         lines.append(f"Spent: {shared.spent(summary.usage)}; {this.facts.seconds:.1f} s")
     lines += [f"Samples and results: {options.out}"] if options.out and not this.interrupted else []
     lines += [f"Report: {options.report}"] if options.report else []

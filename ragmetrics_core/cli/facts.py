@@ -12,15 +12,14 @@ from ragmetrics_core.datasets.reading import read_objects
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    kinds = shared.group(commands, "facts", "extract the facts of references, and freeze them once they are edited")
-    extract = command(kinds, "extract", _extract, "facts of every row's reference")
+    kinds = shared.group(commands, "facts")
+    extract = command(kinds, "extract", _extract)
     add(extract, "file", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path)
     add(extract, "--out", "the facts, as JSON to edit; needed but for --dry-run", "FACTS.json", Path)
     shared.add_judge(extract)
     add(extract, "--extraction", "direct, or with a chain of thought", default="io", choices=("io", "cot"))
     shared.add_calls(extract)
-    text = "write the digest of the facts into their file; from then on changes are refused"
-    add(command(kinds, "freeze", _freeze, text), "file", "a file of ragmetrics facts extract", "FACTS.json", Path)
+    add(command(kinds, "freeze", _freeze), "file", "a file of ragmetrics facts extract", "FACTS.json", Path)
 
 
 def _extract(options: argparse.Namespace) -> int:

@@ -8,14 +8,15 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
 from io import TextIOWrapper
 from typing import TextIO
 
-from ragmetrics_core.cli import agreement, compare, dataset, evaluate, facts, push, start, store
-from ragmetrics_core.cli.options import discard
-from ragmetrics_core.cli.paths import check_paths
+from ragmetrics_core.cli import COMMANDS, listed
 from ragmetrics_core.data import RagMetricsError
+
+_HOMES = {"init": "start", "demo": "start", "metrics": "start", "label": "agreement"}  # others have their own module
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,10 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[Lines()])
     logging.getLogger("ragmetrics_core").setLevel(logging.INFO)
-    options = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = _parser(*arguments[:1]).parse_args(arguments)
+    from ragmetrics_core.cli.options import discard
+    from ragmetrics_core.cli.paths import check_paths
+
     try:
         if "fail_under" in options:
-            evaluate.settle(options)
+            import_module("ragmetrics_core.cli.evaluate").settle(options)
         check_paths(options)
         code = int(options.run(options))
         sys.stdout.flush()
@@ -57,14 +62,20 @@ class Lines(logging.StreamHandler[TextIO]):
         return ("\r\x1b[K" if sys.stderr.isatty() else "") + super().format(record)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: str = "") -> argparse.ArgumentParser:
+    """The parser; of all commands only the one asked for is loaded, so that none waits for the others."""
     parser = argparse.ArgumentParser(
         prog="ragmetrics", description="Evaluate retrieval and answers of RAG applications.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"ragmetrics {version('ragmetrics-core')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (start, evaluate, compare, agreement, dataset, facts, push, store):
-        command.add_to(commands)
+    names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
+    home = _HOMES.get(asked, asked)
+    for name in names:
+        if _HOMES.get(name, name) != home:
+            commands.add_parser(name, help=listed(name)[1])
+    if asked in names:
+        import_module(f"ragmetrics_core.cli.{home}").add_to(commands)
     return parser
 
 

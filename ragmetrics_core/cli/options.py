@@ -5,10 +5,10 @@ import atexit
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from ragmetrics_core.cli import listed
 from ragmetrics_core.data import SettingError, Settings, Usage, told, write_text
 from ragmetrics_core.datasets.making import Maker
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore, SqliteStore, default_path
@@ -20,8 +20,6 @@ from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.statistics.sequential import MIN_SCORED
 
 S = TypeVar("S", bound=Settings)
-
-_EXAMPLES = files("ragmetrics_core.cli").joinpath("examples.txt").read_text("utf-8").splitlines()
 
 
 def positive(text: str) -> int:
@@ -38,20 +36,18 @@ def share(text: str) -> float:
     return found
 
 
-def command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str, **more: str
-) -> argparse.ArgumentParser:
-    """Add a command to a parser's commands, and what it runs; an example of it is in ``examples.txt``."""
+def command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], **more: str) -> argparse.ArgumentParser:
+    """Add a command to a parser's commands, and what it runs; its help and its example are those listed."""
+    example, text = listed(name)
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, allow_abbrev=False, **more)
-    example = next(line for line in _EXAMPLES if f"{line} ".startswith(f"{parser.prog} "))
     parser.epilog = f"{parser.epilog or ''} Example: {example}".strip()
     parser.set_defaults(run=run)
     return parser
 
 
-def group(commands: Any, name: str, text: str) -> Any:
+def group(commands: Any, name: str) -> Any:
     """Add a command that has commands of its own, and return the place for these."""
-    return commands.add_parser(name, help=text).add_subparsers(required=True, metavar="COMMAND")
+    return commands.add_parser(name, help=listed(name)[1]).add_subparsers(required=True, metavar="COMMAND")
 
 
 def add(

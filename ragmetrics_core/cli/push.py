@@ -10,7 +10,7 @@ from ragmetrics_core.reporting.report import Report
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = command(commands, "push", _push, "write scores onto the traces that they judge")
+    parser = command(commands, "push", _push)
     add(parser, "results", "results over traces", "R.jsonl", Path)
     add(
         parser,

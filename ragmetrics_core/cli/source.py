@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Self
 
+from ragmetrics_core import traces as recorded  # a name of it is loaded at its first use
 from ragmetrics_core.data import RowError, Sample, own, told
 from ragmetrics_core.datasets.reading import check_readable, read_samples
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
-from ragmetrics_core.traces import SpanSamples, samples_from_spans
 
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
 _SHOWN_PROBLEMS = 5
@@ -33,7 +33,7 @@ class _File:
     whole: bool = False  # read to its end
     unread: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # what traces gave no sample
-    traces: SpanSamples | None = None
+    traces: "recorded.SpanSamples | None" = None
 
     @cached_property
     def sha256(self) -> str:
@@ -57,8 +57,9 @@ class Source:
         for path in () if options.traces else options.files:
             check_readable(path)
         resolve = own(options.resolve) if options.resolve else None
-        made = partial(samples_from_spans, resolve=resolve, dialect=options.dialect)
-        self._files = [_File(path, traces=made(path) if options.traces else None) for path in options.files]
+        self._files = list(map(_File, options.files))
+        for file in self._files if options.traces else ():
+            file.traces = recorded.samples_from_spans(file.path, resolve=resolve, dialect=options.dialect)
         self._limit, self._strict = options.limit, options.strict
         self._columns = {name: found for name in COLUMNS if (found := getattr(options, f"{name}_column")) is not None}
         self._count = 0
@@ -113,11 +114,12 @@ class Source:
     def idle(self, reasons: Mapping[str, str]) -> list[str]:
         """Why no metric applies, for each file; ``reasons`` say per metric why it is undefined."""
         found = []
+        told = "".join(f"; {name}: {why}" for name, why in reasons.items())
+        named = [f"--{name}-column" for name in COLUMNS if f"no {name}" in told] or ["--question-column etc."]
         for file in self._files:
-            told = "".join(f"; {name}: {why}" for name, why in reasons.items())
-            unused = f"; {file.columns}; name them with --question-column etc." if file.unread else ""
+            unused = f"; {file.columns}; name the right ones with {', '.join(named)}" if file.unread else ""
             found.append(f"no metric applies to {file.path} (rows: {file.rows}, bad: {file.bad}{told}){unused}")
-        return found
+        return found + [note for file in self._files for note in file.notes]
 
     @property
     def remarks(self) -> list[str]:

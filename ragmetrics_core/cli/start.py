@@ -20,10 +20,10 @@ _CALLS = {
 
 def add_to(commands: Any) -> None:
     """Add the commands to the parser."""
-    command(commands, "init", _init, f"write a commented {PROJECT_FILE}, which evaluate and pytest read")
-    parser = command(commands, "demo", _demo, "evaluate a small RAG application on this machine, keyless")
+    command(commands, "init", _init)
+    parser = command(commands, "demo", _demo)
     parser.add_argument("--out", help="write samples and results to this JSONL file")
-    command(commands, "metrics", _metrics, "list the metrics, what they need and what they cost in calls")
+    command(commands, "metrics", _metrics)
 
 
 def _init(_: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ GROUP BY model ORDER BY model"""
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     text = "Replies of models are kept so that nothing is paid twice."
-    parser = command(commands, "store", _run, "show, prune or clear the stored replies of models", description=text)
+    parser = command(commands, "store", _run, description=text)
     told = "show entries, size and age (the default); prune old replies; clear all"
     add(parser, "action", told, default="show", nargs="?", choices=("show", "prune", "clear"))
     add_store(parser)

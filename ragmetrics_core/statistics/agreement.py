@@ -146,11 +146,25 @@ def bootstrap(
     source agree, as where a judge is always right: rows that never differ cannot show how much others would, and an
     interval without width would say that they never do.
     """
-    columns = []
-    for number, rows in enumerate(sources, start=seed):
-        draw = random.Random(number)  # noqa: S311 - resampling is no cryptography
-        values = [statistic(draw.choices(rows, k=len(rows))) for _ in range(draws if rows else 0)]
-        columns.append([value for value in values if value is not None])
+    return _bounds([_resampled(rows, {"": statistic}, draws, number)[""] for number, rows in enumerate(sources, seed)])
+
+
+def _resampled(
+    rows: Sequence[Row], statistics: Mapping[str, Callable[[Sequence[Row]], float | None]], draws: int, seed: int = 0
+) -> dict[str, list[float]]:
+    """Every statistic in so many resamples of the rows, the same for all, where it is defined."""
+    draw = random.Random(seed)  # noqa: S311 - resampling is no cryptography
+    found: dict[str, list[float]] = {name: [] for name in statistics}
+    for _ in range(draws if rows else 0):
+        drawn = draw.choices(rows, k=len(rows))
+        for name, statistic in statistics.items():
+            if (value := statistic(drawn)) is not None:
+                found[name].append(value)
+    return found
+
+
+def _bounds(columns: Sequence[Sequence[float]]) -> Bounds | None:
+    """The interval of the mean over sources, from the resampled values of each."""
     known = [own for own in columns if own]
     if not known or any(max(own) - min(own) <= _ROUNDING for own in known):
         return None
@@ -211,8 +225,8 @@ def measures(threshold: float) -> dict[str, Statistic]:
         "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
         "prevalence": lambda rows: fmean(row.yes for row in rows),
         "Brier": lambda rows: brier(scores(rows)),
-        "slope": lambda rows: (slope_and_intercept(scores(rows)) or (None, None))[0],
-        "intercept": lambda rows: (slope_and_intercept(scores(rows)) or (None, None))[1],
+        "slope": lambda rows: (slope_and_intercept(tuple(scores(rows))) or (None, None))[0],
+        "intercept": lambda rows: (slope_and_intercept(tuple(scores(rows))) or (None, None))[1],
         "calibration error": lambda rows: calibration_error(scores(rows)),
         "human kappa": human_kappa,
         "human alpha": lambda rows: krippendorff([row.votes for row in rows]),
@@ -244,12 +258,13 @@ def measure_all(rows: Sequence[Labelled], wanted: Mapping[str, Statistic], *, dr
     sources: dict[str, list[Labelled]] = {}
     for row in rows:
         sources.setdefault(row.source, []).append(row)
+    drawn = {source: _resampled(own, wanted, draws) for source, own in sources.items()}
     found = []
     for name, compute in wanted.items():
         values = {source: compute(own) for source, own in sources.items()}
         interval = None
         for source, own in sources.items():
-            interval = None if values[source] is None else bootstrap([own], compute, draws=draws)
+            interval = None if values[source] is None else _bounds([drawn[source][name]])
             found.append(Measured(name, source, len(own), values[source], interval))
         known = [value for value in values.values() if value is not None]
         defined = [own for source, own in sources.items() if values[source] is not None]

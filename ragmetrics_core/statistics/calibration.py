@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 from statistics import fmean
 
@@ -12,7 +13,7 @@ FEWEST_FOR_ERROR = 200
 """A calibration error over fewer labels would mostly show noise."""
 
 _CLIP = 1e-3
-_NEEDED = ("numpy", "scipy.optimize", "scipy.special")
+_STEPS, _NEAR = 50, 1e-9  # of Newton's method, which a dozen end where the labels are not nearly separated
 
 Pairs = Sequence[tuple[float, bool]]
 
@@ -28,8 +29,9 @@ class Bin:
     count: int
 
 
-def slope_and_intercept(pairs: Pairs) -> tuple[float, float] | None:
-    """Logistic regression of the label on the score's log-odds: 1 and 0 for calibrated scores; needs scipy.
+@lru_cache(maxsize=1)  # both numbers are asked for, one after the other
+def slope_and_intercept(pairs: tuple[tuple[float, bool], ...]) -> tuple[float, float] | None:
+    """Logistic regression of the label on the score's log-odds: 1 and 0 for calibrated scores; needs numpy.
 
     Scores are kept .001 from 0 and 1. None without both classes, or if scores do not vary or (nearly) separate them.
 
@@ -39,14 +41,20 @@ def slope_and_intercept(pairs: Pairs) -> tuple[float, float] | None:
     positive, negative = ([score for score, own in pairs if own is wanted] for wanted in (True, False))
     if not positive or not negative or max(negative) <= min(positive) or max(positive) <= min(negative):
         return None
-    numpy, optimize, special = (extra(name, "stats", "the slope of a calibration") for name in _NEEDED)
+    numpy = extra("numpy", "stats", "the slope of a calibration")  # scipy's own solver takes a second to import
     scores, labels = numpy.asarray(pairs, dtype=float).T
-    odds = special.logit(scores.clip(_CLIP, 1 - _CLIP))
-    if odds.min() == odds.max():
-        return None
-    design = numpy.column_stack([odds, numpy.ones(len(odds))])
-    found = optimize.root(lambda weights: design.T @ (special.expit(design @ weights) - labels), numpy.zeros(2))
-    return (float(found.x[0]), float(found.x[1])) if found.success else None
+    kept = scores.clip(_CLIP, 1 - _CLIP)
+    odds = numpy.log(kept / (1 - kept))
+    design, weights = numpy.column_stack([odds, numpy.ones(len(odds))]), numpy.zeros(2)
+    for _ in range(_STEPS if odds.min() < odds.max() else 0):
+        chance = (1 + numpy.tanh(design @ weights / 2)) / 2
+        curved = (design.T * (chance * (1 - chance))) @ design
+        if not numpy.linalg.cond(curved) < 1 / _NEAR:
+            return None
+        weights += (step := numpy.linalg.solve(curved, design.T @ (labels - chance)))
+        if abs(step).max() < _NEAR:
+            return float(weights[0]), float(weights[1])
+    return None
 
 
 def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:

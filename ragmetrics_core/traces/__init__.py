@@ -1,6 +1,8 @@
-"""Samples from the traces that instrumentations record; no tracing SDK is imported."""
+"""Samples from the traces that instrumentations record; no tracing SDK is imported.
 
-from ragmetrics_core.traces.live import SampleProcessor as SampleProcessor
-from ragmetrics_core.traces.reader import Notes as Notes
-from ragmetrics_core.traces.reader import SpanSamples as SpanSamples
-from ragmetrics_core.traces.reader import samples_from_spans as samples_from_spans
+Every name is imported at its first use.
+"""
+
+from ragmetrics_core import names_of_stub
+
+__getattr__, __all__ = names_of_stub(__name__, __file__)
