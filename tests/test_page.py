@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
 import re
 import shutil
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +185,16 @@ class Browser:
         sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
         return [params["request"]["url"] for params in sent]
 
+    def download(self, selector: str, file: Path) -> Path:
+        where = {"behavior": "allow", "downloadPath": str(file.parent)}
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+        self.find(selector)[0].click()
+        deadline = time.monotonic() + 20
+        while not file.exists():
+            assert time.monotonic() < deadline, file
+            time.sleep(0.05)
+        return file
+
     def titles(self) -> list[str]:
         return [
             text.strip()
@@ -188,6 +202,19 @@ class Browser:
                 "return [...document.querySelectorAll('tr.row td.title')].map(e => e.firstChild.textContent)"
             )
         ]
+
+    @contextmanager
+    def screen(self, width: int, dark: bool) -> Iterator[None]:
+        command = self.driver.execute_cdp_cmd
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+        command("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        command("Emulation.setEmulatedMedia", {"features": [scheme]})
+        try:
+            yield
+        finally:
+            command("Emulation.clearDeviceMetricsOverride", {})
+            command("Emulation.setEmulatedMedia", {"features": []})
 
     def wait(self, script: str) -> None:
         deadline = time.monotonic() + 20
@@ -232,8 +259,10 @@ def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None
     browser.find("tr.row button")[0].send_keys(Keys.ENTER)
     assert [mark.text for mark in browser.find("tr.detail mark")] == ["Rivers run uphill."]
     verdicts = [box.text for box in browser.find("tr.detail .box .head")]
-    assert "#1\n✗ not useful\nP@1 0.50" in verdicts
-    assert "Repeatability of this judge 0.04 – 0.62" in browser.find("tr.detail")[0].text
+    assert "#1\n✗ not useful\nuseful up to here 0.50" in verdicts
+    detail = browser.find("tr.detail")[0].text
+    assert "in a share of 0.04 to 0.62: its repeatability" in detail
+    assert detail.count(claim) == 3  # in the answer, as the reason, and as the remedy
     browser.find("tr.row button")[0].send_keys(Keys.ENTER)
     assert not browser.find("tr.detail")
     browser.js("document.getElementById('search').value = ''; refresh()")
@@ -283,11 +312,11 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     assert browser.js("return document.activeElement.id") == "search"
     browser.find("tr.row button")[0].send_keys(Keys.ARROW_DOWN)
     assert browser.js("return document.activeElement.closest('tr').textContent.includes('more')")
-    browser.find("button[data-filter=no_context]")[0].click()
+    browser.find("button[data-value=no_context]")[0].click()
     assert browser.titles() == ["without"]
     assert browser.find("#count")[0].text == "1 of 3 samples"
     address = browser.driver.current_url
-    assert address.endswith("#show=no_context")
+    assert address.endswith("#hypothesis=no_context")
     browser.driver.get("about:blank")
     browser.driver.get(address)
     assert browser.titles() == ["without"]
@@ -305,10 +334,144 @@ def test_grades_are_counted_and_filter_the_table(browser: Browser, tmp_path: Pat
     page_of(Report([*rows, row(3, 0.5, "from a table")], RUN), tmp_path)
     browser.open(tmp_path / "report.html")
     assert "Captured from runs: 2 exact, 1 inferred." in browser.find("header")[0].text
-    browser.find("button[data-filter=inferred]")[0].click()
+    browser.find("button[data-value=inferred]")[0].click()
     assert browser.titles() == ["inferred 1"]
-    browser.js("filter.value = 'exact'; refresh()")
-    assert sorted(browser.titles()) == ["exact 0", "exact 2"]
+    browser.find("button[data-value=exact]")[0].click()  # values of one field are alternatives
+    assert sorted(browser.titles()) == ["exact 0", "exact 2", "inferred 1"]
+
+
+@needs_chromium
+def test_everything_filters_and_stands_in_the_address(browser: Browser, tmp_path: Path) -> None:
+    """Bars, ranges and metadata: alternatives within a field, all of several fields; back from the address."""
+    rows = [row(i, value, f"q{i}") for i, value in enumerate((0.1, 0.2, 0.25, 0.3, 1.0))]
+    rows = [
+        it.model_copy(update={"sample": it.sample.model_copy(update={"metadata": {"tier": i % 2, "trace": f"t{i}"}})})
+        for i, it in enumerate(rows)
+        if it.sample
+    ]
+    page_of(Report(rows, RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    names = browser.js("return [...document.querySelectorAll('#facets legend')].map(one => one.textContent)")
+    assert names == ["context_utilization", "tier"]  # a value for each row is no filter
+    bar = browser.find("figure g[data-value='0.2~0.3']")[0]
+    bar.send_keys(Keys.ENTER)
+    assert browser.titles() == ["q1", "q2"]  # closed below, open above
+    assert bar.get_attribute("aria-pressed") == "true"
+    browser.js('document.querySelector(\'input[data-key="metadata.tier"][data-value="0"]\').click()')
+    assert browser.titles() == ["q2"]
+    low, high = browser.find("#facets input[type=number]")
+    assert (low.get_attribute("value"), high.get_attribute("value")) == ("0.2", "0.3")
+    browser.js("document.getElementById('filters').open = true")
+    high.clear()
+    high.send_keys("1")
+    assert browser.titles() == ["q2", "q4"]
+    browser.js("sortBy('m0', true)")
+    address = browser.driver.current_url
+    assert address.endswith("#score.context_utilization=0.2%7E1&metadata.tier=0&sort=m0+down")
+    browser.driver.get("about:blank")
+    browser.driver.get(address)
+    assert browser.titles() == ["q4", "q2"]
+    browser.find("#chips button")[0].click()
+    assert browser.titles() == ["q4", "q2", "q0"]
+    browser.find("#chips .link")[0].click()
+    assert len(browser.titles()) == 5
+    browser.driver.get("about:blank")
+    browser.driver.get(address.partition("#")[0] + "#score.none=0~1&metadata.tier=9&outcome=no&sort=toString&search=q3")
+    browser.wait("document.querySelectorAll('tr.row').length === 1")  # what the page does not know filters nothing
+    assert browser.console() == []
+
+
+@needs_chromium
+def test_what_is_shown_is_downloaded_as_the_report_writes_it(browser: Browser, tmp_path: Path) -> None:
+    formulas = (
+        "=1+1",
+        " \t@x",
+        "-1",
+        "%",
+        "\rx",
+        "a\r=1",
+        "\x85=1",
+        "\ufeffa",
+        'quoted "words", a comma',
+        "two\nlines",
+        "plain",
+    )
+    report = Report([row(i, i / 10, words, words) for i, words in enumerate(formulas)], RUN)
+    page_of(report, tmp_path)
+    report.to_csv(tmp_path / "report.csv")
+    browser.open(tmp_path / "report.html")
+    file = browser.download("#save-csv", tmp_path / "samples.csv")
+    made, wanted = (
+        list(csv.reader(StringIO(own.read_bytes().decode(), newline=""))) for own in (file, tmp_path / "report.csv")
+    )
+    numbers = {made[0].index(name) for name in ("context_utilization", "calls", "cost")}
+    for own in (made, wanted):
+        own[1:] = [[str(float(cell)) if at in numbers else cell for at, cell in enumerate(line)] for line in own[1:]]
+    assert made == wanted
+
+
+@needs_chromium
+def test_a_claim_shows_its_passage(browser: Browser, tmp_path: Path) -> None:
+    """The judge's passage where it names one, else the closest by words; the text it stands in is unfolded."""
+    answer = "Anna lit the lamp. The tower stands in Hook. Nobody flew there."
+    texts = (
+        "Boats sail. " * 60,
+        "Once more. " * 60 + "In the year 1871 a lamp was lit by Anna Brandt.",
+        "Hook has a tower.",
+    )
+    told = SentenceSupport(sentence="The tower  stands in Hook.", rank=3, evidence="Hook has a tower.", coverage=0.7)
+    first, judged = Scored(metric="m", value=1, reason="r"), AdherenceEvidence(asked=5, yes=5, no=0, sentences=(told,))
+    sample = Sample(question="q", answer=answer, contexts=texts)
+    second = Scored(metric="context_adherence", value=1, reason="r", evidence=judged)
+    rows = [SampleResult(index=i, sample=sample, results={it.metric: it}) for i, it in enumerate((first, second))]
+    page_of(Report(rows, RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    browser.find("tr.row button")[0].click()
+    lamp, _, nobody = browser.find("tr.detail .claim")
+    folded = browser.find("tr.detail .folded")
+    assert len(folded) == 2
+    lamp.send_keys(Keys.ENTER)
+    assert browser.find(".passage")[0].text.endswith("In the year 1871 a lamp was lit by Anna Brandt.")
+    assert [mark.text for mark in browser.find("mark.found")] == ["In the year 1871 a lamp was lit by Anna Brandt."]
+    assert len(browser.find("tr.detail .folded")) == 1
+    nobody.click()
+    assert "No text shares enough" in browser.find(".passage")[0].text
+    assert browser.find("mark.found") == []
+    nobody.send_keys(Keys.ESCAPE)
+    assert browser.find("tr.detail") == []
+    browser.find("tr.row button")[1].click()
+    (judged_claim,) = browser.find("tr.detail .claim")
+    judged_claim.click()
+    assert "The judge's passage, in #3: 70 % of its terms found." in browser.find(".passage")[0].text
+    assert browser.console() == []
+
+
+AXE = os.environ.get("RAGMETRICS_AXE", "")  # axe.min.js of the npm package axe-core; .ci/run fetches it
+
+
+@needs_chromium
+@pytest.mark.skipif(not AXE, reason="RAGMETRICS_AXE names no axe.min.js")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_axe_finds_nothing(browser: Browser, tmp_path: Path, width: int, dark: bool) -> None:
+    claim = "Rivers run uphill."
+    rows = [row(i, i / 20, "q", f"It is so. {claim}", retrieval_accuracy=accuracy(0.5, "b")) for i in range(20)]
+    rows += [it.model_copy(update={"index": 20 + it.index}) for it in talk(3)]
+    report = Report([*rows, row(30, 0.2, "q", claim, context_adherence=adherence(0.2, claim))], RUN)
+    page_of(report, tmp_path)
+    report.compare(Report([row(i, 0.1, "q", "Other.") for i in range(20)], RUN), anyway=True).to_html(
+        tmp_path / "compared.html"
+    )
+    with browser.screen(width, dark):
+        for name in ("report.html", "compared.html"):
+            browser.driver.get((tmp_path / name).as_uri())
+            if name == "report.html":
+                browser.js("document.querySelectorAll('tr.row button').forEach((one, at) => at % 8 || one.click())")
+                browser.wait("document.querySelectorAll('tr.detail').length > 2")
+            browser.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+            browser.js(Path(AXE).read_text("utf-8"))
+            found = browser.driver.execute_async_script("axe.run().then(arguments[0])")  # type: ignore[no-untyped-call]
+            assert [(own["id"], own["nodes"][0]["html"]) for own in found["violations"]] == []
 
 
 def talk(turns: int, text: str = "") -> list[SampleResult]:
@@ -353,12 +516,17 @@ def test_a_conversation_is_shown_as_one(browser: Browser, tmp_path: Path) -> Non
     assert "50% of the claims rest on the assistant&#39;s own words." in page
     browser.open(tmp_path / "report.html")
     browser.js("sortBy('row', false); document.querySelectorAll('tr.row button')[28].click()")  # of turn 2
-    turns = browser.find("tr.detail > td > details.box")
-    assert [turn.find_element(By.TAG_NAME, "summary").text.split(" (")[0] for turn in turns] == [
-        f"Turn {turn}: question {turn}" for turn in range(1, 31)
+    (conversation,) = browser.find("tr.detail > td > details:has(+ .beside)")
+    assert conversation.text == "Conversation c1: turn 2 of 30"
+    conversation.click()
+    browser.wait("document.querySelector('tr.detail details > .box') !== null")
+    turns = browser.find("tr.detail details > .box")
+    assert [turn.text.split(" (")[0] for turn in turns] == [
+        f"Turn {turn}: " + ("this row" if turn == 2 else f"question {turn}") for turn in range(1, 31)
     ]
-    assert [turn.get_attribute("open") for turn in turns].count("true") == 1
-    shown = turns[1].text
+    turns[0].click()
+    browser.wait("document.querySelector('tr.detail details > .box').textContent.includes('Answer: answer 1')")
+    shown = browser.find("tr.detail")[0].text
     for words in (
         "It is old. — evidence of an earlier turn",
         "I said so. — the assistant's own words",
@@ -370,8 +538,6 @@ def test_a_conversation_is_shown_as_one(browser: Browser, tmp_path: Path) -> Non
         "score is 0.25 to 1.00",
     ):
         assert words in shown, words
-    browser.js("document.querySelectorAll('tr.detail > td > details.box')[0].open = true")
-    browser.wait("document.querySelectorAll('tr.detail > td > details.box')[0].textContent.includes('answer 1')")
     browser.js("document.querySelectorAll('tr.row button')[30].click()")
     assert "Conversation" not in browser.find("tr.detail")[-1].text
     assert browser.console() == []
@@ -445,14 +611,14 @@ def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
     rows = [row(i, i % 101 / 100, f"question number {i}", "word " * 40) for i in range(3_000)]
     page_of(Report(rows, RUN), tmp_path)
     browser.open(tmp_path / "report.html")
-    assert browser.find("#count")[0].text == "3000 of 3000 samples"
+    assert browser.find("#count")[0].text == "3,000 of 3,000 samples"
     made = browser.js("return document.querySelectorAll('tr.row').length")
     assert 100 <= made <= 300  # only what is needed
     browser.js("window.scrollTo(0, document.body.scrollHeight - 2500)")
     browser.js("document.getElementById('more').scrollIntoView()")
     browser.wait(f"document.querySelectorAll('tr.row').length > {made}")
     browser.find("#search")[0].send_keys("number 2321")
-    browser.wait("document.getElementById('count').textContent === '1 of 3000 samples'")
+    browser.wait("document.getElementById('count').textContent === '1 of 3,000 samples'")
     assert browser.titles() == ["question number 2321"]
 
 
@@ -491,16 +657,10 @@ def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
     for place, word in enumerate(("agree", "disagree", "unsure")):
         browser.find(f"fieldset.people input[value={word}]")[place].click()
     assert "The judge says no (0.20)" in browser.find("fieldset.people legend")[0].text
-    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     browser.open(tmp_path / "report.html")
     (button,) = browser.find("#labels button")
     assert button.text == "Download 2 labels of context_utilization"
-    button.click()
-    file = tmp_path / "labels.context_utilization.jsonl"
-    deadline = time.monotonic() + 20
-    while not file.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    file = browser.download("#labels button", tmp_path / "labels.context_utilization.jsonl")
     assert [(label.id, label.votes) for label in read_labels(file)] == [("s0", (False,)), ("s2", (False,))]
     assert browser.console() == []
 
@@ -516,16 +676,10 @@ def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
 @needs_chromium
 def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
     page_of(Report([row(0, 0.2, "q" * 300, "w" * 300), *(row(i, 0.5, "q") for i in range(1, 12))], RUN), tmp_path)
-    command = browser.driver.execute_cdp_cmd
-    command("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 700, "deviceScaleFactor": 1, "mobile": True})
-    command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
-    try:
+    with browser.screen(360, dark=True):
         browser.open(tmp_path / "report.html")
         browser.js("document.querySelector('tr.row button').click()")
         assert browser.js("return document.documentElement.scrollWidth") <= 360  # nothing to scroll sideways
         assert browser.js("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 30)"
         bar = browser.js("return getComputedStyle(document.querySelector('figure svg rect.mass')).fill")
         assert bar == "rgb(118, 176, 240)"  # figures follow the page's colours
-    finally:
-        command("Emulation.clearDeviceMetricsOverride", {})
-        command("Emulation.setEmulatedMedia", {"features": []})

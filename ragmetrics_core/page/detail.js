@@ -1,4 +1,4 @@
-// What an opened row shows. Fields that are empty are left out of the data.
+// What an opened row shows: each thing once, every number with its word. Fields that are empty are left out of the data.
 
 const percent = (value) => (typeof value === "number" ? value.toFixed(2) : "–");
 
@@ -6,8 +6,10 @@ function block(title, ...children) {
   return [element("h3", {}, title), ...children];
 }
 
-function text(value, kind) {
-  return element("div", { class: kind || "text", dir: "auto" }, value);
+// A text of a sample or a judge; a long one is folded.
+function text(value, kind, most = 1500) {
+  const shown = element("div", { class: kind || "text", dir: "auto" }, value);
+  return value && value.length > most ? element("div", {}, ...folding(shown, value.length)) : shown;
 }
 
 function box(head, ...children) {
@@ -15,97 +17,181 @@ function box(head, ...children) {
   return element("div", { class: "box" }, element("div", { class: "head" }, ...labels), ...children);
 }
 
-function folded(title, value) {
-  const shown = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  return element("details", {}, element("summary", {}, title), element("pre", {}, shown));
+// Children are made when they are asked for.
+function folded(title, make) {
+  const made = element("details", {}, element("summary", {}, title));
+  made.addEventListener("toggle", () => made.append(...make()), { once: true });
+  return made;
 }
+
+const raw = (value) => element("pre", { tabindex: "0" }, typeof value === "string" ? value : JSON.stringify(value, null, 2));
+
+const facts = (entries) =>
+  element("dl", { class: "facts" }, ...entries.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, text(typeof value === "string" ? value : JSON.stringify(value), "text", 500)))));
 
 const ofKind = (row, kind) =>
   Object.values(row.results || {}).find((result) => result.evidence && result.evidence.kind === kind);
 
-// The answer with the claims that the judge found unsupported, where they stand in it word for word.
-function marked(answer, claims) {
-  const spans = [];
-  const lower = answer.toLowerCase();
-  const missing = [];
-  for (const claim of claims) {
-    const start = lower.length === answer.length ? lower.indexOf(claim.trim().toLowerCase()) : answer.indexOf(claim);
-    if (start < 0 || !claim.trim()) missing.push(claim);
-    else spans.push([start, start + claim.trim().length]);
-  }
-  const shown = element("div", { class: "text", dir: "auto" });
-  let at = 0;
-  for (const [start, end] of spans.sort((one, other) => one[0] - other[0])) {
-    if (end <= at) continue;
-    shown.append(answer.slice(at, Math.max(at, start)));
-    shown.append(element("mark", { title: "unsupported" }, answer.slice(Math.max(at, start), end)));
-    at = end;
-  }
-  shown.append(answer.slice(at));
-  return [shown, missing];
-}
+// How probable, or how high, in a word.
+const likely = (p) => (p > 0.7 ? "likely " : p < 0.3 ? "likely not " : p > 0.5 ? "rather " : "rather not ");
+const level = (score) => (score > 0.7 ? "high" : score < 0.3 ? "low" : "middling");
 
-function answerOf(row) {
-  const adherence = ofKind(row, "context_adherence");
-  const claims = (adherence && adherence.evidence.unsupported) || [];
-  if (!row.sample.answer) return block("Answer", element("p", { class: "muted" }, "none"));
-  const [shown, missing] = marked(row.sample.answer, claims);
-  const parts = block("Answer", element("div", { class: "box" }, shown));
-  if (missing.length) {
-    const items = missing.map((claim) => element("li", { dir: "auto", class: "text" }, element("mark", {}, claim)));
-    parts.push(element("p", { class: "muted" }, "Unsupported, in the judge's words:"), element("ul", {}, ...items));
-  }
-  return parts;
-}
+// The texts, beside the answer -----------------------------------------------------------------------------
 
 function verdictOf(chunk) {
   if (!chunk) return [];
-  const verdict =
-    chunk.useful === undefined
-      ? element("span", {}, "not judged")
-      : element("span", { class: chunk.useful ? "yes" : "no" }, chunk.useful ? "✓ useful" : "✗ not useful");
+  const { useful, probability } = chunk;
+  const words = probability === undefined ? (useful ? "useful" : "not useful") : likely(probability) + "useful, probability " + percent(probability);
+  const verdict = useful === undefined ? element("span", {}, "not judged") : element("span", { class: useful ? "yes" : "no" }, (useful ? "✓ " : "✗ ") + words);
   return [
     verdict,
-    "P@" + chunk.rank + " " + percent(chunk.precision),
-    chunk.probability !== undefined && "p " + percent(chunk.probability),
-    chunk.grade !== undefined && "grade " + chunk.grade,
-    chunk.duplicate_of && "same as " + chunk.duplicate_of,
+    chunk.precision !== undefined && "useful up to here " + percent(chunk.precision),
+    chunk.grade !== undefined && "grade " + chunk.grade + " of 3",
+    chunk.duplicate_of && "same as #" + chunk.duplicate_of,
   ];
 }
 
-function contextsOf(title, contexts, chunks) {
-  if (!contexts || !contexts.length) return block(title, element("p", { class: "muted" }, "none"));
-  const boxes = contexts.map((context, place) => {
-    const chunk = chunks && chunks[place];
-    const labels = ["#" + (place + 1), ...verdictOf(chunk), context.id && "id " + context.id];
-    if (context.score !== undefined) labels.push("score " + context.score.toPrecision(4));
-    const reason = chunk && chunk.reason ? text(chunk.reason, "muted text") : null;
-    const metadata = context.metadata ? folded("metadata", context.metadata) : null;
-    return box(labels, element("div", { class: "text clip", dir: "auto", tabindex: "0" }, context.text), reason, metadata);
-  });
-  return block(title, ...boxes);
+function textOf(context, place, chunk, beside) {
+  const shown = text(context.text, "text", 500);
+  if (beside) beside.shown[place] = shown.querySelector(".text") || shown;
+  const labels = ["#" + (place + 1), ...verdictOf(chunk), context.id && "id " + context.id];
+  if (context.score !== undefined) labels.push("retriever's score " + context.score.toPrecision(4));
+  const reason = chunk && chunk.reason ? text(chunk.reason, "muted text") : null;
+  const metadata = context.metadata ? folded("metadata", () => [facts(Object.entries(context.metadata))]) : null;
+  return box(labels, shown, reason, metadata);
 }
 
-function pollsOf(evidence) {
+function textsOf(row, beside) {
+  const contexts = row.sample.contexts || [];
+  if (!contexts.length) return block("Retrieved texts", element("p", { class: "muted" }, "none"));
+  const utilization = ofKind(row, "context_utilization");
+  const chunks = (utilization && utilization.evidence.chunks) || [];
+  const boxes = contexts.map((context, place) => textOf(context, place, chunks[place], beside));
+  const rest = boxes.splice(6);
+  if (rest.length) boxes.push(element("details", {}, element("summary", {}, counted(rest.length, "more text")), ...rest));
+  return block(counted(contexts.length, "retrieved text"), ...boxes);
+}
+
+// What the retriever returned where less reached the generator; texts that stand above are named only.
+function retrievedOf({ contexts, retrieved }) {
+  if (!retrieved) return [];
+  const above = (contexts || []).map((context) => context.text);
+  const shown = () => retrieved.map((context, place) => {
+    const same = above.indexOf(context.text);
+    if (same < 0) return textOf(context, place);
+    return element("p", { class: "muted" }, "#" + (place + 1) + ": text #" + (same + 1) + " above" + (context.score === undefined ? "" : ", retriever's score " + context.score.toPrecision(4)));
+  });
+  return [folded(counted(retrieved.length, "text") + " returned by the retriever, before reranking or cutting", shown)];
+}
+
+// The scores -----------------------------------------------------------------------------------------------
+
+function pollsOf(evidence, sample, result) {
   const counts = ["yes", "no", "abstained", "missing"].filter((name) => evidence[name]);
-  const parts = [element("p", {}, counts.map((name) => evidence[name] + " " + name).join(", ") + " of " + evidence.asked + " asked")];
+  const parts = evidence.asked === 1 ? [] : [element("p", {}, counts.map((name) => evidence[name] + " " + name).join(", ") + " of " + counted(evidence.asked, "poll"))];
   if (evidence.repeatability) {
     const [low, high] = evidence.repeatability.map(percent);
-    parts.push(element("p", { class: "muted" }, "Repeatability of this judge " + low + " – " + high + "; not the probability that it is right."));
+    parts.push(element("p", { class: "muted" }, "Asked again, this judge would say yes in a share of " + low + " to " + high + ": its repeatability, not the probability that it is right."));
   }
-  for (const poll of evidence.polls || []) {
+  if (evidence.cause) parts.push(element("p", {}, "Likely cause, a hypothesis: " + evidence.cause.replaceAll("_", " ") + ". " + (evidence.remedy || "")));
+  const told = new Set([result.reason]);
+  const polls = (evidence.polls || []).flatMap((poll) => {
+    const fresh = poll.reason && !told.has(poll.reason);
+    told.add(poll.reason);
+    const dissent = evidence.dissent && poll.reason === evidence.dissent;
+    const claims = (poll.unsupported || []).filter((claim) => !(evidence.unsupported || []).includes(claim));
+    if (!fresh && !claims.length) return [];
     const verdict = element("span", { class: poll.verdict === "yes" ? "yes" : "no" }, poll.verdict);
-    const labelled = evidence.ledger && evidence.ledger.claims && evidence.ledger.claims[evidence.polls.indexOf(poll)];
-    const claims = labelled ? labelled.map(claimOf) : (poll.unsupported || []).map((claim) => element("li", { class: "text", dir: "auto" }, claim));
-    parts.push(box([verdict], text(poll.reason || ""), claims.length ? element("ul", {}, ...claims) : null));
-  }
-  if (evidence.dissent) parts.push(element("h4", {}, "Strongest dissent"), text(evidence.dissent));
-  if (evidence.cause) parts.push(element("p", {}, "Likely cause (a hypothesis): " + evidence.cause.replaceAll("_", " ") + ". " + (evidence.remedy || "")));
-  if (evidence.sentences) parts.push(...sentencesOf(evidence.sentences));
+    const items = claims.map((claim) => element("li", {}, text(claim)));
+    return [box([verdict, dissent && "strongest dissent"], fresh ? text(poll.reason) : null, items.length ? element("ul", {}, ...items) : null)];
+  });
+  if (polls.length) parts.push(folded("What else the polls say", () => polls));
+  if (evidence.dissent && !told.has(evidence.dissent)) parts.push(element("h4", {}, "Strongest dissent"), text(evidence.dissent));
   return parts;
 }
 
-// Conversations: what each claim rests on, and what each call brought.
+function rankingOf(evidence) {
+  const { random_order: random, lift, noise_share: noise, ndcg } = evidence;
+  const lines = [
+    noise !== undefined && Math.round(100 * noise) + " % of the texts are not useful.",
+    lift !== undefined && (evidence.useful || 0) > 0 && evidence.chunks.length > 1 && "The same verdicts in random order would score " + percent(random) + "; this order gains " + percent(lift) + ".",
+    ndcg !== undefined && "By grades (nDCG) " + percent(ndcg) + ".",
+  ];
+  return [element("p", { class: "muted" }, lines.filter(Boolean).join(" ")), evidence.formula ? folded("Formula", () => [text(evidence.formula)]) : null];
+}
+
+function matrixOf(evidence) {
+  const names = evidence.context_ids.map((id, place) => element("th", { scope: "col", title: id || "" }, "#" + (place + 1)));
+  const placeOf = (cells) => {
+    const chances = cells.map((cell) => cell.probability || 0);
+    const best = Math.max(0, ...chances);
+    return best > 0.5 ? likely(best) + "in #" + (chances.indexOf(best) + 1) : best < 0.3 ? "likely in none" : "rather in none";
+  };
+  const rows = evidence.facts.map((fact, place) => {
+    const cells = (evidence.cells[place] || []).map((cell) => {
+      const made = element("td", { class: "cell" }, percent(cell.probability));
+      if (cell.probability !== undefined) {
+        made.style.backgroundColor = "rgba(var(--heat), " + (0.4 * cell.probability).toFixed(2) + ")";
+        if (cell.probability > 0.5) made.classList.add("covered");
+      }
+      made.title = [cell.mode, cell.mass !== undefined && "mass " + percent(cell.mass), cell.reason].filter(Boolean).join("; ");
+      return made;
+    });
+    const weight = fact.weight !== 1 ? " (weight " + fact.weight + ")" : "";
+    return element("tr", {}, element("th", { scope: "row", class: "fact" }, text(fact.text + weight, "text", 500)), element("td", {}, placeOf(evidence.cells[place] || [])), ...cells);
+  });
+  const table = element(
+    "table", { class: "heat" },
+    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "fact"), element("th", { scope: "col" }, "found"), ...names)),
+    element("tbody", {}, ...rows),
+  );
+  const lines = [
+    "Facts from " + (evidence.facts_from === "sample" ? "the sample" : "the reference") + "; per text of the " + evidence.evaluated + " the probability that it holds the fact, in bold above 0.5.",
+    evidence.contexts_value !== undefined && "Over what reached the generator the score is " + percent(evidence.contexts_value) + ".",
+    evidence.control !== undefined && "In a foreign text the judge would find a share of " + percent(evidence.control) + ".",
+  ];
+  return [element("div", { class: "scroll", tabindex: "0" }, table), element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
+}
+
+function ratingsOf(evidence, sample, result) {
+  const { ratings } = evidence;
+  if (ratings.length === 1) return ratings[0].band ? [text("Band of the rubric: " + ratings[0].band, "muted text")] : [];
+  return ratings.map((rating, place) => {
+    const reason = rating.reason && rating.reason !== result.reason ? text(rating.reason, "muted text") : null;
+    return box(["reference " + (place + 1), rating.band, level(rating.score) + ", " + percent(rating.score), place === evidence.best && "best match"], reason);
+  });
+}
+
+function fieldsOf(evidence) {
+  const entries = Object.entries(evidence).filter(([name]) => name !== "kind").map(([name, value]) => [name.replaceAll("_", " "), value]);
+  return entries.length ? [facts(entries)] : [];
+}
+
+const SHOWN = { context_adherence: pollsOf, context_recall: ratingsOf, retrieval_accuracy: matrixOf, context_utilization: rankingOf };
+
+function resultOf(name, result, sample) {
+  const value = result.value === undefined ? result.status : level(result.value) + ", " + percent(result.value);
+  const made = element("section", { class: "card" }, element("h4", {}, name + ": " + value), text(result.reason || ""), ...peopleOf(name, result, sample));
+  const { error, evidence } = result;
+  if (error) made.append(box([error.type], error.message === result.reason ? null : text(error.message), error.raw ? folded("raw reply", () => [raw(error.raw)]) : null));
+  if (evidence) made.append(...(SHOWN[evidence.kind] || fieldsOf)(evidence, sample, result).filter(Boolean));
+  if (evidence && evidence.cells) made.classList.add("whole");
+  return made;
+}
+
+// Who judged and what it cost, of all results together.
+function costOf(results) {
+  const usages = results.map((result) => result.usage || {});
+  const sum = (name) => usages.reduce((all, usage) => all + (usage[name] || 0), 0);
+  const judges = [...new Set(results.map((result) => result.judge).filter(Boolean))];
+  const cost = usages.every((usage) => usage.cost !== undefined) ? "$" + sum("cost").toFixed(4) : "price unknown";
+  const tokens = sum("prompt_tokens").toLocaleString("en") + " tokens sent, " + sum("completion_tokens").toLocaleString("en") + " received";
+  const rest = [["stored", "taken from the store"], ["repairs", "asked for again"], ["faults", "repeated after faults"]].filter(([name]) => sum(name)).map(([name, words]) => sum(name) + " " + words);
+  const calls = sum("calls") + sum("stored") ? [counted(sum("calls"), "call"), tokens, cost, ...rest].join(", ") : "no calls";
+  return element("p", { class: "muted" }, (judges.length ? "Judged by " + judges.join(", ") + ": " : "") + calls + ".");
+}
+
+// Conversations: what each claim rests on, and what each call brought ---------------------------------------
 
 const RESTS_ON = {
   evidence: "evidence of this turn",
@@ -115,12 +201,13 @@ const RESTS_ON = {
   none: "nothing",
 };
 
-function claimOf(claim) {
+function claimOf(claim, beside) {
   const kind = { evidence: "yes", earlier: "yes", user: "muted" }[claim.needs] || "no";
-  return element("li", { class: "text", dir: "auto" }, (claim.claim || "") + " — ", element("span", { class: kind }, RESTS_ON[claim.needs]));
+  const words = claim.claim || "";
+  return element("li", { class: "text", dir: "auto" }, beside ? beside.claim("span", words) : words, " — ", element("span", { class: kind }, RESTS_ON[claim.needs]));
 }
 
-function groundsOf(row) {
+function groundsOf(row, beside) {
   const adherence = ofKind(row, "context_adherence");
   const grounds = adherence && adherence.evidence.ledger;
   if (!grounds) return [];
@@ -133,7 +220,7 @@ function groundsOf(row) {
     grounds.kept && "Of the evidence of earlier turns " + grounds.kept[0] + " of " + grounds.kept[1] + " texts were still shown.",
     grounds.note,
   ];
-  return [claims ? element("ul", {}, ...claims.map(claimOf)) : null, element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
+  return [claims ? element("ul", {}, ...claims.map((claim) => claimOf(claim, beside))) : null, element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
 }
 
 function callsOf(row) {
@@ -165,203 +252,76 @@ function callsOf(row) {
   return [...boxes, element("p", { class: "muted" }, facts.filter(Boolean).join(" "))];
 }
 
-const evidenceOf = (row) => [...groundsOf(row), ...callsOf(row)].filter(Boolean);
-
-function turnOf(place, current) {
+function turnOf(place) {
   const entry = index[place];
   const scores = metrics.map((name, at) => typeof entry[3][at] === "number" && name.replaceAll("_", " ") + " " + entry[3][at].toFixed(2));
   const title = "Turn " + entry[8] + ": " + entry[2] + " (" + (scores.filter(Boolean).join(", ") || "no score") + ")";
-  const made = element("details", { class: "box" }, element("summary", { class: "text", dir: "auto" }, title));
-  const fill = () => {
+  const made = folded(title, () => {
     const row = detail(place);
-    made.append(text("User: " + (row.sample.question || "none")), text("Answer: " + (row.sample.answer || "none")), ...evidenceOf(row));
-  };
-  if (current) fill();
-  else made.addEventListener("toggle", fill, { once: true });
-  made.open = current;
+    if (!row.sample) return [text(row.problem)];
+    return [text("User: " + (row.sample.question || "none")), text("Answer: " + (row.sample.answer || "none")), ...groundsOf(row), ...callsOf(row)].filter(Boolean);
+  });
+  made.classList.add("box", "text");
   return made;
 }
 
+// The other turns, folded; this one stands below.
 function conversationOf(place) {
   const [name, own] = index[place].slice(7);
-  if (!own) return [];
-  const all = [...index.keys()].filter((other) => other === place || (name && index[other][7] === name));
+  const all = own && name ? [...index.keys()].filter((other) => index[other][7] === name) : [];
   const turns = all.sort((one, other) => index[one][8] - index[other][8] || one - other);
-  if (turns.length < 2) return block("Evidence by call", ...evidenceOf(detail(place)));
-  return block("Conversation " + name, ...turns.map((other) => turnOf(other, other === place)));
+  if (turns.length < 2) return [];
+  const shown = () => turns.map((other) => (other === place ? element("p", { class: "box" }, "Turn " + own + ": this row") : turnOf(other)));
+  return [folded("Conversation " + name + ": turn " + own + " of " + turns.length, shown)];
 }
 
-function sentencesOf(sentences) {
-  const boxes = sentences.map((one) => {
-    const lost = [...(one.uncovered || []), ...(one.numbers || [])];
-    const note = lost.length ? "not found: " + lost.join(", ") : "";
-    const best = one.evidence ? text("best match, in #" + one.rank + ": " + one.evidence, "muted text") : null;
-    return box([Math.round(100 * one.coverage) + " % of its terms found", note], text(one.sentence), best);
-  });
-  return [element("h4", {}, "Sentence by sentence"), ...boxes];
-}
+// The row --------------------------------------------------------------------------------------------------
 
-function matrixOf(evidence) {
-  const names = evidence.context_ids.map((id, place) => element("th", { scope: "col", title: id || "" }, "#" + (place + 1)));
-  const rows = evidence.facts.map((fact, place) => {
-    const cells = (evidence.cells[place] || []).map((cell) => {
-      const made = element("td", { class: "cell" }, percent(cell.probability));
-      if (cell.probability !== undefined) {
-        made.style.backgroundColor = "rgba(var(--heat), " + (0.4 * cell.probability).toFixed(2) + ")";
-        if (cell.probability > 0.5) made.classList.add("covered");
-      }
-      made.title = [cell.mode, cell.mass !== undefined && "mass " + percent(cell.mass), cell.reason].filter(Boolean).join("; ");
-      return made;
-    });
-    const weight = fact.weight !== 1 ? " (weight " + fact.weight + ")" : "";
-    return element("tr", {}, element("th", { scope: "row", class: "fact text", dir: "auto" }, fact.text + weight), ...cells);
-  });
-  const table = element(
-    "table", { class: "heat" },
-    element("thead", {}, element("tr", {}, element("th", {}, "fact \\ " + evidence.evaluated), ...names)),
-    element("tbody", {}, ...rows),
-  );
-  const lines = [
-    "Facts from " + (evidence.facts_from === "sample" ? "the sample" : "the reference") + "; covered above 0.5, in bold.",
-    evidence.soft !== undefined && "Soft mean " + percent(evidence.soft) + ".",
-    evidence.contexts_value !== undefined && "Over what reached the generator: " + percent(evidence.contexts_value) + ".",
-    evidence.control !== undefined && "\"Found\" in a foreign context: " + percent(evidence.control) + ".",
+function questionOf({ question, history, standalone_question: rewritten }) {
+  const earlier = () => history.map((turn) => text(turn.role + ": " + turn.content, "muted text"));
+  return [
+    ...(history ? [folded("What was said before (" + history.length + ")", earlier)] : []),
+    ...block("Question", text(question || "none")),
+    rewritten ? text("Rewritten for retrieval: " + rewritten, "muted text") : null,
   ];
-  return [element("div", { class: "scroll", tabindex: "0" }, table), element("p", { class: "muted" }, lines.filter(Boolean).join(" "))];
 }
 
-function ratingsOf(evidence, sample) {
-  return evidence.ratings.map((rating, place) =>
-    box(
-      ["reference " + (place + 1), percent(rating.score), rating.band, place === evidence.best && "best match"],
-      text((sample.reference || [])[place] || ""),
-      rating.reason ? text(rating.reason, "muted text") : null,
-    ),
-  );
+function referenceOf({ reference, answer }) {
+  if (!reference) return [];
+  const boxes = reference.map((one) => element("div", { class: "box" }, one === answer ? element("span", { class: "muted" }, "the same text as the answer") : text(one)));
+  return block(reference.length > 1 ? "References" : "Reference", ...boxes);
 }
 
-function fieldsOf(evidence) {
-  const items = Object.entries(evidence).filter(([name]) => name !== "kind").map(([name, value]) => {
-    const shown = typeof value === "string" ? value : JSON.stringify(value, null, 1);
-    return element("div", {}, element("dt", {}, name.replaceAll("_", " ")), element("dd", { class: "text", dir: "auto" }, shown));
-  });
-  return items.length ? [element("dl", { class: "facts" }, ...items)] : [];
-}
-
-const SHOWN = { context_adherence: pollsOf, context_recall: ratingsOf, retrieval_accuracy: matrixOf, context_utilization: () => [] };
-
-function costOf(usage) {
-  const price = usage.cost === undefined ? "price unknown" : "$" + usage.cost.toFixed(4);
-  const tokens = (usage.prompt_tokens || 0) + " + " + (usage.completion_tokens || 0) + " tokens";
-  const rest = ["stored", "repairs", "faults"].filter((name) => usage[name]).map((name) => usage[name] + " " + name);
-  return [usage.calls + (usage.calls === 1 ? " call" : " calls"), tokens, price, ...rest].join(", ");
-}
-
-// People correct the judge: what they say of its verdicts stays in this browser, until it is downloaded as labels.
-
-const KEPT = "ragmetrics " + columns.run;
-let said = {};
-try {
-  said = JSON.parse(localStorage.getItem(KEPT)) || {};
-} catch {
-  // Where the browser keeps nothing, it is kept as long as the page is open.
-}
-
-function labelsOf(name) {
-  const found = Object.entries(said[name] || {}).filter(([, own]) => own.word !== "unsure");
-  return found.map(([id, own]) => ({ id, label: Number(own.yes === (own.word === "agree")) }));
-}
-
-function download(name, lines) {
-  const link = element("a", { download: name, href: URL.createObjectURL(new Blob([lines], { type: "application/jsonl" })) });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}
-
-function offer() {
-  const place = document.getElementById("labels");
-  const buttons = metrics.filter((name) => labelsOf(name).length).map((name) => {
-    const count = labelsOf(name).length;
-    const button = element("button", { type: "button" }, "Download " + count + (count === 1 ? " label of " : " labels of ") + name);
-    button.addEventListener("click", () => download("labels." + name.replace(/\W+/g, "_") + ".jsonl", labelsOf(name).map((own) => JSON.stringify(own) + "\n").join("")));
-    return button;
-  });
-  place.replaceChildren(...buttons);
-}
-
-function peopleOf(name, result, sample) {
-  if (!sample.id || result.value === undefined) return [];
-  const yes = result.value >= 0.5;
-  const kept = (said[name] || {})[sample.id];
-  const choices = ["agree", "disagree", "unsure"].map((word) => {
-    const input = element("input", { type: "radio", name: name + " of " + sample.id, value: word });
-    input.checked = Boolean(kept) && kept.word === word;
-    input.addEventListener("change", () => {
-      said[name] = { ...said[name], [sample.id]: { word, yes } };
-      try {
-        localStorage.setItem(KEPT, JSON.stringify(said));
-      } catch {
-        // As above.
-      }
-      offer();
-    });
-    return element("label", {}, input, " " + word);
-  });
-  return [element("fieldset", { class: "people" }, element("legend", {}, "The judge says " + (yes ? "yes" : "no") + " (" + percent(result.value) + "). And you?"), ...choices)];
-}
-
-function resultOf(name, result, sample) {
-  const value = result.value === undefined ? result.status : result.value.toFixed(3);
-  const parts = [...block(name + ": " + value), text(result.reason || ""), ...peopleOf(name, result, sample)];
-  const evidence = result.evidence || {};
-  if (result.error) parts.push(box([result.error.type], text(result.error.message), result.error.raw ? folded("raw reply", result.error.raw) : null));
-  if (evidence.formula) parts.push(element("p", { class: "muted" }, evidence.formula));
-  if (evidence.lift !== undefined) parts.push(element("p", { class: "muted" }, "Random order of the same verdicts: " + percent(evidence.random_order) + "; lift " + percent(evidence.lift) + "."));
-  parts.push(...(SHOWN[evidence.kind] || fieldsOf)(evidence, sample));
-  const source = [result.judge && "Judge " + result.judge, result.usage && costOf(result.usage)].filter(Boolean).join("; ");
-  parts.push(element("p", { class: "muted" }, source));
-  parts.push(folded("All fields of this result", result));
-  return parts;
-}
-
-function provenanceOf(sample) {
-  const rest = { ...sample };
-  for (const name of ["question", "answer", "contexts", "reference", "retrieved"]) delete rest[name];
-  const parts = [];
-  const capture = sample.capture || {};
-  if (capture.provenance) {
-    const items = Object.entries(capture.provenance).map(([field, from]) =>
-      element("div", {}, element("dt", {}, field), element("dd", { class: "text", dir: "auto" }, from)));
-    parts.push(...block("Where each field came from", element("dl", { class: "facts" }, ...items)));
-  }
-  for (const warning of capture.warnings || []) parts.push(element("p", { class: "banner" }, warning));
-  if (Object.keys(rest).length) parts.push(folded("Everything else known of this sample", rest));
-  return parts;
+function originOf({ metadata, capture = {}, generator }) {
+  const entries = [...Object.entries(metadata || {}), ...(generator ? [["generator", generator]] : [])];
+  const from = Object.entries(capture.provenance || {});
+  return [
+    entries.length ? folded("Metadata", () => [facts(entries)]) : null,
+    from.length ? folded("Where each field came from", () => [facts(from)]) : null,
+  ];
 }
 
 function opened(row, columns) {
   const sample = row.sample;
   if (!sample) return block(lines.has(row.index) ? "Not a sample" : "Left out", text(row.problem || ""));
-  const utilization = ofKind(row, "context_utilization");
-  const chunks = utilization && utilization.evidence.chunks;
   const place = index.findIndex((entry) => entry[0] === row.index);
   const code = index[place][4];
-  const parts = [];
-  if (code) parts.push(element("p", { class: "banner" }, "Hypothesis: " + titles[code] + ". " + columns.remedies[code]));
-  if (sample.error) parts.push(element("p", { class: "banner text" }, "The application's run failed: " + sample.error));
-  parts.push(...conversationOf(place));
-  const history = (sample.history || []).map((turn) => text(turn.role + ": " + turn.content, "muted text"));
-  const earlier = history.length > 4 ? [element("details", {}, element("summary", {}, "What was said before (" + history.length + ")"), ...history)] : history;
-  parts.push(...block("Question", ...earlier, text(sample.question || "none")));
-  if (sample.standalone_question) parts.push(text("Rewritten for retrieval: " + sample.standalone_question, "muted text"));
-  parts.push(...answerOf(row));
-  if (sample.reference) parts.push(...block("Reference", ...sample.reference.map((one) => element("div", { class: "box" }, text(one)))));
-  parts.push(...contextsOf("Contexts", sample.contexts, chunks));
-  if (sample.retrieved) parts.push(...contextsOf("Retrieved before reranking or cutting", sample.retrieved, null));
-  for (const [name, result] of Object.entries(row.results || {})) parts.push(...resultOf(name, result, sample));
-  parts.push(...provenanceOf(sample));
-  return parts;
+  const beside = new Beside((sample.contexts || []).map((context) => context.text || ""));
+  const results = Object.entries(row.results || {});
+  const calls = sample.ledger ? block("Evidence by call", ...groundsOf(row, beside), ...callsOf(row)) : [];
+  const answered = [...questionOf(sample), ...answerOf(row, beside), ...referenceOf(sample)].filter(Boolean);
+  const texts = element("div", { class: "texts", tabindex: "0" }, ...textsOf(row, beside).filter(Boolean));
+  return [
+    code ? element("p", { class: "banner" }, "What to try: " + columns.remedies[code]) : null,
+    sample.error ? element("p", { class: "banner text" }, "The application's run failed: " + sample.error) : null,
+    ...((sample.capture || {}).warnings || []).map((warning) => element("p", { class: "banner text" }, warning)),
+    ...conversationOf(place),
+    element("div", { class: "beside" }, element("div", {}, ...answered), texts),
+    ...calls,
+    ...(results.length ? block("Scores", element("div", { class: "cards" }, ...results.map(([name, result]) => resultOf(name, result, sample)))) : []),
+    ...(results.length ? [costOf(results.map(([, result]) => result))] : []),
+    ...retrievedOf(sample),
+    ...originOf(sample),
+    folded("Everything recorded of this sample", () => [raw(row)]),
+  ].filter(Boolean);
 }
-
-offer();
-start();

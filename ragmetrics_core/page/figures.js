@@ -11,8 +11,8 @@ const titled = (words) => drawn("title", {}, words);
 const line = (kind, x1, y1, x2, y2) => drawn("line", { class: kind, x1, y1, x2, y2 });
 const label = (x, y, words, anchor = "middle") => drawn("text", { x, y, "text-anchor": anchor }, words);
 
-function canvas(words, width, height, ...parts) {
-  return drawn("svg", { role: "img", "aria-label": words, viewBox: "0 0 " + width + " " + height }, ...parts);
+function canvas(role, words, width, height, ...parts) {
+  return drawn("svg", { role, "aria-label": words, viewBox: "0 0 " + width + " " + height }, ...parts);
 }
 
 // Scores: ten bins on [0, 1], a score on an edge in the bin above and 1 in the last; below them the box.
@@ -55,12 +55,15 @@ function scoresFigure(name, scores) {
   const y = (count) => 160 - (148 * count) / most;
   const mean = average(scores);
   const { low, middle, high, least, most: largest, outside } = boxOf(scores);
-  const bars = counts.map((count, place) =>
-    drawn(
-      "rect", { class: "mass", x: x(place / 10) + 1.5, width: 35, y: y(count), height: 160 - y(count) },
-      titled((place / 10).toFixed(1) + " to " + ((place + 1) / 10).toFixed(1) + ": " + count),
-    ),
-  );
+  const bars = counts.map((count, place) => {
+    const ends = [place / 10, (place + 1) / 10].map((end) => end.toFixed(1));
+    const words = ends.join(" to ") + ": " + count;
+    const bar = drawn("rect", { class: "mass", x: x(place / 10) + 1.5, width: 35, y: y(count), height: 160 - y(count) }, titled(words));
+    if (!count) return bar;
+    const whole = drawn("rect", { class: "hit", x: x(place / 10), width: 38, y: 8, height: 152 }, titled(words));
+    const range = Number(ends[0]) + "~" + Number(ends[1]);
+    return drawn("g", { role: "button", tabindex: "0", "aria-label": "Filter by " + name + " " + words, "data-key": "score." + name, "data-value": range }, whole, bar);
+  });
   const box = drawn(
     "g", { class: "box-plot" },
     titled("median " + percent(middle) + ", quartiles " + percent(low) + " and " + percent(high) + ", mean " + percent(mean)),
@@ -72,7 +75,7 @@ function scoresFigure(name, scores) {
     drawn("path", { class: "diamond", d: "M " + x(mean) + " 185 l 5 5 l -5 5 l -5 -5 z" }),
   );
   return canvas(
-    "Histogram and box plot of " + scores.length + " scores of " + name, 440, 250,
+    "group", "Histogram and box plot of " + scores.length + " scores of " + name, 440, 250,
     ...steps(most).flatMap((count) => [line("axis", 43, y(count), 48, y(count)), label(40, y(count) + 4, count, "end")]),
     line("axis", 48, 8, 48, 160), line("axis", 43, 160, 433, 160),
     ...bars, line("mean", x(mean), 8, x(mean), 160), box,
@@ -98,7 +101,7 @@ function ranksFigure(ranks, shuffled) {
     });
   const legend = (kind, at, words) => drawn("g", { class: kind }, drawn("circle", { cx: at, cy: 8, r: 4 }), label(at + 9, 12, words, "start"));
   return canvas(
-    "Share of useful chunks by rank: " + ranks.map(([rank, share]) => rank + ": " + percent(share)).join(", "), 640, 250,
+    "img", "Share of useful chunks by rank: " + ranks.map(([rank, share]) => rank + ": " + percent(share)).join(", "), 640, 250,
     line("axis", 60, 20, 60, 205), line("axis", 55, 205, 620, 205),
     ...[0, 0.2, 0.4, 0.6, 0.8, 1].flatMap((share) => [line("axis", 55, y(share), 60, y(share)), label(52, y(share) + 4, share, "end")]),
     ...all.map((rank) => label(x(rank), 222, rank > 15 ? "16+" : rank)), label(340, 242, "rank"),
@@ -114,3 +117,6 @@ for (const figure of document.querySelectorAll("figure[data-metric]")) {
   figure.prepend(scoresFigure(figure.dataset.metric, scores));
 }
 for (const figure of document.querySelectorAll("figure[data-ranks]")) figure.prepend(ranksFigure(columns.ranks, columns.shuffled));
+
+offer();
+start();

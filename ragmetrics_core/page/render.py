@@ -14,18 +14,19 @@ from ragmetrics_core.data import InputError, SampleResult, clean, extra, judge_i
 from ragmetrics_core.page import biases
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.methods import card_of, paragraphs, quoted
-from ragmetrics_core.page.rows import cut, detail_lines, index_of, json_text, packed
+from ragmetrics_core.page.rows import cut, detail_lines, facets_of, index_of, json_text, packed
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 
 _HERE = files("ragmetrics_core.page")
 _LONGEST_DIFF = 4000
+_SCRIPTS = tuple(f"{name}.js" for name in ("table", "filters", "people", "claims", "detail", "figures"))
 
 
 def write_page(path: str | Path, rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> None:
     """Write the report as one HTML file that opens offline and asks nothing of any network; see ``Report.to_html``."""
-    write_html(path, "report.html.j2", ("table.js", "detail.js", "figures.js"), page_data(rows, summary, run))
+    write_html(path, "report.html.j2", _SCRIPTS, page_data(rows, summary, run))
 
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
@@ -70,6 +71,7 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "metrics": metrics,
         "run": f"{run.started} {run.judges}",
         "diagnoses": {code: rule.title for code, rule in RULES.items()},
+        "facets": facets_of(rows),
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
         "ranks": _points(shares, run),
         "shuffled": _points(shuffled, run),

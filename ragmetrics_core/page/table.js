@@ -14,8 +14,6 @@ const turnsOf = new Map();
 for (const entry of index) if (entry[7]) turnsOf.set(entry[7], (turnsOf.get(entry[7]) || 0) + 1);
 
 const body = document.querySelector("#table tbody");
-const search = document.getElementById("search");
-const filter = document.getElementById("filter");
 const sorter = document.getElementById("sort");
 const more = document.getElementById("more");
 let order = { by: "worst", down: false };
@@ -111,14 +109,6 @@ function holds(place, words) {
   return words.every((word) => haystacks[place].includes(word));
 }
 
-function passes(entry) {
-  const wanted = filter.value;
-  if (!wanted) return true;
-  if (wanted === "failed" || wanted === "undefined") return entry[3].includes(wanted);
-  if (wanted === "unjudged") return entry[3].every((value) => value === null);
-  return entry[4] === wanted || entry[6] === wanted;
-}
-
 // The table ----------------------------------------------------------------------------------------------
 
 function score(value, place) {
@@ -153,14 +143,12 @@ function rowOf(place) {
 async function refresh() {
   if (search.value && !lines) await ready;
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const places = [...index.keys()].filter((place) => passes(index[place]) && (!words.length || holds(place, words)));
-  shown = sorted(places);
+  shown = sorted([...index.keys()].filter((place) => passes(place) && (!words.length || holds(place, words))));
   made = 0;
   body.replaceChildren();
   grow();
-  document.getElementById("count").textContent = shown.length + " of " + index.length + (index.length === 1 ? " sample" : " samples");
-  const asked = Object.entries({ search: search.value, show: filter.value }).filter(([, own]) => own);
-  if (asked.length || /^#(search|show)=/.test(location.hash)) history.replaceState(null, "", "#" + new URLSearchParams(asked));
+  document.getElementById("count").textContent = shown.length.toLocaleString("en") + " of " + counted(index.length, "sample");
+  tell();
 }
 
 function grow() {
@@ -203,12 +191,6 @@ function start() {
   );
   for (const [key, { name }] of Object.entries(keys)) sorter.append(element("option", { value: key }, name));
   sorter.addEventListener("change", () => sortBy(sorter.value, false));
-  let waiting;
-  search.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(refresh, 120);
-  });
-  filter.addEventListener("change", refresh);
   more.addEventListener("click", grow);
   new IntersectionObserver((seen) => seen[0].isIntersecting && !more.hidden && grow()).observe(more);
   body.addEventListener("click", (event) => {
@@ -216,35 +198,27 @@ function start() {
     const selecting = String(getSelection()) && !event.target.closest("button");
     if (row && !selecting) toggle(row);
   });
-  for (const button of document.querySelectorAll("[data-filter]")) {
-    button.addEventListener("click", () => {
-      filter.value = button.dataset.filter;
-      refresh();
-      document.getElementById("samples").scrollIntoView();
-    });
-  }
   document.addEventListener("keydown", keyboard);
-  const asked = new URLSearchParams(location.hash.slice(1));
-  search.value = asked.get("search") || "";
-  filter.value = asked.get("show") || "";
-  if (filter.selectedIndex < 0) filter.value = "";
-  document.getElementById("save").addEventListener("click", async () => {
-    await ready;
-    download("samples.jsonl", shown.map((place) => JSON.stringify(detail(place)) + "\n").join(""));
-  });
-  sortBy("worst", false);
+  prepareFilters();
+  fromAddress();
 }
 
+// "/" searches; the arrows, Home and End go from row to row; Escape closes a row from within it.
 function keyboard(event) {
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (event.key === "/" && !typing) {
     event.preventDefault();
     search.focus();
   }
-  const row = event.target.closest("tr.row");
-  if (!row || !["ArrowDown", "ArrowUp"].includes(event.key)) return;
+  const row = event.target.closest("tr.row, tr.detail");
+  if (row && event.key === "Escape") {
+    const own = row.matches(".detail") ? row.previousElementSibling : row;
+    if (own.matches(".open")) toggle(own);
+    own.querySelector("button").focus();
+  }
+  if (!row || row.matches(".detail") || !["ArrowDown", "ArrowUp", "Home", "End"].includes(event.key)) return;
   event.preventDefault();
   const rows = [...body.querySelectorAll("tr.row")];
-  const next = rows[rows.indexOf(row) + (event.key === "ArrowDown" ? 1 : -1)];
-  if (next) next.querySelector("button").focus();
+  const at = { ArrowDown: rows.indexOf(row) + 1, ArrowUp: rows.indexOf(row) - 1, Home: 0, End: rows.length - 1 }[event.key];
+  if (rows[at]) rows[at].querySelector("button").focus();
 }

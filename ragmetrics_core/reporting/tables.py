@@ -135,8 +135,8 @@ def columns(results: Sequence[SampleResult], metrics: Sequence[str]) -> dict[str
 
 def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
     """The columns as CSV; a text that a spreadsheet would take for a formula begins with an apostrophe."""
-    made, file = columns(results, metrics), StringIO()
-    lines = csv.writer(file, lineterminator="\n")
+    made, file = columns(results, metrics), StringIO(newline="")
+    lines = csv.writer(file)  # lines end as RFC 4180 says, which has a lone \r quoted: else it would end one, too
     lines.writerow(made)
     for row in zip(*made.values(), strict=True):
         lines.writerow([f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in row])
