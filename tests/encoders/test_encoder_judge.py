@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from math import exp
 from pathlib import Path
@@ -173,13 +174,14 @@ def test_questions_that_come_together_are_read_together(tmp_path: Path) -> None:
     with judge._running:  # as if the model was busy
         answers = asyncio.new_event_loop()
         future = asyncio.run_coroutine_threadsafe(ask(), answers)
-        import threading
-
-        threading.Thread(target=answers.run_forever, daemon=True).start()
+        loop = threading.Thread(target=answers.run_forever, daemon=True)
+        loop.start()
         while len(judge._waiting) < 200:
             pass
     chances = [answer.reply.weights[0].p for answer in future.result(60)]
     answers.call_soon_threadsafe(answers.stop)
+    loop.join()
+    answers.close()
     assert sum(sizes) == 200
     assert max(sizes) == judge.batch
     assert len(sizes) < 40
@@ -289,7 +291,8 @@ for name, revision in (("me/other", None), ("me/tiny", "v9"), ("no name at all",
     except SettingError as error:
         print(error)
 """
-    environment = {"HF_HUB_CACHE": str(tmp_path / "hub"), "PATH": "", "HOME": str(tmp_path)}
+    kept = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {}  # torch is not compiled anew
+    environment = {"HF_HUB_CACHE": str(tmp_path / "hub"), "PATH": "", "HOME": str(tmp_path), **kept}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     lines = done.stdout.splitlines()
     assert lines[:2] == [f"{two[:12]} {one[:12]}", "me/tiny"], done.stderr

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before it is imported
+os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"  # else it copies the checkout, and each worker installs all of it
 
 import pyarrow as pa
 import pytest
@@ -32,10 +34,12 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray itself
 
 @pytest.fixture(scope="module", autouse=True)
 def _ray() -> Iterator[None]:
-    ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    yield
-    ray.shutdown()
+    quiet: Any = {"include_dashboard": False, "logging_level": "ERROR", "log_to_driver": False}
+    with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:  # short: sockets stand in it
+        ray.init(num_cpus=4, object_store_memory=200_000_000, _temp_dir=folder, **quiet)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        yield
+        ray.shutdown()
 
 
 def scored(table: pa.Table, scorer: Scorer, **settings: Any) -> list[dict[str, Any]]:
