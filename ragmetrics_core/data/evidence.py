@@ -82,6 +82,12 @@ class JudgedChunks(Evidence):
     useful: int | None = Field(None, description="Number of useful chunks.")
     ledger: CallTable | None = Field(None, description="The calls, where a ledger names them.")
 
+    @property
+    def useful_known(self) -> int | None:
+        """Number of useful chunks, also where the score tells none; None if no verdict is known."""
+        verdicts = [chunk.useful for chunk in self.chunks if chunk.useful is not None]
+        return sum(verdicts) if self.useful is None and verdicts else self.useful
+
     def verdicts(self) -> list[str]:
         """Which chunks are useful, how probably, and why."""
         words = {True: "useful", False: "not useful", None: "not judged"}

@@ -1,7 +1,7 @@
 """What came of a question: replies and the fields of their models, probabilities of labels, failures, and the cost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Annotated, Generic, Literal, TypeVar, get_args
 from unicodedata import normalize
@@ -112,18 +112,14 @@ class Usage:
         """Sum of both; an unknown cost stays unknown."""
         known = self.cost is not None and other.cost is not None
         return Usage(
-            calls=self.calls + other.calls,
-            stored=self.stored + other.stored,
-            repairs=self.repairs + other.repairs,
-            faults=self.faults + other.faults,
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
+            **{name: getattr(self, name) + getattr(other, name) for name in _COUNTED},
             cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
             fallbacks=_merged(self.fallbacks, other.fallbacks),
             models=_merged(self.models, other.models),
-            spared=self.spared + other.spared,
-            passed=self.passed + other.passed,
         )
+
+
+_COUNTED = tuple(field.name for field in fields(Usage) if field.type is int)
 
 
 def _merged(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ragmetrics_core.data import ContextWindowExceeded, JudgeError, RequestRejected, Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
@@ -51,26 +51,15 @@ _REMEMBERED = 1_000
 _REMEMBERED_SECONDS = 600.0
 
 
-async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]], *, hasty: bool = False) -> list[T]:
-    """Run all to their end, or ``hasty`` to the first error, and return their results or raise the first error.
-
-    Who leaves leaves none running.
-    """
+async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]]) -> list[T]:
+    """Run all to their end, and return their results or raise the first error; who leaves leaves none running."""
     work = list(work)
     if len(work) == 1:
         return [await work[0]]  # the usual case needs no task of its own
-    running = [asyncio.ensure_future(one) for one in work]
-    try:
-        if running:
-            await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION if hasty else asyncio.ALL_COMPLETED)
-    finally:
-        left = [task for task in running if not task.done()]
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left)
-        failed = [task for task in running if not task.cancelled() and task.exception() is not None]
-    return [task.result() for task in (*failed, *running)]
+    results = await asyncio.gather(*work, return_exceptions=True)
+    if (error := next((it for it in results if isinstance(it, BaseException)), None)) is not None:
+        raise error
+    return cast("list[T]", results)
 
 
 class _Asking:

@@ -209,18 +209,14 @@ class OwnFile:
                 return
             self._thread = self._thread or ThreadPoolExecutor(1, "ragmetrics-database")
             with contextlib.suppress(RuntimeError):  # the process is too near its end
-                commit = self._thread.submit(self._commit)
-                done: Future[None] = Future()
-                done.set_running_or_notify_cancel()  # who waits cannot take it back
-                self._committed = done
-                commit.add_done_callback(lambda _: done.set_result(None))
+                self._committed = self._thread.submit(self._commit)
                 return
         self._commit()
 
     async def settled(self) -> None:
         """Wait until everything written so far is committed or given up."""
         if self._committed is not None and not self._committed.done():
-            await asyncio.wrap_future(self._committed)
+            await asyncio.wait([asyncio.wrap_future(self._committed)])  # who leaves does not take it back
 
     def flush(self) -> None:
         """Wait in the same way, from any thread."""

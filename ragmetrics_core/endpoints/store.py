@@ -52,10 +52,9 @@ class ReplyStore(Protocol):
 
 
 class MemoryStore(ReplyStore):
-    """A store in memory that forgets unusable replies, and beyond ``max_entries`` the least recently used ones."""
+    """A store in memory that forgets unusable replies, and beyond ten thousand the least recently used ones."""
 
-    def __init__(self, max_entries: int = 10_000) -> None:
-        self._max_entries = max_entries
+    def __init__(self) -> None:
         self._choices: dict[str, Choice] = {}
 
     def __len__(self) -> int:
@@ -73,7 +72,7 @@ class MemoryStore(ReplyStore):
         for key, choice in choices.items():
             self._choices.pop(key, None)
             self._choices[key] = choice
-        while len(self._choices) > self._max_entries:
+        while len(self._choices) > 10_000:
             self._choices.pop(next(iter(self._choices)), None)
 
     def reject(self, key: str) -> None:

@@ -1,7 +1,7 @@
 """What a run would cost: the metrics' own plans are carried out with a judge that counts instead of calling."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, product
 from typing import Any
@@ -84,7 +84,7 @@ class CountingJudge(Judge):
     name = "dry run"
 
     def __init__(self, models: Sequence[ChatModel], *, high: bool) -> None:
-        self._calls = self._prompt = self._completion = 0
+        self._counted = Usage()
         self._capabilities = models[0].capabilities() if models else None
         self._prices = models[0].prices() if models else None
         self._high, self._others = high, [CountingJudge([model], high=high) for model in models[1:]]
@@ -133,19 +133,17 @@ class CountingJudge(Judge):
     @property
     def total(self) -> Usage:
         """What was counted so far."""
-        calls, prompt, completion = self._calls, self._prompt, self._completion
-        cost = None if self._prices is None else prompt * self._prices[0] + completion * self._prices[1]
-        own = Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost if calls else 0.0)
-        return sum((other.total for other in self._others), own)
+        own, prices = self._counted, self._prices
+        cost = None if prices is None else own.prompt_tokens * prices[0] + own.completion_tokens * prices[1]
+        return sum((other.total for other in self._others), replace(own, cost=cost if own.calls else 0.0))
 
     def _count(self, question: Question[R], replies: tuple[R, ...]) -> None:
         polls, calls = self._volume(question)
-        per_token = 3 if self._high else 4
-        self._calls += calls
-        self._prompt += calls * (_characters(question) // per_token + 8)
-        self._completion += polls * (
-            len(replies[0].model_dump_json(exclude_defaults=True)) // per_token if replies else _UNKNOWN[self._high]
-        )
+        per_token, said = 3 if self._high else 4, _UNKNOWN[self._high]
+        if replies:
+            said = len(replies[0].model_dump_json(exclude_defaults=True)) // per_token
+        prompt = calls * (_characters(question) // per_token + 8)
+        self._counted += Usage(calls=calls, prompt_tokens=prompt, completion_tokens=polls * said)
 
     def _volume(self, question: Question[R]) -> tuple[int, int]:
         """Replies and calls of a question."""

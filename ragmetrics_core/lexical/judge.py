@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, TypeVar
+from typing import Any
 
 from ragmetrics_core.data import Answer, Asked, NotAnswered, Part, Question, QuestionNotSupported, R, Weight
 from ragmetrics_core.judging.judge import Judge
@@ -17,24 +17,10 @@ from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent, Poll, PollVerdict, SentenceSupport
 
-Q = TypeVar("Q", bound=Question[Any])
-
 _UNCERTAIN = 0.1  # within this distance of one half
 _UNSUPPORTED = 0.5  # a sentence with a smaller share of its terms found in the contexts
 _MOST_LISTED = 5
 _LONGEST_LISTED = 40
-
-_ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {}
-
-
-def answers(kind: type[Q]) -> Callable[[Callable[[Q], Asked[Any]]], Callable[[Q], Asked[Any]]]:
-    """Make a function answer all questions of a type."""
-
-    def registered(function: Callable[[Q], Asked[Any]]) -> Callable[[Q], Asked[Any]]:
-        _ANSWERS[kind] = function
-        return function
-
-    return registered
 
 
 class LexicalJudge(Judge):
@@ -92,7 +78,6 @@ def _question(question: Question[Any]) -> str | None:
     return None if part is None else part.rewrite or "".join(part.texts) or None
 
 
-@answers(Adherent)
 def _adherent(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
     if declines(question["answer"], _question(question)):
         return Asked((Poll(verdict="abstains", reason="The answer only declines to answer; it makes no claim."),))
@@ -132,7 +117,6 @@ def _polled(
     return Asked((poll,), weights=(Weight(probability, "lexical"),))
 
 
-@answers(Useful)
 def _useful(question: Useful) -> Asked[Any]:
     part = question.parts.get("chunks") or question.parts["chunk"]
     asked, answer = read(_question(question) or ""), read(question["answer"])
@@ -167,7 +151,6 @@ def _chunk(asked: Passage, answer: Passage, wording: str, text: str) -> tuple[Fe
     return values, reason
 
 
-@answers(FactInContext)
 def _facts_in_context(question: FactInContext) -> Asked[Any]:
     context = read(question["context"])
     part = question.parts.get("facts") or question.parts["fact"]
@@ -185,7 +168,6 @@ def _fact(text: str, context: Passage, wording: str) -> tuple[Features, str]:
     return values, reason
 
 
-@answers(RateRecall)
 def _rate_recall(question: RateRecall) -> Asked[Rating]:
     answer, reference = read(question["answer"]), read(question["reference"])
     if reference.terms:
@@ -198,7 +180,6 @@ def _rate_recall(question: RateRecall) -> Asked[Rating]:
     return Asked((Rating(score=score, reason=reason, band=band_of(score)),))
 
 
-@answers(ExtractFacts)
 def _extract_facts(question: ExtractFacts) -> Asked[Any]:
     """Sentences and clauses; they are not made self-contained."""
     clauses = [clause for sentence in split_sentences(question["reference"]) for clause in split_clauses(sentence)]
@@ -262,3 +243,13 @@ def _on_coverage(whose: str, text: str, passage: Passage, missing: frozenset[str
     """Reason that counts terms found and lists those that are not, of a text such as the ``reference``."""
     reason = f"{len(passage.terms) - len(missing)} of {len(passage.terms)} terms of the {whose} found"
     return f"{reason}; not found: {_listed(words(text, missing))}" if missing else reason
+
+
+_ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {
+    Adherent: _adherent,
+    Useful: _useful,
+    FactInContext: _facts_in_context,
+    RateRecall: _rate_recall,
+    ExtractFacts: _extract_facts,
+}
+"""What answers all questions of a type."""

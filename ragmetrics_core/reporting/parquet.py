@@ -105,9 +105,8 @@ def _cell(result: MetricResult | None) -> dict[str, Any] | None:
         rest = cell["evidence"]
         named = [name for shape in _SHAPES if isinstance(result.evidence, shape) for name in _fields(shape)]
         own = {name: rest.pop(name) for name in ("kind", *named)}
-        if isinstance(result.evidence, JudgedChunks) and own["useful"] is None:
-            verdicts = [chunk.useful for chunk in result.evidence.chunks if chunk.useful is not None]
-            own["useful"] = sum(verdicts) if verdicts else None
+        if isinstance(result.evidence, JudgedChunks):
+            own["useful"] = result.evidence.useful_known
         cell["evidence"] = {**own, "rest": json.dumps(rest)}
     return dict(cell)
 

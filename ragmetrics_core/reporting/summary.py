@@ -229,7 +229,7 @@ class _MetricTally:
             self._uncertain += result.reason.startswith("uncertain: ")
             if ledger is not None:
                 self._turns.add(ledger, result)
-            useful = _any_useful(result)
+            useful = result.evidence.useful_known if isinstance(result.evidence, JudgedChunks) else None
             self._told += useful is not None
             if useful:
                 self._useful.append(result.value)
@@ -261,17 +261,6 @@ class _MetricTally:
             conversations=self._turns.summary(limits.mean),
             limits=limits,
         )
-
-
-def _any_useful(result: MetricResult) -> bool | None:
-    """True if any chunk was judged useful; None if that is not known."""
-    found = result.evidence
-    if not isinstance(found, JudgedChunks):
-        return None
-    if found.useful is not None:
-        return found.useful > 0
-    verdicts = [chunk.useful for chunk in found.chunks if chunk.useful is not None]
-    return any(verdicts) if verdicts else None
 
 
 def _counts(counter: Counter[Name]) -> dict[Name, int]:
