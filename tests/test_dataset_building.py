@@ -364,7 +364,9 @@ def test_what_a_discrete_set_cannot_be_made_of(given_pairs: list[Pair], settings
 def test_a_retriever_that_finds_too_little_or_no_text() -> None:
     with pytest.raises(InputError, match="gave 3 documents for question 1; 4 are needed"):
         build_discrete([], pairs(1), retriever=lambda question, count: ["a"] * 3)
-    with pytest.raises(InputError, match="what the retriever returned for question 1: number 1 is an object without"):
+    with pytest.raises(
+        InputError, match="what the retriever returned for question 1: documents: number 1 is an object without"
+    ):
         build_discrete([], pairs(1), retriever=lambda question, count: [{"nothing": 1}])
 
 

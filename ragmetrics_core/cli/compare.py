@@ -1,4 +1,4 @@
-"""``ragmetrics compare``: two runs over the same samples, with a gate against regressions."""
+"""``ragmetrics compare``, two runs over the same samples, with a gate; ``push``, scores onto the traces they judge."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +16,7 @@ _EXIT_CODES = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
+    """Add both commands to the parser."""
     parser = command(commands, "compare", _compare, epilog=_EXIT_CODES)
     add(parser, "first", "results of the run to compare with", "A.jsonl", Path)
     add(parser, "second", "results of the run in question", "B.jsonl", Path)
@@ -29,6 +29,10 @@ def add_to(commands: Any) -> None:
     shared.add_cluster(parser)
     add(parser, "--slice", "compare within each value of this key of the metadata, too", "KEY")
     flag(parser, "--anyway", "compare runs that were not measured in the same way")
+    parser = command(commands, "push", _push)
+    add(parser, "results", "results over traces", "R.jsonl", Path)
+    told = "otel, openinference, mlflow or langfuse; addresses and keys as their clients take them"
+    add(parser, "--to", told, "TARGET", required=True)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -50,3 +54,10 @@ def _compare(options: argparse.Namespace) -> int:
     shared.summarise(options, "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""]))
     show("\n".join(lines))
     return shared.exit_code(decisions, options)
+
+
+def _push(options: argparse.Namespace) -> int:
+    report = Report.from_jsonl(options.results)
+    report.write_to(options.to)
+    show(f"{sum(len(row.results) for row in report.results)} results of {len(report.results)} rows: {options.to}")
+    return 0

@@ -1,4 +1,4 @@
-"""``ragmetrics dataset``: build annotated sets from documents, review them, score judges on them."""
+"""``ragmetrics dataset`` and ``facts``: build annotated sets from documents, review them, score judges on them."""
 
 import argparse
 import os
@@ -13,7 +13,9 @@ from ragmetrics_core.datasets import scoring
 from ragmetrics_core.datasets.continuous import ContinuousSettings, build_continuous
 from ragmetrics_core.datasets.discrete import DiscreteSettings, build_discrete, named_retriever, write_pairs
 from ragmetrics_core.datasets.documents import Document, load_documents, load_pairs
+from ragmetrics_core.datasets.facts import extract_facts, read_facts, write_facts
 from ragmetrics_core.datasets.making import Maker
+from ragmetrics_core.datasets.reading import read_objects
 from ragmetrics_core.datasets.reviews import Reviews, items_to_review, review, review_summary
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, read_set, write_set
 from ragmetrics_core.engine.dry_run import estimate
@@ -25,7 +27,7 @@ from ragmetrics_core.statistics.agreement import mean_error, spearman
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
+    """Add both commands to the parser."""
     kinds = shared.group(commands, "dataset")
     parser = command(kinds, "discrete", _discrete)
     _add_building(parser, DiscreteSettings)
@@ -45,6 +47,18 @@ def add_to(commands: Any) -> None:
     add(parser, "--threshold", "a point is positive from this score on (0.5)", "T", float, 0.5)
     add(parser, "--draws", f"resamples of intervals ({scoring.DRAWS})", "N", positive, scoring.DRAWS)
     shared.add_calls(parser)
+    _add_facts(commands)
+
+
+def _add_facts(commands: Any) -> None:
+    kinds = shared.group(commands, "facts")
+    extract = command(kinds, "extract", _extract)
+    add(extract, "file", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path)
+    add(extract, "--out", "the facts, as JSON to edit; needed but for --dry-run", "FACTS.json", Path)
+    shared.add_judge(extract)
+    add(extract, "--extraction", "direct, or with a chain of thought", default="io", choices=("io", "cot"))
+    shared.add_calls(extract)
+    add(command(kinds, "freeze", _freeze), "file", "a file of ragmetrics facts extract", "FACTS.json", Path)
 
 
 def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
@@ -181,3 +195,24 @@ def _estimates(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, st
         + estimate(scoring.samples_of(given, metric), [metric], judge).text("points or documents")
         for judge, metric, prompt in rows
     )
+
+
+def _extract(options: argparse.Namespace) -> int:
+    shared.needs_out(options)
+    rows, how = [row for _, row in read_objects(options.file)], options.extraction
+    judge = shared.judge_from(options.judge, options.api_base)
+    if options.dry_run:
+        return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, it, extraction=how))
+    maker = shared.maker(judge, options)
+    file = extract_facts(rows, maker, extraction=how)
+    write_facts(options.out, file)
+    show(f"{options.out}: {file.count} facts of {len(file.rows)} references; {file.model}, {shared.spent(maker.usage)}")
+    show(f"Next: edit the facts in {options.out} if they need it, then ragmetrics facts freeze {options.out}")
+    return 0
+
+
+def _freeze(options: argparse.Namespace) -> int:
+    file = read_facts(options.file).freeze()
+    write_facts(options.file, file)
+    show(f"{options.file}: {file.count} facts frozen as {file.frozen}")
+    return 0

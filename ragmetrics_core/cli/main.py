@@ -16,7 +16,12 @@ from typing import TextIO
 from ragmetrics_core.cli import COMMANDS, listed
 from ragmetrics_core.data import RagMetricsError
 
-_HOMES = {"init": "start", "demo": "start", "metrics": "start", "label": "agreement"}  # others have their own module
+_HOMES = {  # others have a module of their own
+    **dict.fromkeys(("init", "demo", "metrics"), "start"),
+    "label": "agreement",
+    "facts": "dataset",
+    "push": "compare",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from ragmetrics_core.data import Context, InputError, RowError, Sample, SettingError, Settings, extra, own
+from ragmetrics_core.data import Context, InputError, Sample, SettingError, Settings, extra, own, told
 from ragmetrics_core.data.cells import context
 from ragmetrics_core.datasets.documents import CHUNK_SIZE, Document, Pair, check_pairs, chunked, plain
 from ragmetrics_core.datasets.making import Maker, WriteQuestion, answered, header, template
@@ -149,16 +149,9 @@ def retrieved(retriever: Retriever, question: str, count: int, number: int) -> l
     """The contexts that a retriever returns for the question of this number; ``InputError`` if one has no text."""
     found = []
     for rank, item in enumerate(retriever(question, count), start=1):
-        data = item
-        if isinstance(item, BaseModel) and not isinstance(item, Context):  # of LangChain or LlamaIndex
-            data = item.model_dump()
-        elif is_dataclass(item):  # of Haystack
-            data = vars(item)
-        try:
-            made = context(data, f"what the retriever returned for question {number}", rank)
-        except RowError as error:
-            raise InputError(str(error)) from None
-        found.append(made if isinstance(made, Context) else Context(**made))
+        data = item.model_dump() if isinstance(item, BaseModel) else vars(item) if is_dataclass(item) else item
+        with told(f"what the retriever returned for question {number}"):
+            found.append(Context(**context(data, "documents", rank)))
     return found[:count]
 
 

@@ -67,19 +67,16 @@ class FrameworkModel(ChatModel):
         cache_key: What beside the name changes its replies; by default its own serialised form, without secrets.
     """
 
+    name = ""
+
     def __init__(
         self, held: object, *, name: str, capabilities: Capabilities, judge_async: bool, cache_key: str | None
     ) -> None:
-        self._held, self._name, self._capabilities = held, name, capabilities
+        self._held, self.name, self._capabilities = held, name, capabilities
         self._async, self._cache_key = judge_async, cache_key
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
-
-    @property
-    def name(self) -> str:
-        """Name of the model, for results."""
-        return self._name
 
     @property
     def cache_key(self) -> str | None:

@@ -142,7 +142,7 @@ class LangChainModel(FrameworkModel):
         try:
             return model.with_structured_output(schema, include_raw=True)
         except (NotImplementedError, TypeError, ValueError) as error:
-            raise errors.UnsupportedParameter(f"{self._name} cannot be bound to a json_schema") from error
+            raise errors.UnsupportedParameter(f"{self.name} cannot be bound to a json_schema") from error
 
 
 def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
