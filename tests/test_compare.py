@@ -219,6 +219,22 @@ def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
     assert "a 0.9" not in found.table()
 
 
+def test_the_page_leads_with_what_can_be_said(tmp_path: Path) -> None:
+    """Metrics, and slices with a verdict, are drawn to one scale; the other slices are named; losses come first."""
+    first = run_of(*[0.5] * 80, grouped=True)
+    second = run_of(*(0.3 if index % 2 else 0.5 + (index % 8 - 3) / 20 for index in range(80)), grouped=True)
+    found = first.compare(second, slices="topic", cluster=None)
+    assert [own.verdict for own in found.changes] == ["worse", "undecided", "worse"]
+    found.to_html(tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text("utf-8")
+    table = page[page.index("<tbody>") : page.index("</tbody>")]
+    assert [name in table for name in ("m [a]", "m [b]")] == [False, True]
+    assert "Nothing can be said of 1 slice, mostly because the pairs are few: m [a] (40)." in page
+    assert table.count("<path") == 2
+    assert page.index("q1<") < page.index("Most improved") < page.index("q6<")
+    assert "from 0.50 to 0.30" in page
+
+
 def test_the_page_is_escaped(tmp_path: Path) -> None:
     text = "<script>x</script>"
     sides = [

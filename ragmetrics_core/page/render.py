@@ -3,7 +3,7 @@
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import sha256
 from importlib.resources import files
@@ -30,12 +30,30 @@ def write_page(path: str | Path, rows: Sequence[SampleResult], summary: Summary,
 
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
-    """Write a comparison as one HTML page: the numbers, and the most changed samples side by side."""
+    """Write a comparison as one HTML page: a forest plot, then the most changed samples side by side, losses first."""
+    samples = dict.fromkeys((one.first.index, one.second.index) for one in comparison.most_changed)
+    pairs = [pair for pair in comparison.matched.pairs if (pair[0].index, pair[1].index) in samples]
+    names = [*dict.fromkeys(change.metric for change in comparison.changes)]
     changed = [
-        (one, _marked(*((row.sample and row.sample.answer) or "" for row in (one.first, one.second))))
-        for one in comparison.most_changed
+        (list(_values(pair, names)), pair, _marked(*((row.sample and row.sample.answer) or "" for row in pair)))
+        for pair in pairs
     ]
-    write_html(path, "comparison.html.j2", (), {"comparison": comparison, "changed": changed})
+    worst_first = sorted(changed, key=lambda found: min(two - one for _, one, two in found[0]))
+    lost = [found for found in worst_first if any(two < one for _, one, two in found[0])]
+    won = [found for found in reversed(worst_first) if found not in lost]
+    told = [own for own in comparison.changes if own.slice is None or own.verdict in ("better", "worse", "same")]
+    told.sort(key=lambda own: names.index(own.metric))
+    ends = [abs(end) for own in told if own.interval for end in (own.interval.low, own.interval.high)]
+    data = {"comparison": comparison, "told": told, "reach": max([comparison.margin, 0.01, *ends])}
+    write_html(path, "comparison.html.j2", (), {**data, "lost": lost, "won": won})
+
+
+def _values(pair: tuple[SampleResult, SampleResult], names: Iterable[str]) -> Iterator[tuple[str, float, float]]:
+    """The metrics that were scored in both runs, with both scores."""
+    for name in names:
+        one, two = (row.results[name].value if name in row.results else None for row in pair)
+        if one is not None and two is not None:
+            yield name, one, two
 
 
 def write_html(path: str | Path, template: str, scripts: Sequence[str], data: dict[str, Any]) -> None:
