@@ -17,7 +17,8 @@ HERE = Path(__file__).parents[1]
 MODULES = [f"haystack_integrations.components.evaluators.ragmetrics.{name}" for name in ("evaluator", "model")]
 
 
-def test_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readme_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 5
     names: dict[str, Any] = {}

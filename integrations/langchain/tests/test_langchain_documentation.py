@@ -17,7 +17,8 @@ HERE = Path(__file__).parents[1]
 EXAMPLES = HERE.parents[1] / "examples"
 
 
-def test_readme_runs() -> None:
+def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) >= 8
     names: dict[str, Any] = {}
