@@ -8,6 +8,7 @@ import gc
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -68,6 +69,20 @@ def test_500_concurrent_async_runs() -> None:
     unmixed(handler.samples, 500)
     assert not handler.problems
     assert not handler.open
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "batch"])
+def test_alternatives_of_fallbacks_are_one_turn(way: str) -> None:
+    broken = rag(model=Speaker(lines=ValueError("down")))
+    for alternative, told in ((rag(), (ANSWER, None)), (broken, (None, "ValueError('down')"))):
+        handler = RagMetricsCallback(metrics=[])
+        chain = broken.with_fallbacks([alternative])
+        with suppress(ValueError):
+            done = getattr(chain, way)([QUESTION] if way == "batch" else QUESTION, {"callbacks": [handler]})
+            asyncio.run(done) if way == "ainvoke" else list(done)
+        (sample,) = handler.samples
+        assert (sample.answer, sample.error, len(sample.contexts)) == (*told, 3)
+        assert not handler.open
 
 
 def test_50_threads_through_one_handler() -> None:

@@ -10,8 +10,9 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables.config import ensure_config
 
-from langchain_ragmetrics.capturing.trees import CALL, FLOW, HANDOFF, OBSERVED, WRAPPER, Run, is_fallbacks
+from langchain_ragmetrics.capturing.trees import CALL, FALLBACKS, FLOW, HANDOFF, OBSERVED, Run
 from langchain_ragmetrics.values import ROLES, copied, is_command, kind_of, text_of
 from ragmetrics_core.capturing import Problems, guarded, is_judge_work, strand
 
@@ -142,7 +143,7 @@ class Recorder(BaseCallbackHandler):
         """A run that begins; None for one that is not to be recorded, or is known: the handler is attached twice."""
         if run_id in self.open:
             return None
-        parent = self.open.get(told.get("parent_run_id"))
+        parent = self.open.get(told.get("parent_run_id")) or self._fallbacks()
         tags = told.get("tags") or []
         if parent is None:
             receivers = () if is_judge_work() or JUDGE_TAG in tags else self.receivers()
@@ -161,6 +162,11 @@ class Recorder(BaseCallbackHandler):
         self.open[run_id] = run
         return run
 
+    def _fallbacks(self) -> Run | None:
+        """The wrapper of fallbacks around an alternative, which it hands its own config: the context alone tells."""
+        run = self.open.get(getattr(ensure_config().get("callbacks"), "parent_run_id", None))
+        return run if run is not None and run.name == FALLBACKS else None
+
     def _run_going(self, run_id: UUID, inputs: Any = None) -> Run | None:
         """The run of this id while it goes on, with inputs that were streamed in."""
         run = self.open.get(run_id)
@@ -174,17 +180,8 @@ class Recorder(BaseCallbackHandler):
         """Hand a finished root on, and keep nothing of it."""
         run.outputs, run.end_time = outputs, datetime.now(UTC)
         if run.id in self._roots:
-            if run.error:
-                self._mark_alternative(run)
             for receive in self._forget(run):
                 receive(run)
-
-    def _mark_alternative(self, run: Run) -> None:
-        """Remember the wrapper of fallbacks inside which a root failed: another alternative may succeed."""
-        for name in list(self._roots):
-            other = self.open.get(name, run)
-            if other is not run and other.extra[FLOW] == run.extra[FLOW] and is_fallbacks(other):
-                run.extra[WRAPPER] = str(name)
 
     def _forget(self, root: Run) -> tuple[Receiver, ...]:
         """Forget a root and all below it; who was to get it."""

@@ -1,6 +1,5 @@
 """From LangChain's runs to the core's tree of calls; pure, nothing is changed."""
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,14 +15,13 @@ from langchain_ragmetrics.values import artifacts_of, is_command, message_of, pl
 from ragmetrics_core import Turn, capturing
 from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Problems, Tree, Turns, documents_in
 
+FALLBACKS = "RunnableWithFallbacks"
 OBSERVED = "ragmetrics-observed"
-# Keys of a root's ``extra`` that the recorder fills: the task or thread it ran in, the fallbacks it failed within; of
-# a tool's: the call that it answers, whether it handed over.
+# Keys of ``extra`` that the recorder fills: of a root the task or thread it ran in; of a tool the call that it answers,
+# whether it handed over.
 FLOW = "ragmetrics_flow"
-WRAPPER = "ragmetrics_fallbacks"
 CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
-_MOST_FAILED = 1000
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ABANDONED = "the stream was abandoned before its end"
 _HINT = (
@@ -63,32 +61,17 @@ class Finding(Overrides):
 
 def assembler(finding: Finding, problems: Problems) -> Turns[AnyRun]:
     """Makes samples of roots as they end, and joins roots that belong to one question."""
-    failed: OrderedDict[str, AnyRun] = OrderedDict()
-    return Turns(partial(_trees, finding, failed), finding, problems, _HINT)
+    return Turns(partial(_trees, finding), finding, problems, _HINT)
 
 
-def _trees(finding: Finding, failed: OrderedDict[str, AnyRun], run: AnyRun) -> Iterator[Tree]:
-    """The roots that count: items of ``map``; alternatives of fallbacks only where all of them failed."""
+def _trees(finding: Finding, run: AnyRun) -> Iterator[Tree]:
+    """The roots that count: of a ``map`` its items, of fallbacks in LangSmith their alternatives, roots as well."""
+    inside = children(run)
     if run.name.startswith("RunnableEach<"):
-        for child in children(run):
-            yield from _trees(finding, failed, child)
-        return
-    wrapper = (run.extra or {}).get(WRAPPER)
-    if run.error and wrapper is not None:  # an alternative waits for what the wrapper says
-        failed[str(wrapper)] = run
-        if len(failed) > _MOST_FAILED:
-            failed.popitem(last=False)
-        return
-    last = failed.pop(str(run.id), None) if is_fallbacks(run) else None
-    if last is not None and run.error:
-        yield _tree(last, finding)
-    if not is_fallbacks(run) or children(run) or run.error:
+        for child in inside:
+            yield from _trees(finding, child)
+    elif run.name != FALLBACKS or inside or run.error:
         yield _tree(run, finding)
-
-
-def is_fallbacks(run: AnyRun) -> bool:
-    """A wrapper of fallbacks, whose alternatives are recorded beside it."""
-    return run.name == "RunnableWithFallbacks"
 
 
 def _tree(run: AnyRun, finding: Finding) -> Tree:
