@@ -259,7 +259,7 @@ def test_sorting_searching_and_opening(browser: Browser, tmp_path: Path) -> None
     browser.find("tr.row button")[0].send_keys(Keys.ENTER)
     assert [mark.text for mark in browser.find("tr.detail mark")] == ["Rivers run uphill."]
     verdicts = [box.text for box in browser.find("tr.detail .box .head")]
-    assert "#1\n✗ not useful\nuseful up to here 0.50" in verdicts
+    assert "#1\n✗ not useful\nshare useful so far 0.50" in verdicts
     detail = browser.find("tr.detail")[0].text
     assert "in a share of 0.04 to 0.62: its repeatability" in detail
     assert detail.count(claim) == 3  # in the answer, as the reason, and as the remedy
@@ -633,7 +633,7 @@ def test_a_page_too_large_keeps_the_worst_rows_whole(
     assert "rows with the lowest scores are on this page" in browser.find("#left")[0].text
     first, *_, last = browser.find("tr.row button")
     first.click()
-    assert "Question" in browser.find("tr.detail")[0].text
+    assert "Answer" in browser.find("tr.detail")[0].text
     last.click()
     assert browser.find("tr.detail")[-1].text.startswith("Left out")
     assert browser.console() == []

@@ -45,7 +45,7 @@ function verdictOf(chunk) {
   const verdict = useful === undefined ? element("span", {}, "not judged") : element("span", { class: useful ? "yes" : "no" }, (useful ? "✓ " : "✗ ") + words);
   return [
     verdict,
-    chunk.precision !== undefined && "useful up to here " + percent(chunk.precision),
+    chunk.precision !== undefined && "share useful so far " + percent(chunk.precision),
     chunk.grade !== undefined && "grade " + chunk.grade + " of 3",
     chunk.duplicate_of && "same as #" + chunk.duplicate_of,
   ];
@@ -188,7 +188,7 @@ function costOf(results) {
   const tokens = sum("prompt_tokens").toLocaleString("en") + " tokens sent, " + sum("completion_tokens").toLocaleString("en") + " received";
   const rest = [["stored", "taken from the store"], ["repairs", "asked for again"], ["faults", "repeated after faults"]].filter(([name]) => sum(name)).map(([name, words]) => sum(name) + " " + words);
   const calls = sum("calls") + sum("stored") ? [counted(sum("calls"), "call"), tokens, cost, ...rest].join(", ") : "no calls";
-  return element("p", { class: "muted" }, (judges.length ? "Judged by " + judges.join(", ") + ": " : "") + calls + ".");
+  return element("p", { class: "muted" }, (judges.length ? "Judged by " + judges.join(", ") + ": " + calls : calls[0].toUpperCase() + calls.slice(1)) + ".");
 }
 
 // Conversations: what each claim rests on, and what each call brought ---------------------------------------
@@ -277,11 +277,12 @@ function conversationOf(place) {
 
 // The row --------------------------------------------------------------------------------------------------
 
-function questionOf({ question, history, standalone_question: rewritten }) {
+// A short question stands in the row above.
+function questionOf({ question, history, standalone_question: rewritten }, title) {
   const earlier = () => history.map((turn) => text(turn.role + ": " + turn.content, "muted text"));
   return [
     ...(history ? [folded("What was said before (" + history.length + ")", earlier)] : []),
-    ...block("Question", text(question || "none")),
+    ...(question === title ? [] : block("Question", text(question || "none"))),
     rewritten ? text("Rewritten for retrieval: " + rewritten, "muted text") : null,
   ];
 }
@@ -305,14 +306,14 @@ function opened(row, columns) {
   const sample = row.sample;
   if (!sample) return block(lines.has(row.index) ? "Not a sample" : "Left out", text(row.problem || ""));
   const place = index.findIndex((entry) => entry[0] === row.index);
-  const code = index[place][4];
+  const [, , title, , code, because] = index[place];
   const beside = new Beside((sample.contexts || []).map((context) => context.text || ""));
   const results = Object.entries(row.results || {});
   const calls = sample.ledger ? block("Evidence by call", ...groundsOf(row, beside), ...callsOf(row)) : [];
-  const answered = [...questionOf(sample), ...answerOf(row, beside), ...referenceOf(sample)].filter(Boolean);
+  const answered = [...questionOf(sample, title), ...answerOf(row, beside), ...referenceOf(sample)].filter(Boolean);
   const texts = element("div", { class: "texts", tabindex: "0" }, ...textsOf(row, beside).filter(Boolean));
   return [
-    code ? element("p", { class: "banner" }, "What to try: " + columns.remedies[code]) : null,
+    code ? element("p", { class: "banner" }, "What to try" + (because ? ", because of " + because : "") + ": " + columns.remedies[code]) : null,
     sample.error ? element("p", { class: "banner text" }, "The application's run failed: " + sample.error) : null,
     ...((sample.capture || {}).warnings || []).map((warning) => element("p", { class: "banner text" }, warning)),
     ...conversationOf(place),

@@ -32,7 +32,7 @@ async function unpack(base64) {
   }
   lines = found;
   const left = document.getElementById("left");
-  if (found.size < index.length) left.textContent = "The texts of the " + found.size + " rows with the lowest scores are on this page; those of the others would make it too large, and are in the results file (--out).";
+  if (found.size < index.length) left.textContent = "The texts of the " + found.size.toLocaleString("en") + " rows with the lowest scores are on this page; those of the others would make it too large, and are in the results file (--out).";
   left.hidden = found.size === index.length;
 }
 
@@ -134,9 +134,7 @@ function rowOf(place) {
   if (entry[1]) title.append(element("div", { class: "muted title" }, entry[1]));
   if (turnsOf.get(entry[7]) > 1) title.append(element("div", { class: "muted title" }, entry[7] + ", turn " + entry[8]));
   row.append(element("td", { class: "wide" }, toggle), title, ...entry[3].map(score));
-  const guess = element("td", { class: "guess", "data-label": "hypothesis" }, entry[4] ? titles[entry[4]] : "–");
-  if (entry[5]) guess.append(element("div", { class: "muted" }, "because of " + entry[5]));
-  row.append(guess);
+  row.append(element("td", { class: "guess", "data-label": "hypothesis" }, entry[4] ? titles[entry[4]] : "–"));
   return row;
 }
 
