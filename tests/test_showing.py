@@ -6,6 +6,7 @@ import csv
 import logging
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,14 +147,24 @@ def test_a_notebook_shows_a_line_that_renews_itself(
     stream = OutStream()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
+    shown: list[str] = []
+
+    class Cell:
+        def update(self, data: dict[str, str], *, raw: bool) -> None:
+            shown.append(data["text/plain"])
+
+    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> Cell:
+        shown.append(data["text/plain"])
+        return Cell()
+
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
     with caplog.at_level(logging.INFO, "ragmetrics_core"):
         evaluate([SAMPLE], ["adherence"], judge="lexical")
-    assert stream.text.startswith("\r1/1 samples, 0 failed")
-    assert stream.text.endswith(f"\r{'':79}\r")
-    assert "samples" not in caplog.text
-    stream.text = ""
+    first, last = shown
+    assert first == last == "1/1 samples, 0 failed, 0 calls, $0.0000"
+    assert stream.text + caplog.text == ""
     evaluate([SAMPLE], ["adherence"], judge="lexical", progress=False)
     seen: list[Progress] = []
     with Display(1, seen.append):
         pass
-    assert stream.text == ""
+    assert (stream.text, len(shown)) == ("", 2)

@@ -7,6 +7,7 @@ EMBEDDED = ("lexical", "lexical+vectors")
 """Names of the judge that needs no model."""
 
 _LONGEST = 2000
+_LEFT = 'style="text-align:left"'
 
 Shown = str | Sequence[str]
 
@@ -18,17 +19,18 @@ def judge_in_words(name: str) -> str:
 
 def element(tag: str, texts: Iterable[Shown]) -> str:
     """An element for each text, one with an ordered list in it for several; a long text is cut."""
-    return "".join(f"<{tag}>{_inner(text)}</{tag}>" for text in texts)
+    return "".join(f"<{tag}>{_inner(text)}</{tag.split()[0]}>" for text in texts)
 
 
 def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:
     """A table whose first column names what stands in the others."""
     head = f"<thead><tr>{element('th', headings)}</tr></thead>" if headings else ""
-    body = "".join(f"<tr>{element('th', row[:1])}{element('td', row[1:])}</tr>" for row in rows)
+    cell = "td" if headings else f"td {_LEFT}"  # notebooks put cells to the right, as for numbers
+    body = "".join(f"<tr>{element('th', row[:1])}{element(cell, row[1:])}</tr>" for row in rows)
     return f"<table>{head}<tbody>{body}</tbody></table>"
 
 
 def _inner(text: Shown) -> str:
     if not isinstance(text, str):
-        return f"<ol>{element('li', text)}</ol>"
+        return f"<ol {_LEFT}>{element('li', text)}</ol>"
     return escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text):,} characters)")

@@ -5,7 +5,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
+from importlib import import_module
+from typing import Any, Self
 
 from ragmetrics_core.data import SampleResult
 
@@ -57,14 +58,18 @@ class Display:
         self.progress = Progress(total)
         self._show = show
         self._last = time.monotonic()
-        watched = sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
-        self._line = show is True or (show is None and watched)
+        notebook = type(sys.stderr).__module__.startswith("ipykernel")
+        self._line = show is True or (show is None and (notebook or sys.stderr.isatty()))
+        self._cell: Any = None  # what a notebook shows, which is replaced, not added to
+        self._display = import_module("IPython.display").display if self._line and notebook else None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._line:
+        if self._cell:
+            self._show_line()
+        elif self._line:
             sys.stderr.write(f"\r{'':79}\r")
 
     def add(self, result: SampleResult) -> SampleResult:
@@ -75,9 +80,17 @@ class Display:
         every = _LINE_SECONDS if self._line else _LOG_SECONDS
         if self._show is not False and time.monotonic() - self._last >= every:
             self._last = time.monotonic()
-            if self._line:
-                sys.stderr.write(f"\r{self.progress.line():<79}")
-                sys.stderr.flush()
-            else:
-                logger.info("%s", self.progress.line())
+            self._show_line()
         return result
+
+    def _show_line(self) -> None:
+        line = self.progress.line()
+        if self._cell:
+            self._cell.update({"text/plain": line}, raw=True)
+        elif self._display:
+            self._cell = self._display({"text/plain": line}, raw=True, display_id=True)
+        elif self._line:
+            sys.stderr.write(f"\r{line:<79}")
+            sys.stderr.flush()
+        else:
+            logger.info("%s", line)

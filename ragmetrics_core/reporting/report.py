@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
@@ -113,6 +113,7 @@ class Report:
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``; None for undefined, failed, not judged and bad rows."""
+        metric = {name.rpartition("_")[2]: name for name in self.metrics}.get(metric, metric)
         if metric not in self.metrics:
             raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(self.metrics) or 'none'}")
         return [row.results[metric].value if metric in row.results else None for row in self.results]
@@ -240,6 +241,9 @@ class Report:
 
     def _repr_html_(self) -> str:
         return html_table(self.summary(), self.run)
+
+    def __iter__(self) -> Iterator[SampleResult]:
+        return iter(self.results)
 
     def __repr__(self) -> str:
         judged = sum(bool(row.results) for row in self.results)

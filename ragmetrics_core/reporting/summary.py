@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen, Grade, JudgedChunks, Ledger, SettingError, Share, Usage
+from ragmetrics_core.data import Frozen, Grade, JudgedChunks, Ledger, SettingError, Share, Usage, element
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.conversations import Conversations, TurnTally
 from ragmetrics_core.reporting.matching import GroupBy, group_of, numbering
@@ -98,6 +98,7 @@ class Summary(Frozen):
     grades: dict[Grade, int] = Field({}, description="captured samples by grade, see ``CaptureNotes``")
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
     usage: Usage = Field(description="what everything cost together, unfinished metrics included")
+    judges: tuple[str, ...] = Field((), repr=False, description="who judged")
     stopped: str = Field("", description='why the run ended before all rows of its input were read; "" if it did not')
     decisions: tuple[SequentialDecision, ...] = Field((), description="of a run until decided")
     caption: str = Field(CAPTION, description="what the intervals mean")
@@ -110,6 +111,12 @@ class Summary(Frozen):
                 return found
         names = ", ".join(found.metric for found in self.metrics)
         raise SettingError(f"no metric {metric!r} in this report; it has: {names or 'none'}")
+
+    def _repr_html_(self) -> str:
+        from ragmetrics_core.reporting.tables import html_table  # which stands on this module
+
+        early = element("p", [f"The run ended early: {self.stopped}."] if self.stopped else [])
+        return html_table(self, RunFacts(judges=self.judges)) + early
 
     @property
     def signs(self) -> tuple[str, ...]:
@@ -192,7 +199,7 @@ class Tally:
             )
         return Summary(
             **self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=run.ended_early,
-            decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
+            judges=run.judges, decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
             slices={
                 key: {name: tally.summary(thresholds, run=run) for name, tally in own.items()}
                 for key, own in self._slices.items()
