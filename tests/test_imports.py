@@ -134,3 +134,11 @@ def test_examples_in_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.M
     results = doctest.testmod(importlib.import_module(name))
     assert results.attempted
     assert not results.failed
+
+
+def test_the_reference_describes_every_public_name() -> None:
+    page = (SOURCE.parents[1] / "docs" / "reference.md").read_text("utf-8").splitlines()
+    for room in ("", "traces", "distributed", "datasets"):
+        for line in (SOURCE.parent / room / "__init__.pyi").read_text("utf-8").splitlines():
+            _, home, _, name, *_ = line.split()
+            assert f"::: {home}.{name}" in page or f"::: {home}" in page, name
