@@ -13,7 +13,7 @@ from ragmetrics_core.data import Evidence, Failed, Frozen, NotAnswered, Sample, 
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable
 from ragmetrics_core.data.questions import Instructions, Part, Question, ask
 from ragmetrics_core.datasets.documents import Document
-from ragmetrics_core.datasets.sets import Header, corpus_digest
+from ragmetrics_core.datasets.sets import Header, digest_of
 from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import JudgeLike, Run, Show, stream
@@ -188,5 +188,5 @@ def header(
     if maker is not None:
         left_out = dict(sorted(maker.left_out.items()))
         asked = {"model": maker.name, "prompts": digest(*prompts, maker.language or ""), "left_out": left_out}
-    seed, corpus = parameters.pop("seed"), corpus_digest(documents)
+    seed, corpus = parameters.pop("seed"), digest_of(part for own in documents for part in (own.id, own.text))
     return Header(kind=kind, source=tuple(source), corpus=corpus, seed=seed, parameters=parameters, **asked)

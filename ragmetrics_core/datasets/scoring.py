@@ -182,13 +182,12 @@ def _row(score: Score, marks: str) -> tuple[str, ...]:
     cost = "unknown" if score.usage.cost is None else f"${score.usage.cost:.4f}"
     calls = f"{score.usage.calls}" + (f" + {score.usage.stored} stored" if score.usage.stored else "")
     shown = f"{score.points}" + (f" ({score.missing} missing)" if score.missing else "")
-    cells = map(_cell, score.values.values())
+    cells = [
+        ("undefined" if one.value is None else f"{one.value:.3f}")
+        + ("" if one.interval is None else " [{:.3f}, {:.3f}]".format(*one.interval))
+        for one in score.values.values()
+    ]
     return (f"{score.judge}{marks}", score.metric, score.prompt or "-", *cells, shown, calls, cost)
-
-
-def _cell(value: Measured) -> str:
-    bounds = "" if value.interval is None else " [{:.3f}, {:.3f}]".format(*value.interval)
-    return ("undefined" if value.value is None else f"{value.value:.3f}") + bounds
 
 
 def _marks(given: AnySet, reviews: Reviews | None, score: Score) -> str:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ragmetrics_core.data import Cell, Context, Fact, Frozen, InputError, Sample, Share, Text, own_lines, write_text
-from ragmetrics_core.datasets.documents import Document
 from ragmetrics_core.reporting.jsonl import validated
 
 FORMAT = 1
@@ -104,11 +103,6 @@ AnySet = DiscreteSet | ContinuousSet
 def digest_of(parts: Iterable[str]) -> str:
     """A short digest of texts, in order."""
     return sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
-
-
-def corpus_digest(documents: Iterable[Document]) -> str:
-    """Digest of documents, names and texts."""
-    return digest_of(part for document in documents for part in (document.id, document.text))
 
 
 def to_jsonl(given: AnySet) -> str:

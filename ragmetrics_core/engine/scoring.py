@@ -17,7 +17,6 @@ from ragmetrics_core.data.questions import Batch, Question, Replies
 from ragmetrics_core.endpoints.fitting import gathered
 from ragmetrics_core.endpoints.store import resolve_store
 from ragmetrics_core.endpoints.threads import in_thread
-from ragmetrics_core.engine.loop import run, submit
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
@@ -30,19 +29,11 @@ _READ = ("question", "contexts", "retrieved", "answer", "reference", "facts")  #
 logger = logging.getLogger("ragmetrics_core")
 
 
-def score_one(metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: Judge | str | None) -> Outcome:
-    """Score one sample and wait; see ``Metric.score``."""
-    return run(_score(metric, _one_sample(sample, fields), judge))
-
-
-async def ascore_one(
+async def score_one(
     metric: Metric, sample: Sample | None, fields: Mapping[str, Any], judge: Judge | str | None
 ) -> Outcome:
-    """Score one sample without blocking the caller's loop; see ``Metric.ascore``."""
-    return await asyncio.wrap_future(submit(_score(metric, _one_sample(sample, fields), judge)))
-
-
-async def _score(metric: Metric, sample: Sample, judge: Judge | str | None) -> Outcome:
+    """Score one sample, on the judges' loop; see ``Metric.score``."""
+    sample = _one_sample(sample, fields)
     if metric.needs_others:
         raise errors.SettingError(
             f"{metric.name} as set here takes contexts of other questions (controls=1), and score() sees one: "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
+from operator import attrgetter
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
@@ -176,15 +178,17 @@ class Metric(Silent, Settings, ABC):
             RowError: If a field has a wrong type.
             JudgeUnavailable: If the judge cannot answer any question, e.g. for a wrong key.
         """
-        from ragmetrics_core.engine.scoring import score_one  # the engine stands above the metrics
+        from ragmetrics_core.engine.loop import run  # the engine stands above the metrics
+        from ragmetrics_core.engine.scoring import score_one
 
-        return score_one(self, sample, fields, judge)
+        return run(score_one(self, sample, fields, judge))
 
     async def ascore(self, sample: Sample | None = None, *, judge: Judge | str | None = None, **fields: Any) -> Outcome:
         """Score one sample without blocking the event loop; see ``score``."""
-        from ragmetrics_core.engine.scoring import ascore_one  # the engine stands above the metrics
+        from ragmetrics_core.engine.loop import submit  # the engine stands above the metrics
+        from ragmetrics_core.engine.scoring import score_one
 
-        return await ascore_one(self, sample, fields, judge)
+        return await asyncio.wrap_future(submit(score_one(self, sample, fields, judge)))
 
 
 class FunctionMetric(Metric):
@@ -287,7 +291,5 @@ def metric(
 
 
 def _found(module: str, path: str, name: str, model: str | None) -> Any:
-    found: Any = import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
+    found: Any = attrgetter(path)(import_module(module))
     return found.model_copy(update={"name": name, "model": model})

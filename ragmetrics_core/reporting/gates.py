@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from ragmetrics_core.data import Frozen, SettingError, Settings, Share
 from ragmetrics_core.reporting.matching import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.reporting.summary import MetricSummary, Summary, Tally
+from ragmetrics_core.reporting.summary import MetricSummary, Summary
 from ragmetrics_core.statistics.sequential import MIN_SCORED, ROUNDING, On, Outcome, SequentialGate, check_shares
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def decide(gate: Gate, measured: Report | Summary, *, on: On = "interval", min_s
     """
     check_shares(min_scored=min_scored)
     if not isinstance(measured, Summary):
-        measured = _by_slice(measured, gate.by) if gate.by else measured.summary()
+        measured = measured.summary(slices=[gate.by] if gate.by else ())
     if gate.by is None:
         outcome, why = _decided(gate, measured, on, min_scored)
     else:
@@ -123,13 +123,6 @@ def decide(gate: Gate, measured: Report | Summary, *, on: On = "interval", min_s
         why += "".join(f" {name}:{told}" for name, _, told in wrong[:_SHOWN])
         why += f" And {len(wrong) - _SHOWN} more." if len(wrong) > _SHOWN else ""
     return Decision(metric=gate.metric, outcome=outcome, sentence=f"{gate.metric}{why}")
-
-
-def _by_slice(report: Report, key: str) -> Summary:
-    tally = Tally(report.metrics, slices=[key])
-    for row in report.results:
-        tally.add(row)
-    return tally.summary(run=report.run)
 
 
 def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[Outcome, str]:

@@ -6,7 +6,7 @@ evidence those fields are columns that reports understand; ``rest`` holds the ot
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -275,11 +275,12 @@ class ParquetReport(Report):
         return self.results.metrics
 
     def summary(
-        self, thresholds: RiskThresholds | None = None, *, cluster: GroupBy = "auto", bootstrap: bool = False
-    ) -> Summary:
-        """The run in numbers, as of every report; by another ``cluster`` it reads all there is of each row."""
-        tally = Tally(self.metrics, cluster=cluster)
-        for row in self.results if self.results.ledgers or cluster not in ("auto", None) else self.results.light():
+        self, thresholds: RiskThresholds | None = None, *, cluster: GroupBy = "auto", bootstrap: bool = False,
+        slices: Iterable[str] = (),
+    ) -> Summary:  # fmt: skip
+        """The run in numbers, as of every report; by another ``cluster`` or by ``slices`` it reads all of each row."""
+        tally, whole = Tally(self.metrics, cluster=cluster, slices=slices), cluster not in ("auto", None) or slices
+        for row in self.results if self.results.ledgers or whole else self.results.light():
             tally.add(row)
         return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
 

@@ -96,8 +96,9 @@ class Report:
         return sum((row.usage for row in self.results), Usage())
 
     def summary(
-        self, thresholds: RiskThresholds | None = None, *, cluster: GroupBy = "auto", bootstrap: bool = False
-    ) -> Summary:
+        self, thresholds: RiskThresholds | None = None, *, cluster: GroupBy = "auto", bootstrap: bool = False,
+        slices: Iterable[str] = (),
+    ) -> Summary:  # fmt: skip
         """The run in numbers, with the signs of high risk.
 
         Args:
@@ -105,8 +106,9 @@ class Report:
             cluster: Which samples belong together: a name or dotted path in a sample's metadata, a callable that
                 gets the sample, or None; ``"auto"``: the conversation, else the source document, where known.
             bootstrap: Intervals from the BCa bootstrap, from 300 scores on that stand alone (extra ``stats``).
+            slices: Keys of the metadata of which each value is summed up by itself, too.
         """
-        tally = Tally(self.metrics, cluster=cluster)
+        tally = Tally(self.metrics, cluster=cluster, slices=slices)
         for row in self.results:
             tally.add(row)
         return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
