@@ -22,6 +22,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.agreement import measured_lines
 from ragmetrics_core.cli.options import add, positive, show
 from ragmetrics_core.data import RagMetricsError, SettingError, read_text, write_text
+from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.metrics.registry import full_name
 from ragmetrics_core.statistics.agreement import Labelled, measure_all, rival_measures
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add(asked, "--band", told, "LOSS", shared.share)
     add(asked, "--metric", "the metric that asks (adherence)", "NAME", default="adherence")
     shared.add_calls(parser)
-    shared.add_limits(parser)
+    shared.add_settings(parser.add_argument_group("limits"), Limits)
     options = parser.parse_args(arguments)
     try:
         return _run(options)
@@ -66,8 +67,9 @@ def _run(options: argparse.Namespace) -> int:
             measured(counter, items, asking(counter), draws=0)
         show(f"{Estimate(len(items), low.total, high.total).text()}\nNot counted: each sample is asked once more.")
         return 0
-    ask = asking(judge, store=shared.store(options), concurrency=options.concurrency, limits=shared.limits(options),
-                 progress=shared.progress(options))  # fmt: skip
+    limits, store = shared.settings_from(options, Limits), shared.store(options)
+    how = {"concurrency": options.concurrency, "progress": options.progress}
+    ask = asking(judge, store=store, limits=limits, **how)
     question = next(name for name, kind in ASKING.items() if kind().name == full_name(options.metric))
     own = [item for item in items if item.question == question]
     if options.template is not None:

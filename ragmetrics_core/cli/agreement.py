@@ -79,7 +79,7 @@ def _agreement(options: argparse.Namespace) -> int:
         lines.append(f"Minus {', '.join(rival.run.judges) or 'the other judge'}, on the same rows:")
         lines += measured_lines(measure_all(rows, rival_measures(options.threshold), draws=options.draws))
     if options.calibrate:
-        how: dict[str, Any] = {"cluster": shared.cluster(options), "method": options.calibrate}
+        how: dict[str, Any] = {"cluster": options.cluster, "method": options.calibrate}
         try:
             found = calibrate(report, metric, labels, assume_random=trusted, threshold=options.threshold, **how)
             lines.append(found.sentence)

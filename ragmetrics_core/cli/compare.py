@@ -40,7 +40,7 @@ def _compare(options: argparse.Namespace) -> int:
     found = first.compare(
         second,
         metrics=options.metrics.split(",") if options.metrics else None,
-        cluster=shared.cluster(options),
+        cluster=options.cluster,
         slices=options.slice,
         margin=options.margin,
         anyway=options.anyway,

@@ -182,7 +182,7 @@ def _table(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, str]],
     scores = [
         scoring.score_set(
             *(given, reviews, metric, judge), prompt=prompt, threshold=options.threshold, draws=options.draws,
-            concurrency=options.concurrency, store=kept, progress=shared.progress(options),
+            concurrency=options.concurrency, store=kept, progress=options.progress,
         )
         for judge, metric, prompt in rows
     ]  # fmt: skip

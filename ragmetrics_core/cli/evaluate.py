@@ -71,7 +71,7 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.quiet:
+    if options.progress is False:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     metrics = metrics_set(None if options.metrics is None else options.metrics.split(","), options.settings)
     gates = [parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
@@ -95,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
         gates=gates if until else (),
     )  # fmt: skip
     this.check_prices()
-    cluster = shared.cluster(options)
+    cluster = options.cluster
     slices = {gate.by for gate in gates if gate.by}
     tally = Tally([metric.name for metric in metrics], cluster=cluster, slices=slices)
     kept = Folded() if options.report or options.audit else None
@@ -134,7 +134,7 @@ def _evaluate(
     try:
         with writer or nullcontext():
             rows = source.counted(always=this.decider is not None)
-            for result in stream(this, rows, progress=shared.progress(options), columns={}):
+            for result in stream(this, rows, progress=options.progress, columns={}):
                 if writer is not None:
                     writer.write(result)
                 tally.add(result)
@@ -203,7 +203,7 @@ def _until(options: argparse.Namespace) -> UntilDecided | None:
         return None
     if options.audit:
         raise SettingError("--audit says nothing of a run that stops for what it saw: leave out --until-decided")
-    return UntilDecided(on=options.gate, min_scored=options.min_scored, cluster=shared.cluster(options), **given)
+    return UntilDecided(on=options.gate, min_scored=options.min_scored, cluster=options.cluster, **given)
 
 
 def settle(options: argparse.Namespace) -> None:

@@ -67,7 +67,7 @@ def add_calls(parser: argparse.ArgumentParser) -> None:
     add(parser, "--api-base", "the models' endpoint, e.g. http://127.0.0.1:8000/v1", "URL")
     add(parser, "--concurrency", "most model calls in flight", "N", positive, 32)
     flag(parser, "--dry-run", "print calls, tokens and price, and make no call")
-    flag(parser, "--quiet", "no progress")
+    parser.add_argument("--quiet", dest="progress", action="store_false", default=None, help="no progress")
     kept = parser.add_argument_group("stored replies", "nothing is paid twice: replies of models are kept in a file")
     where = kept.add_mutually_exclusive_group()
     add_store(where)
@@ -95,14 +95,10 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
-    """Add the option that says which samples belong together; see ``cluster``."""
-    told = "samples that belong together, e.g. user.id in their metadata; none if each stands alone; by default the"
-    add(parser, "--cluster", f"{only}{told} conversation or source document, where there is one", "KEY", None, "auto")
-
-
-def cluster(options: argparse.Namespace) -> str | None:
-    """The key of the metadata that ``--cluster`` names; None if each sample stands alone."""
-    return None if options.cluster == "none" else options.cluster
+    """Add the option that says which samples belong together; None if each stands alone."""
+    told = f"{only}samples that belong together, e.g. user.id in their metadata; none if each stands alone; by default "
+    told += "the conversation or source document, where there is one"
+    add(parser, "--cluster", told, "KEY", lambda key: None if key == "none" else key, "auto")
 
 
 def add_settings(parser: Any, settings: type[Settings], only: Sequence[str] = (), about: str = "") -> None:
@@ -160,14 +156,9 @@ def spent(usage: Usage) -> str:
     return ", ".join([f"{usage.calls} calls", *more, price])
 
 
-def progress(options: argparse.Namespace) -> bool | None:
-    """What a run shows while it goes on."""
-    return False if options.quiet else None
-
-
 def maker(judge: Judge, options: argparse.Namespace) -> Maker:
     """Where a model works, with the options of the command."""
-    language, shown = getattr(options, "language", None), progress(options)
+    language, shown = getattr(options, "language", None), options.progress
     return Maker(judge, store=store(options), concurrency=options.concurrency, language=language, progress=shown)
 
 

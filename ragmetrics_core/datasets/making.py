@@ -96,12 +96,6 @@ def _examples(question: WriteQuestion) -> tuple[Written, Written]:
     return Written(question=f"{own}?", sentences=tuple(short)), Written(question=f"{own}?", sentences=tuple(long))
 
 
-class Made(Evidence):
-    """What a model made of a sample."""
-
-    item: Any
-
-
 class Maker:
     """One model at work on a set or on facts; what it does is a run like any other.
 
@@ -134,14 +128,14 @@ class Maker:
             item = yield from plan(sample)
             if isinstance(item, (Failed, Undefined)):
                 return item
-            return Scored(metric="making", value=1, reason="", evidence=Made(item=item))
+            return Scored(metric="making", value=1, reason="", evidence=Evidence.model_validate({"item": item}))
 
         this = Run(making, self._judge, self._concurrency, self._store)
         for row in stream(this, samples, progress=self._progress, columns={}):
             outcome = row.results["making"]
             self.usage += outcome.usage
             if isinstance(outcome, Scored):
-                yield cast("Made", outcome.evidence).item
+                yield cast("Any", outcome.evidence).item
             else:
                 yield outcome
         if this.interrupted:

@@ -47,9 +47,10 @@ class JsonlWriter:
         """Where the rows of a run stand that was not finished; None if there are none, or all is well."""
         return self._file.partial if self._closed and not self._file.whole and self._file.written else None
 
-    def write(self, result: SampleResult) -> None:
-        """Write one row; rows may come in any order."""
-        self._line(result)
+    def write(self, result: SampleResult | Mapping[str, RunFacts]) -> None:
+        """Write one row, or what closes the file; rows may come in any order."""
+        header, self._header = self._header, ""
+        self._file.write(header + json_line(result))
 
     def close(self, run: RunFacts | None = None, *, whole: bool | None = None) -> None:
         """End the file with the facts of the run; without them the report stays marked as interrupted.
@@ -62,7 +63,7 @@ class JsonlWriter:
         whole = run is not None and not run.interrupted if whole is None else whole
         try:
             if run is not None and (whole or self._file.written):
-                self._line({"run": run})
+                self.write({"run": run})
             if whole:
                 self._file.finish()
         finally:
@@ -73,10 +74,6 @@ class JsonlWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _line(self, value: object) -> None:
-        header, self._header = self._header, ""
-        self._file.write(header + json_line(value))
 
 
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
