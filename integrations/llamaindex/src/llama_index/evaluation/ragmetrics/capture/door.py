@@ -35,7 +35,7 @@ def _as_run(response: object) -> Run:
     # An answer to a sub-question is known by how the framework writes such nodes.
     written = [one for one in named if one.text.startswith(("Sub question:", "\nQuestion:")) and not one.metadata]
     found = tuple(one for one in named if one.text.strip() and (one not in written or one.score is not None))
-    run = Run("query", Node("step", "response", text=snapshot.answer_of(response)), sources=found, result=response)
+    run = Run(Node("step", "response", text=snapshot.answer_of(response)), sources=found, result=response)
     run.complete = run.root.text is not None or not isinstance(result, Streamed)
     run.other, data = tuple(one for one in named if one not in found), snapshot.plain(result)
     run.outputs = data if isinstance(data, dict) else {}

@@ -150,7 +150,7 @@ class Recorder:
         self._copied(snapshot.copy_arguments, kind, node, given, instance)
         tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
         if fresh and kind in ROOTS:
-            live = _Live(Run(kind, node, strand()), fresh, any(one.data for one in fresh))
+            live = _Live(Run(node, kind=kind, strand=strand()), fresh, any(one.data for one in fresh))
             for one in fresh:
                 one.begun = True
             self._copied(snapshot.copy_start, live.run, given, instance, live.data)

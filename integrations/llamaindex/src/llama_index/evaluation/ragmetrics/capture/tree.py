@@ -1,6 +1,7 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from llama_index.evaluation.ragmetrics.capture.run import Pointer, Run
 from llama_index.evaluation.ragmetrics.capture.snapshot import argument_of, plain
@@ -23,8 +24,8 @@ _QUESTION_FIELDS = ("query", "question", "input", "message")
 
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
     """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
-    if run.other is None:
-        run.other = _settled(run.root)
+    if not run.settled:
+        run.other, run.settled = (*run.other, *_settled(run.root)), True
         name_authors(run.root)
     asked, place = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
@@ -34,8 +35,8 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     flow = _flow(run)
     answer = Answer(text, f"result of {run.kind}", _gathered(run), documents=flow)
     return [
-        Tree(
-            run.root,
+        replace(
+            run,
             question=asked,
             asked_at=place,
             history=_earlier(run) or _told(models, asked),
@@ -45,12 +46,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             is_query=run.kind in ("query", "chat")
             or (run.kind == "workflow" and bool(models or where.question_from or where.answer_from)),
             gives_documents=run.kind in ("retrieve", "post") and not failed,
-            complete=run.complete,
-            partial=run.partial,
-            strand=run.strand,
-            conversation=run.conversation,
             kept=True,
-            other=run.other,
             warnings=_warnings(run, flow),
             run=run.result or run,
             places=(run.outputs, run.inputs),
