@@ -34,10 +34,13 @@ function locate(words, within, from = 0) {
   return found && found[0] ? [from + found.index, from + found.index + found[0].length] : null;
 }
 
+// A text without the note that it was cut.
+const uncut = (words) => words.replace(/ … \[cut here: [\d,]+ more characters; [^\]]*\]$/, "");
+
 // The sentence of the texts that shares most words with a claim, rare ones counting more; null if few are shared.
 function closest(claim, texts) {
-  const passages = texts.flatMap((own, at) => sentencesIn(own).map((words) => ({ words, rank: at + 1, terms: termsIn(words) })));
-  const wanted = [...termsIn(claim)];
+  const passages = texts.flatMap((own, at) => sentencesIn(uncut(own)).map((words) => ({ words, rank: at + 1, terms: termsIn(words) })));
+  const wanted = [...termsIn(uncut(claim))];
   const weights = wanted.map((term) => 1 / (1 + passages.filter((one) => one.terms.has(term)).length));
   const all = weights.reduce((sum, own) => sum + own, 0);
   let best = null;
@@ -58,12 +61,13 @@ function named(one) {
   return { rank: one.rank, words: one.evidence, note: "The judge's passage, in #" + one.rank + ": " + found + missing + "." };
 }
 
-// One row's texts and where passages of them are shown.
+// One row's texts, and where passages of them are told: below the answer, or in the claim's item of a list.
 class Beside {
   constructor(texts) {
     this.texts = texts;
     this.shown = [];
     this.told = element("div", { class: "passage", role: "status" });
+    this.home = element("div", {}, this.told);
     this.chosen = null;
   }
 
@@ -86,6 +90,7 @@ class Beside {
     for (const mark of document.querySelectorAll("mark.found")) mark.replaceWith(...mark.childNodes);
     this.chosen = again ? null : claim;
     this.told.replaceChildren();
+    (claim.closest("li") || this.home).append(this.told);
     if (again) return;
     claim.setAttribute("aria-pressed", "true");
     const note = passage ? passage.note : "No text shares enough of its words, and the judge names no passage.";
@@ -146,7 +151,7 @@ function answerOf(row, beside) {
     ...block("Answer", element("div", { class: "box" }, ...(answer.length > 3000 ? folding(shown, answer.length) : [shown]))),
     element("p", { class: "muted" }, lines.filter(Boolean).join(" ")),
     ...(missing.length ? [element("p", { class: "muted" }, "Unsupported, in the judge's words:"), element("ul", { class: "text" }, ...missing)] : []),
-    beside.told,
+    beside.home,
   ];
 }
 

@@ -282,7 +282,7 @@ function questionOf({ question, history, standalone_question: rewritten }, title
   const earlier = () => history.map((turn) => text(turn.role + ": " + turn.content, "muted text"));
   return [
     ...(history ? [folded("What was said before (" + history.length + ")", earlier)] : []),
-    ...(question === title ? [] : block("Question", text(question || "none"))),
+    ...((question || "").trim() === title ? [] : block("Question", text(question || "none"))),
     rewritten ? text("Rewritten for retrieval: " + rewritten, "muted text") : null,
   ];
 }

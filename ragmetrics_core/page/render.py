@@ -18,9 +18,11 @@ from ragmetrics_core.page.rows import cut, detail_lines, facets_of, index_of, js
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
+from ragmetrics_core.statistics.sequential import ROUNDING
 
 _HERE = files("ragmetrics_core.page")
 _LONGEST_DIFF = 4000
+_BESIDE = 15
 _SCRIPTS = tuple(f"{name}.js" for name in ("table", "filters", "people", "claims", "detail", "figures"))
 
 
@@ -34,18 +36,22 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     samples = dict.fromkeys((one.first.index, one.second.index) for one in comparison.most_changed)
     pairs = [pair for pair in comparison.matched.pairs if (pair[0].index, pair[1].index) in samples]
     names = [*dict.fromkeys(change.metric for change in comparison.changes)]
-    changed = [
-        (list(_values(pair, names)), pair, _marked(*((row.sample and row.sample.answer) or "" for row in pair)))
-        for pair in pairs
-    ]
-    worst_first = sorted(changed, key=lambda found: min(two - one for _, one, two in found[0]))
-    lost = [found for found in worst_first if any(two < one for _, one, two in found[0])]
-    won = [found for found in reversed(worst_first) if found not in lost]
+    changed = sorted(
+        ((list(_values(pair, names)), pair) for pair in pairs), key=lambda it: min(two - one for _, one, two in it[0])
+    )
+    lost = [(scores, pair) for scores, pair in changed if any(two < one - ROUNDING for _, one, two in scores)]
+    won = changed[len(lost) :][::-1]
     told = [own for own in comparison.changes if own.slice is None or own.verdict in ("better", "worse", "same")]
     told.sort(key=lambda own: names.index(own.metric))
     ends = [abs(end) for own in told if own.interval for end in (own.interval.low, own.interval.high)]
     data = {"comparison": comparison, "told": told, "reach": max([comparison.margin, 0.01, *ends])}
-    write_html(path, "comparison.html.j2", (), {**data, "lost": lost, "won": won})
+    write_html(path, "comparison.html.j2", (), {**data, "lost": _beside(lost), "won": _beside(won)})
+
+
+def _beside(found: Sequence[tuple[Any, tuple[SampleResult, SampleResult]]]) -> list[tuple[Any, ...]]:
+    """The first of them with both answers marked."""
+    answers = [[(row.sample and row.sample.answer) or "" for row in pair] for _, pair in found[:_BESIDE]]
+    return [(*own, _marked(*both)) for own, both in zip(found, answers, strict=False)]
 
 
 def _values(pair: tuple[SampleResult, SampleResult], names: Iterable[str]) -> Iterator[tuple[str, float, float]]:
