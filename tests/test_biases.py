@@ -10,10 +10,12 @@ import pytest
 
 from ragmetrics_core import ContextUtilization, LexicalJudge, Report, Sample, Scored, evaluate
 from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import CaptureNotes
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.engine.audit import audit
-from ragmetrics_core.page.biases import correlations, family, shared_families, usefulness_by_rank
+from ragmetrics_core.page.biases import correlations, usefulness_by_rank
+from ragmetrics_core.reporting.families import family
 from ragmetrics_core.reporting.run_facts import Audit
 
 
@@ -56,9 +58,20 @@ def test_families(name: str, expected: str) -> None:
     assert family(name) == expected
 
 
-def test_judge_and_generator_of_one_family() -> None:
-    rows = [scored(0, 0.5, generator="gpt-4.1"), scored(1, 0.5, generator="claude-3"), scored(2, 0.5)]
-    assert shared_families(rows) == {"OpenAI": 1}
+def test_a_judge_of_the_family_of_generator_or_reranker(tmp_path: Path) -> None:
+    noted = CaptureNotes(provenance={"reranker": "CohereRerank, gpt-4.1-nano"})
+    rows = [
+        scored(0, 0.5, generator="gpt-4.1"), scored(1, 0.5, generator="claude-3", metadata={"reranker": "azure/o3"}),
+        scored(2, 0.5), scored(3, 0.5, capture=noted),
+    ]  # fmt: skip
+    report = Report(rows)
+    first, second = report.summary().warnings
+    assert "Judge and generator are both of the OpenAI family in 1 of 4 samples" in second + first
+    assert "Judge and reranker are both of the OpenAI family in 2 of 4 samples" in first
+    assert first in report.methods()
+    report.to_html(tmp_path / "page.html")
+    assert f'<p class="banner">{first}</p>' in (tmp_path / "page.html").read_text("utf-8")
+    assert Report(rows[2:3]).summary().warnings == ()
 
 
 ROWS = [

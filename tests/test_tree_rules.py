@@ -769,6 +769,18 @@ def test_a_query_that_a_model_wrote_is_the_stand_alone_question() -> None:
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
 
 
+def test_what_put_the_documents_in_order_is_noted() -> None:
+    clock = Clock()
+    asking = clock.node("reranker", model(clock, asked(FARO), "[2]"), name="LLMRerank", taken=DOCS, documents=DOCS[:1])
+    scoring = clock.node("reranker", name="CohereRerank", taken=DOCS, documents=DOCS[:1])
+    run = tree(
+        clock, retriever(clock, *DOCS), lambda: asking, lambda: scoring, model(clock, asked(PORTO)), answers=SAYS
+    )
+    (sample,) = samples_of(run)
+    assert sample.capture is not None
+    assert sample.capture.provenance["reranker"] == "m, CohereRerank"
+
+
 # What queries and arguments of tools do not mean
 
 

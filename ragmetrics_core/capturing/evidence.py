@@ -60,6 +60,13 @@ class Calls:
         models = (node for node in self.nodes if node.kind == "model")
         return [node for node in models if not any(one.kind in ("retriever", "reranker") for one in self.paths[node])]
 
+    @property
+    def rerankers(self) -> list[str]:
+        """What put documents in order: the models that rerankers asked, and rerankers that asked none by their name."""
+        found = [[one.model or one.name for one in node.walk() if one.kind == "model"] or [node.name]
+                 for node in self.nodes if node.kind == "reranker"]  # fmt: skip
+        return list(dict.fromkeys(name for names in found for name in names))
+
     def weight(self, call: Node) -> int:
         """How much a reply looks like an answer: 3 a free text, 2 a structured answer, 1 a label, 0 none."""
         ran = {node.name for node in self.nodes if node.kind == "tool"}

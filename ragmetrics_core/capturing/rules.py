@@ -242,7 +242,7 @@ class _Making:
             self.warnings += [_TEXT.format(name) for name in names]
         sources = ", ".join(dict.fromkeys(node.name for node in turn.calls.retrievals))
         places = {"question": asked_at, "retrieved": sources, "answer": answer.place, **self.provenance}
-        places["conversation"] = tree.conversation_at
+        places |= {"conversation": tree.conversation_at, "reranker": ", ".join(turn.calls.rerankers)}
         return Sample(
             question=question or answer.question,
             contexts=contexts,

@@ -16,7 +16,7 @@ from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
-from ragmetrics_core.page.biases import family
+from ragmetrics_core.reporting.families import family
 from ragmetrics_core.statistics.agreement import Measured, accuracy, auroc, bootstrap, f1, line, mean_error, spearman
 
 Rows = Sequence[tuple[float, float]]

@@ -1,12 +1,8 @@
 """Could the judge be fooling you? What a run itself shows of biases of its judge."""
 
-import re
-import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import atanh, sqrt, tanh
-from pathlib import Path
 from statistics import NormalDist
 
 from ragmetrics_core.data import JudgedChunks, Sample, SampleResult, wilson
@@ -98,30 +94,3 @@ def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
 def rank_share(rank: int, useful: int, count: int) -> RankShare:
     """The share of useful chunks at a rank."""
     return RankShare(rank, useful, count, useful / count, *wilson(useful, count))
-
-
-FAMILIES: dict[str, str] = tomllib.loads(Path(__file__).with_name("biases.toml").read_text("utf-8"))["families"]
-"""Families of models by how their names are written: a judge tends to favour what its own family wrote."""
-
-
-def family(model: str) -> str:
-    """The family that a model's name tells: a known one, else the first word of the name without its provider.
-
-    Example:
-        >>> family("openai/gpt-4o-mini"), family("azure/o3"), family("ollama/llama3.1"), family("local/mine-7b")
-        ('OpenAI', 'OpenAI', 'Meta', 'mine')
-    """
-    name = model.casefold()
-    word = re.match(r"[a-z]*", name.rpartition("/")[2])
-    return next((known for known, pattern in FAMILIES.items() if re.search(pattern, name)), word[0] if word else "")
-
-
-def shared_families(rows: Iterable[SampleResult]) -> dict[str, int]:
-    """Families that judge and generator of a sample share, with the number of such samples, most frequent first."""
-    counts: Counter[str] = Counter()
-    for row in rows:
-        own = family(row.sample.generator) if row.sample and row.sample.generator else ""
-        names = {name for result in row.results.values() for name in (result.judge, *result.usage.models)}
-        if own and own in map(family, names):
-            counts[own] += 1
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

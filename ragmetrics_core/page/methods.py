@@ -31,7 +31,7 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     references = [reference for key, reference in _REFERENCES.items() if key in text]
     signatures = "; ".join(map(str, run.metrics.values()))
     second = f"Signatures: {signatures}." if signatures else ""
-    return tuple(filter(None, (text, " ".join(quoted(run)), second, " ".join(references))))
+    return tuple(filter(None, (text, " ".join((*quoted(run), *summary.warnings)), second, " ".join(references))))
 
 
 def _kind(metric: str, run: RunFacts) -> str:

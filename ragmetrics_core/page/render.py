@@ -103,7 +103,6 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
     return {
         "summary": summary,
         "run": run,
-        "families": biases.shared_families(rows),
         "shares": shares,
         "rules": RULES,
         "diagnoses": Counter(entry[4] for entry in index),

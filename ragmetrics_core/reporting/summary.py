@@ -12,6 +12,7 @@ from pydantic import Field
 from ragmetrics_core.data import Frozen, Grade, JudgedChunks, Ledger, SettingError, Share, Usage, element
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.conversations import Conversations, TurnTally
+from ragmetrics_core.reporting.families import shared
 from ragmetrics_core.reporting.matching import GroupBy, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import FEWEST_CLUSTERS, Interval, mean, mean_interval, median, sd
@@ -22,6 +23,12 @@ CAPTION = "mean score of this judge on samples like these; poll noise included, 
 """What an interval means; it stands beside every interval."""
 
 _UNTIL_DECIDED = f"{CAPTION}. The mean is that of the scored: stopping early pushes it away from the threshold"
+
+
+_RELATED = {
+    "generator": "judges tend to favour texts of their own family (self-preference)",
+    "reranker": "it confirms an order that a model like itself has made (circular)",
+}
 
 
 class RiskThresholds(Frozen):
@@ -96,6 +103,7 @@ class Summary(Frozen):
     without_context: int = Field(0, description="answers given without any context")
     application_errors: int = Field(0, description="samples whose application run went wrong")
     grades: dict[Grade, int] = Field({}, description="captured samples by grade, see ``CaptureNotes``")
+    related: dict[str, int] = Field({}, description="samples by what is of the judge's family, ``generator OpenAI``")
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
     usage: Usage = Field(description="what everything cost together, unfinished metrics included")
     judges: tuple[str, ...] = Field((), repr=False, description="who judged")
@@ -131,9 +139,19 @@ class Summary(Frozen):
         return tuple(sentence for count, sentence in found if count)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """Where the judge is of the family of the application's own models, and why that matters."""
+        found = ((*key.partition(" ")[::2], count) for key, count in self.related.items())
+        return tuple(
+            f"Judge and {part} are both of the {name} family in {count} of {self.judged} samples: {_RELATED[part]}; "
+            "compare with a judge of another family."
+            for part, name, count in found
+        )
+
+    @property
     def all_signs(self) -> tuple[str, ...]:
-        """Signs of the run, then those of each metric."""
-        return tuple(chain(self.signs, *(found.signs for found in self.metrics)))
+        """Warnings and signs of the run, then the signs of each metric."""
+        return tuple(chain(self.warnings, self.signs, *(found.signs for found in self.metrics)))
 
 
 class Tally:
@@ -150,12 +168,13 @@ class Tally:
         self._number_of = numbering(cluster)
         self._metrics = {name: _MetricTally() for name in metrics}
         self._rows: Counter[str] = Counter()
-        self._grades: Counter[Grade] = Counter()
+        self._grades, self._related = Counter[Grade](), Counter[str]()
         self._usage = Usage()
 
     def add(self, result: SampleResult) -> None:
         """Count one row."""
         self._usage += result.usage
+        self._related.update(shared(result))
         sample = result.sample
         bad = sample is None or bool(result.problem)
         self._rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
@@ -200,7 +219,7 @@ class Tally:
         return Summary(
             **self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=run.ended_early,
             judges=run.judges, decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
-            slices={
+            related=_counts(self._related), slices={
                 key: {name: tally.summary(thresholds, run=run) for name, tally in own.items()}
                 for key, own in self._slices.items()
             },
