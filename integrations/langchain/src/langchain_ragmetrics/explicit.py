@@ -2,8 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
@@ -73,7 +72,8 @@ class _ObservedStore(VectorStore):
     """Calls the store and reports what its searches return."""
 
     def __init__(self, store: VectorStore, scores: bool) -> None:
-        object.__setattr__(self, "_observed", (store, scores and _has_scores(store)))
+        scored = type(store).similarity_search_with_score is not VectorStore.similarity_search_with_score
+        object.__setattr__(self, "_observed", (store, scores and scored))
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__") or name == "_observed":
@@ -98,45 +98,33 @@ class _ObservedStore(VectorStore):
         raise NotImplementedError("make the store first, then observe(store)")
 
 
-def _has_scores(store: VectorStore) -> bool:
-    return type(store).similarity_search_with_score is not VectorStore.similarity_search_with_score
-
-
 def _reported(store: VectorStore, name: str, scores: bool) -> Callable[..., Any]:
     """A search of the store that reports what it returns."""
     plain = scores and name.removeprefix("a") == "similarity_search"
     called = getattr(store, name.replace("similarity_search", _WITH_SCORE) if plain else name)
 
-    def without(found: Any) -> Any:
-        return [document for document, _ in found] if plain else found
+    def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
+        query = args[0] if args else kwargs.get("query")
+        reporters = _reporters(type(store).__name__, query if isinstance(query, str) else "")
+
+        def ended(found: Any) -> Any:
+            for report in reporters:
+                report(found)
+            return [document for document, _ in found] if plain else found
+
+        return ended
 
     @functools.wraps(getattr(store, name))
     def search(*args: Any, **kwargs: Any) -> Any:
-        with _reporting(type(store).__name__, args, kwargs) as report:
-            found = called(*args, **kwargs)
-            report(found)
-        return without(found)
+        ended = begun(args, kwargs)
+        return ended(called(*args, **kwargs))
 
     @functools.wraps(getattr(store, name))
     async def asearch(*args: Any, **kwargs: Any) -> Any:
-        with _reporting(type(store).__name__, args, kwargs) as report:
-            found = await called(*args, **kwargs)
-            report(found)
-        return without(found)
+        ended = begun(args, kwargs)
+        return ended(await called(*args, **kwargs))
 
     return asearch if inspect.iscoroutinefunction(called) else search
-
-
-@contextmanager
-def _reporting(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Callable[[Any], None]]:
-    query = args[0] if args else kwargs.get("query")
-    reporters = _reporters(name, query if isinstance(query, str) else "")
-
-    def report(found: Any) -> None:
-        for reporter in reporters:
-            reporter(found)
-
-    yield report
 
 
 def _reporters(name: str, query: str) -> list[Callable[[Any], None]]:
