@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import Field
 
 from ragmetrics_core.data import Frozen, InputError, MetricResult, SampleResult, SettingError, Undefined, element
+from ragmetrics_core.data.showing import judge_in_words
 from ragmetrics_core.data.showing import table as html_rows
 from ragmetrics_core.reporting.gates import UntilDecided, three_way
 from ragmetrics_core.reporting.matching import GroupBy, Matched, Pair, differences, match, numbering
@@ -96,6 +97,7 @@ class Comparison(Frozen):
 
     changes: tuple[MetricChange, ...] = Field(description="one entry per metric and slice")
     matched: Matched = Field(repr=False, description="the rows of both runs, those without a partner apart")
+    judges: tuple[str, ...] = Field((), repr=False, description="who judged the two runs")
     margin: float = Field(description="differences up to this do not matter")
     differing: tuple[str, ...] = Field((), description="in what the runs are not comparable; only with ``anyway``")
     stopped: str = Field("", description='why either run ended before all its rows were read; "" if neither did')
@@ -142,7 +144,7 @@ class Comparison(Frozen):
 
     def table(self) -> str:
         """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
-        lines = [str(self.matched), *(f"! not comparable: {found}" for found in self.differing)]
+        lines = [str(self.matched), self.judged, *(f"! not comparable: {found}" for found in self.differing)]
         lines += [f"{own.outcome}: {own.sentence}" for own in self.decisions]
         for change in self.changes:
             lines += ["", *change.lines(self.margin)]
@@ -150,9 +152,14 @@ class Comparison(Frozen):
 
     __str__ = __repr__ = table
 
+    @property
+    def judged(self) -> str:
+        """Who judged, in words."""
+        return f"Judge: {', '.join(map(judge_in_words, self.judges)) or 'unknown'}."
+
     def _repr_html_(self) -> str:
         lines = ((own.name, own.verdict, own.lines(self.margin)[1:]) for own in self.changes)
-        notes = (str(self.matched), *(f"not comparable: {found}" for found in self.differing))
+        notes = (str(self.matched), self.judged, *(f"not comparable: {found}" for found in self.differing))
         return f"<div>{element('p', notes)}{html_rows(lines, ('metric', 'second run', 'why'))}</div>"
 
     def to_html(self, path: str | Path) -> None:
@@ -226,9 +233,11 @@ def compare(
     decided = [it.run.ended_early or ("its gates were decided" if it.decisions else "") for it in (first, second)]
     early = zip(("first", "second"), decided, strict=True)
     stopped = "; ".join(f"the {which} run ended early: {why}" for which, why in early if why)
+    judges = tuple(dict.fromkeys((*first.run.judges, *second.run.judges)))
     return Comparison(
-        changes=judged, matched=matched, margin=margin, differing=(*differing,), stopped=stopped, decisions=decisions
-    )
+        changes=judged, matched=matched, judges=judges, margin=margin, differing=(*differing,), stopped=stopped,
+        decisions=decisions,
+    )  # fmt: skip
 
 
 def _change(

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
+_MARKER = (
+    'ragmetrics(*gates, **how): what the fixture of this name holds and gives to evaluate, e.g. ("adherence=0.8", '
+    'judge="gpt-4o-mini"); on="point" takes the mean alone.'
+)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
-    config.addinivalue_line("markers", "ragmetrics(*gates, **how): for the fixture of this name")
+    config.addinivalue_line("markers", _MARKER)
 
 
 @pytest.fixture(name="ragmetrics")
