@@ -38,7 +38,7 @@ from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
-from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, index_of, json_text
+from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, facets_of, index_of, json_text
 from ragmetrics_core.reporting.report import Folded, Report
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
 
@@ -101,6 +101,25 @@ def test_nothing_can_leave_a_script_element() -> None:
         assert not set("<>&\u2028") & set(text)
     assert found == [[0, "s0", "</script><!--<script>&", [0.5, None], None, "", None]]
     assert json.loads(line)["sample"]["question"] == "</script><!--<script>&\u2028"
+
+
+def test_metadata_that_people_filter_by() -> None:
+    """Few short values, some of them shared; what is missing stays missing, and no more fields than a page can hold."""
+    metadata = [
+        {"topic": "a", "tier": 1, "ok": True, "trace": f"t{i}", "text": "x" * 61, "score": 0.5, "tags": ["a"], "one": 1}
+        for i in range(4)
+    ]
+    metadata[1] |= {"topic": "b", "tier": 2, "ok": False}
+    del metadata[2]["topic"]
+    rows = [SampleResult(index=i, sample=Sample(metadata=own), results={}) for i, own in enumerate(metadata)]
+    found = facets_of([*rows, SampleResult(index=4, sample=None, problem="no object")])
+    assert found == {
+        "topic": {"values": ["a", "b"], "of": [0, 1, None, 0, None]},
+        "tier": {"values": ["1", "2"], "of": [0, 1, 0, 0, None]},
+        "ok": {"values": ["True", "False"], "of": [0, 1, 0, 0, None]},
+    }
+    many = [Sample(metadata={f"f{at}": i // 2 for at in range(30)}) for i in range(4)]
+    assert len(facets_of([SampleResult(index=0, sample=own, results={}) for own in many])) == 20
 
 
 def test_what_stands_on_the_page(tmp_path: Path) -> None:
@@ -368,6 +387,8 @@ def test_everything_filters_and_stands_in_the_address(browser: Browser, tmp_path
     browser.js("sortBy('m0', true)")
     address = browser.driver.current_url
     assert address.endswith("#score.context_utilization=0.2%7E1&metadata.tier=0&sort=m0+down")
+    browser.find("nav a")[0].click()
+    browser.wait("location.hash.includes('tier=0')")  # a link to a section keeps the filters in the address
     browser.driver.get("about:blank")
     browser.driver.get(address)
     assert browser.titles() == ["q4", "q2"]

@@ -213,5 +213,5 @@ function prepareFilters() {
     waiting = setTimeout(refresh, 120);
   });
   for (const kind of ["csv", "jsonl"]) document.getElementById("save-" + kind).addEventListener("click", () => save(kind));
-  addEventListener("hashchange", () => location.hash.includes("=") && fromAddress());
+  addEventListener("hashchange", () => (location.hash.includes("=") ? fromAddress() : tell())); // a link to a section keeps the filters
 }

@@ -15,7 +15,7 @@ LONGEST = 20_000
 """Most bytes of one text that the page holds."""
 
 _EXCERPT = 160
-_VALUES, _VALUE = 40, 60
+_FIELDS, _VALUES, _VALUE = 20, 40, 60
 _ROOM = 11_000_000
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 _EMPTY: tuple[object, ...] = (None, "", [], {})
@@ -44,13 +44,14 @@ def index_of(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[list[
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
     """Fields of the metadata by which people filter: their values, and per row the place of its own, or None.
 
-    A field of short words, whole numbers or truth values, of 2 to 40 different ones, fewer than rows that have it.
+    The first 20 of short words, whole numbers or truth values, 2 to 40 different ones, fewer than rows that have one.
     """
     kept = [_facts(row.sample.metadata) if row.sample else {} for row in rows]
     found: dict[str, dict[str, list[Any]]] = {}
     for name in dict.fromkeys(name for own in kept for name in own):
         counts = Counter(own[name] for own in kept if name in own)
-        if 1 < len(counts) <= _VALUES and len(counts) < counts.total() and max(map(len, counts)) <= _VALUE:
+        few = 1 < len(counts) <= min(_VALUES, counts.total() - 1)
+        if few and max(map(len, counts)) <= _VALUE and len(found) < _FIELDS:
             places = {value: place for place, (value, _) in enumerate(counts.most_common())}
             found[name] = {"values": [*places], "of": [places.get(own.get(name, "")) for own in kept]}
     return found
