@@ -91,24 +91,18 @@ class Item(Frozen):
 def review_items(given: sets.AnySet) -> list[Item]:
     """Everything of a set that a person can decide, in the order of the set."""
     if isinstance(given, sets.ContinuousSet):
-        return [item for document in given.documents for row in _cells(document) for item in row]
+        return [
+            Item(id=f"{it.id}#{row}#{column}", was="positive" if cell.covered else "negative", question=it.question,
+                 claim=fact.text, texts=(context.text,))
+            for it in given.documents
+            for row, (fact, cells) in enumerate(zip(it.facts, it.cells, strict=True))
+            for column, (context, cell) in enumerate(zip(it.contexts, cells, strict=True))
+        ]  # fmt: skip
     # Equal points, e.g. where fewer documents differ than are retrieved, are decided once.
     return [
         Item(id=one.id, was=one.by_rank, question=one.sample.question or "", claim=one.sample.answer or "",
              texts=tuple(sorted(context.text for context in one.sample.contexts)))
         for one in {point.id: point for point in given.points}.values()
-    ]  # fmt: skip
-
-
-def _cells(document: sets.LabelledDocument) -> list[list[Item]]:
-    """One row per fact, one column per context."""
-    return [
-        [
-            Item(id=f"{document.id}#{row}#{column}", was="positive" if cell.covered else "negative",
-                 question=document.question, claim=fact.text, texts=(context.text,))
-            for column, (context, cell) in enumerate(zip(document.contexts, cells, strict=True))
-        ]
-        for row, (fact, cells) in enumerate(zip(document.facts, document.cells, strict=True))
     ]  # fmt: skip
 
 
@@ -119,24 +113,23 @@ def labels_of(given: sets.AnySet, reviews: Reviews | None) -> list[float | None]
     fact is covered by none of the other contexts.
     """
     found = reviews.first if reviews is not None else {}
+    marks = {it.id: found[it.id].label if it.id in found else it.was for it in review_items(given)}
     if isinstance(given, sets.DiscreteSet):
-        verdicts = [found[point.id].label if point.id in found else point.by_rank for point in given.points]
-        return [None if verdict == "ambiguous" else float(verdict == "positive") for verdict in verdicts]
+        return [_share([{marks[point.id]}]) for point in given.points]
     if not found:
         return [point.label for point in given.points]
-    marks = {
-        document.id: [[found[it.id].label if it.id in found else it.was for it in row] for row in _cells(document)]
-        for document in given.documents
-    }
-    return [_label(marks[point.document], point.contexts) for point in given.points]
+    facts = {document.id: range(len(document.facts)) for document in given.documents}
+    return [
+        _share([{marks[f"{it.document}#{row}#{column}"] for column in it.contexts} for row in facts[it.document]])
+        for it in given.points
+    ]
 
 
-def _label(marks: Sequence[Sequence[Verdict]], chosen: Sequence[int]) -> float | None:
+def _share(verdicts: Sequence[set[Verdict]]) -> float | None:
     """The share of the facts that one of the contexts covers; None if that is ambiguous for any."""
-    verdicts = [{row[column] for column in chosen} for row in marks]
     if any("ambiguous" in own and "positive" not in own for own in verdicts):
         return None
-    return sum("positive" in own for own in verdicts) / len(marks)
+    return sum("positive" in own for own in verdicts) / len(verdicts)
 
 
 def items_to_review(given: sets.AnySet, reviews: Reviews, *, second: bool, share: float) -> list[Item]:

@@ -37,9 +37,7 @@ class Limits(Settings):
     requests_per_minute: float | None = Field(None, gt=0, description="most calls to each model in any minute")
     tokens_per_minute: float | None = Field(None, gt=0, description="most tokens to and from each model in any minute")
     rate_file: str | os.PathLike[str] | None = Field(
-        None,
-        repr=False,
-        description="keep the limits per minute together with all processes that name this file, and the same",
+        None, repr=False, description="keep the limits per minute together with all processes that name this file"
     )
 
     @model_validator(mode="after")

@@ -105,10 +105,10 @@ class Comparison(Frozen):
 
     def __getitem__(self, name: str) -> MetricChange:
         """The change of a metric over all samples, or of one slice as ``"metric [slice]"``."""
-        for change in self.changes:
-            if change.name == name:
-                return change
-        raise SettingError(f"no {name!r} in this comparison; it has: {', '.join(c.name for c in self.changes)}")
+        known = {change.name: change for change in self.changes}
+        if name not in known:
+            raise SettingError(f"no {name!r} in this comparison; it has: {', '.join(known)}")
+        return known[name]
 
     @property
     def most_changed(self) -> tuple[Changed, ...]:

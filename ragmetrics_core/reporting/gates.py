@@ -39,8 +39,7 @@ class UntilDecided(Settings):
     on: On = Field("interval", description="the gates speak of samples like these; or ``point``: of these rows")
     alpha: float = Field(0.05, description="risk of a wrong decision")
     margin: Share = Field(
-        0.0,
-        description="a mean so far below its threshold may pass; with ``against`` instead, so much worse than before",
+        0.0, description="a mean so far below its threshold may pass; with ``against``, so much worse than before"
     )
     min_samples: int = Field(10, description="samples scored before a decision")
     max_samples: int | None = Field(None, ge=1, description="end undecided after so many rows")

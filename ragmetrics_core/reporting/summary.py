@@ -114,11 +114,10 @@ class Summary(Frozen):
 
     def __getitem__(self, metric: str) -> MetricSummary:
         """Summary of one metric by name; raises ``SettingError`` if it was not measured."""
-        for found in self.metrics:
-            if found.metric == metric:
-                return found
-        names = ", ".join(found.metric for found in self.metrics)
-        raise SettingError(f"no metric {metric!r} in this report; it has: {names or 'none'}")
+        known = {found.metric: found for found in self.metrics}
+        if metric not in known:
+            raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(known) or 'none'}")
+        return known[metric]
 
     def _repr_html_(self) -> str:
         from ragmetrics_core.reporting.tables import html_table  # which stands on this module
