@@ -11,14 +11,9 @@ from ragmetrics_core.endpoints.store import default_path
 
 # Every option and argument that names a path, by its place among the parsed options; a test holds it complete.
 READ = ("files", "file", "corpus", "pairs", "results", "against", "labels", "first", "second", "set", "sets")
-WRITTEN = {  # with the files beside them
-    "out": ("", PARTIAL),
-    "report": ("", PARTIAL),
-    "summary": ("", PARTIAL),
-    "store": ("", "-wal", "-shm"),
-    "rate_file": ("", "-wal", "-shm"),
-}
 _OURS = ("store", "rate_file")  # opened where they are, if they are ours
+# What is written, with the files beside it.
+WRITTEN = dict.fromkeys(("out", "report", "summary"), ("", PARTIAL)) | dict.fromkeys(_OURS, ("", "-wal", "-shm"))
 _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 

@@ -4,7 +4,7 @@ import csv
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,7 @@ _SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
 
 
 def read_samples(
-    path: Path,
-    columns: Mapping[str, Any],
-    limit: int | None = None,
-    unread: dict[str, None] | None = None,
+    path: Path, columns: Mapping[str, Any], limit: int | None = None, unread: dict[str, None] | None = None
 ) -> Iterator[Sample | RowError]:
     """Samples of a file, lazily; a row that is no sample comes as its error, with file and row number.
 
@@ -183,11 +180,4 @@ def _parquet(path: Path) -> Iterator[Located]:
         raise InputError(f"{path}: not Parquet ({str(error).splitlines()[0]})") from None
 
 
-_READERS: dict[str, Callable[[Path], Iterator[Located]]] = {
-    ".jsonl": _jsonl,
-    ".ndjson": _jsonl,
-    ".json": _json,
-    ".csv": _csv,
-    ".tsv": _csv,
-    ".parquet": _parquet,
-}
+_READERS = {".jsonl": _jsonl, ".ndjson": _jsonl, ".json": _json, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}

@@ -8,14 +8,7 @@ _LONGEST = 600
 """Characters; an answer that only declines is short."""
 
 # Spelt out first: "don't" and "do not" are one wording.
-_SPELT = (
-    ("’", "'"),
-    ("can't", "can not"),
-    ("cannot", "can not"),
-    ("n't", " not"),
-    ("'m ", " am "),
-    ("there's", "there is"),
-)
+_SPELT = {"’": "'", "can't": "can not", "cannot": "can not", "n't": " not", "'m ": " am ", "there's": "there is"}
 
 _THEM = (
     "(?:(?:the|this|these|those|any|my|your|given|provided|available|supplied|retrieved|above|following|contexts?|"
@@ -101,7 +94,7 @@ def _declining(part: str) -> bool:
 def _parts(sentence: str) -> list[str]:
     """Parts of a sentence in lower case, contractions spelt out, without the signs around them."""
     text = " ".join(sentence.casefold().split())
-    for written, spelt in _SPELT:
+    for written, spelt in _SPELT.items():
         text = text.replace(written, spelt)
     parts = (part.strip(" .!?…。！？؟।\"'“”*_-") for part in _PARTS.split(text))
     return [part for part in parts if part]
