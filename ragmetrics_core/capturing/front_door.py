@@ -134,12 +134,7 @@ class FrontDoor(Generic[Run]):
         concurrency: int = 8,
         limits: Limits | None = None,
         redact: Redact | None = None,
-        question_from: Source | None = None,
-        contexts_from: Source | None = None,
-        answer_from: Source | None = None,
-        context_tools: Collection[str] | None = None,
-        build: Callable[[Any], Iterable[Sample]] | None = None,
-        **own: Any,
+        **places: Any,
     ) -> BackgroundEvaluator[Run]:
         """Judge what the whole process does from now on, in the background; the application never waits.
 
@@ -154,12 +149,8 @@ class FrontDoor(Generic[Run]):
             concurrency: Most model calls in flight.
             limits: What judging may spend; see ``ragmetrics_core.evaluate``.
             redact: As for ``capture``.
-            question_from: As for ``capture``.
-            contexts_from: As for ``capture``.
-            answer_from: As for ``capture``.
-            context_tools: As for ``capture``.
-            build: As for ``capture``.
-            **own: As for ``capture``.
+            **places: ``question_from``, ``contexts_from``, ``answer_from``, ``context_tools`` and ``build``, as for
+                ``capture``.
 
         Returns:
             Who watches: ``aggregates``, ``problems``, ``dropped``, ``flush(timeout)``, ``report()``, ``stop()``.
@@ -167,7 +158,7 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
-        where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
+        where = self._places(**places)
         listener = Listener(Problems(), everywhere=True, data=where.needs_data)
         turns = self._turns(where, listener.problems)
         watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
@@ -190,17 +181,7 @@ class FrontDoor(Generic[Run]):
         self._listeners.add(listener)
         return watcher
 
-    def samples_from(
-        self,
-        run: Any,
-        *,
-        question_from: Source | None = None,
-        contexts_from: Source | None = None,
-        answer_from: Source | None = None,
-        context_tools: Collection[str] | None = None,
-        build: Callable[[Any], Iterable[Sample]] | None = None,
-        **own: Any,
-    ) -> list[Sample]:
+    def samples_from(self, run: Any, **places: Any) -> list[Sample]:
         """Make the samples of one run; pure.
 
         Args:
@@ -208,12 +189,8 @@ class FrontDoor(Generic[Run]):
                 ``client.evaluate``, or read back from LangSmith with ``load_child_runs=True``. Or what an engine,
                 pipeline or agent returned, which holds less: not what was retrieved before reranking, in LlamaIndex
                 not the question. A stream is not read: without its text the sample has no answer.
-            question_from: As for ``capture``; of what was returned a callable gets that.
-            contexts_from: As for ``capture``.
-            answer_from: As for ``capture``.
-            context_tools: As for ``capture``.
-            build: As for ``capture``.
-            **own: As for ``capture``.
+            **places: ``question_from``, ``contexts_from``, ``answer_from``, ``context_tools`` and ``build``, as for
+                ``capture``; of what was returned a callable gets that.
 
         Returns:
             The samples that ``capture`` gives of that run.
@@ -221,6 +198,6 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If it is nothing of which the adapter makes samples, or a setting is invalid.
         """
-        where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
+        where = self._places(**places)
         turns = self._turns(where, Problems(logged=False))
         return [*turns.add(run if self._as_run is None else self._as_run(run)), *turns.finish()]

@@ -4,8 +4,8 @@ Keys and paths lead into the inputs or outputs of the root; ``metadata={"ragmetr
 of a call says the same things for that call.
 """
 
-from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
+from dataclasses import fields
 from typing import Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -14,8 +14,7 @@ from langchain_core.tracers.context import register_configure_hook
 from langchain_ragmetrics.capturing.recorder import Receiver, Recorder
 from langchain_ragmetrics.capturing.trees import AnyRun, Finding, assembler
 from langchain_ragmetrics.model import LangChainJudge, as_judge
-from ragmetrics_core import Sample
-from ragmetrics_core.capturing import BackgroundEvaluator, FrontDoor, Listener, Listeners, Metrics, Problems, Source
+from ragmetrics_core.capturing import BackgroundEvaluator, FrontDoor, Listener, Listeners, Metrics, Problems
 
 
 class _ProcessRecorder(Recorder):
@@ -69,14 +68,9 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         judge: A judge, a chat model or runnable of LangChain, or a model's name; see ``ragmetrics_core.evaluate``.
         keep: Keep every result for ``report()``; otherwise only running ``aggregates``, in constant memory.
         max_queue: Most runs waiting; later ones are dropped and counted. None never drops.
-        question_from: As for ``capture``, like the next five.
-        contexts_from: Where the contexts are.
-        answer_from: Where the answer is.
-        context_tools: Names of tools whose text is a context.
-        build: A callable from the run to its samples.
-        every_turn: A run that called a model is a sample even where nothing was retrieved.
-        **settings: ``sample_rate``, ``on_result``, ``sinks``, ``concurrency``, ``limits`` and ``redact``, as for
-            ``watch``.
+        **settings: ``sample_rate``, ``on_result``, ``sinks``, ``concurrency``, ``limits``, ``redact``, and where things
+            are (``question_from``, ``contexts_from``, ``answer_from``, ``context_tools``, ``build``, ``every_turn``),
+            as for ``watch``.
 
     Raises:
         SettingError: If a setting is invalid.
@@ -103,16 +97,10 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         *,
         keep: bool = True,
         max_queue: int | None = None,
-        question_from: Source | None = None,
-        contexts_from: Source | None = None,
-        answer_from: Source | None = None,
-        context_tools: Collection[str] | None = None,
-        build: Callable[[Any], Iterable[Sample]] | None = None,
-        every_turn: bool = False,
         **settings: Any,
     ) -> None:
-        where = Finding(question_from, contexts_from, answer_from, context_tools, build, every_turn)
-        turns = assembler(where, Problems())
+        places = {one.name: settings.pop(one.name) for one in fields(Finding) if one.name in settings}
+        turns = assembler(Finding(**places), Problems())
         turns.share()
         settings |= {"keep": keep, "max_queue": max_queue, "rest": turns.finish, "problems": turns.problems}
         BackgroundEvaluator.__init__(self, turns.add, metrics, as_judge(judge), **settings)
