@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import isclose
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -30,8 +31,13 @@ from ragmetrics_core import (
     metric,
 )
 from ragmetrics_core.data import Evidence, InputError, JudgedChunk, JudgedChunks, Scored, SettingError, Usage
+from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Signature, Undefined
+from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.distributed import on_ray, on_spark
 from ragmetrics_core.distributed.scorer import Scorer
+from ragmetrics_core.reporting.parquet import columns_of
+from ragmetrics_core.reporting.report import RunFacts
+from ragmetrics_core.statistics import means
 
 ALL = ["utilization", "adherence", "recall", "accuracy"]
 ROWS: list[dict[str, Any]] = [
@@ -113,6 +119,53 @@ def test_it_gives_what_evaluate_gives(stored: Callable[..., Report]) -> None:
         assert (row.index, row.sample) == (other.index, other.sample)
     assert report.table() == alone.table()
     assert type(report.results[0].results["noted"].evidence) is Own
+
+
+def test_figures_are_those_of_the_same_rows_as_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = Random(1)
+
+    def result(name: str) -> Any:
+        given = {
+            "metric": name,
+            "judge": "gpt-5",
+            "signature": name,
+            "usage": Usage(calls=1, cost=draw.choice([0.25, 0.5])),
+        }
+        verdicts = JudgedChunks(chunks=(), useful=draw.choice([0, 2, None]))
+        return draw.choice([
+            Scored(**given, value=draw.random(), reason=draw.choice(["", "uncertain: half"]), evidence=verdicts),
+            Scored(**given, value=float(draw.random() < 0.5), reason=""),
+            Undefined(**given, reason="", code=draw.choice(["missing", "abstained"])),
+            Failed(**given, reason=draw.choice(["cut", "ended"]), error=ErrorInfo(type="JudgeError", message="")),
+            None,
+        ])  # fmt: skip
+
+    def row(index: int) -> SampleResult:
+        if index % 11 == 3:
+            return SampleResult(index=index, sample=None, problem="no sample")
+        about = {"conversation": f"c{draw.randrange(300)}"} if draw.random() < 0.8 else {}
+        capture = CaptureNotes(grade=draw.choice(["exact", "located", None]))
+        contexts, error = draw.choice([(), ("x",)]), draw.choice([None, "timeout"])
+        about |= {"reranker": "gpt-4o"} if draw.random() < 0.5 else {}
+        sample = Sample(question="q", contexts=contexts, answer="a", error=error, metadata=about, capture=capture)
+        found = {name: own for name in ("one", "two") if (own := result(name)) is not None}
+        return SampleResult(index=index, sample=sample, results=found, unfinished=Usage(calls=2))
+
+    monkeypatch.setattr(means, "_AT_ONCE", 100)  # so that scores are grouped in parts
+    rows = [row(index) for index in range(1500)]
+    lines = Report(rows, RunFacts(metrics={name: Signature(metric=name) for name in ("one", "two")}))
+    lines.to_jsonl(tmp_path / "a.jsonl")
+    samples = [own.sample or Sample() for own in rows]
+    inputs: dict[str, Any] = {"question": ["q"] * 1500, "answer": ["a"] * 1500}
+    inputs["contexts"] = [[text.text for text in own.contexts or ()] for own in samples]
+    inputs |= {"error": [own.error for own in samples], "metadata": [own.metadata or None for own in samples]}
+    parquet.write_table(pa.table(inputs | columns_of(rows, ["one", "two"])), tmp_path / "a.parquet", row_group_size=400)
+    one, other = Report.from_jsonl(tmp_path / "a.jsonl"), Report.from_parquet(tmp_path / "a.parquet")
+    assert other.summary() == one.summary()
+    assert other.summary(cluster=None) == one.summary(cluster=None)
+    assert other.table() == one.table()
+    assert other.scores("two") == one.scores("two")
+    assert [own.index for own in other.worst("one", 20)] == [own.index for own in one.worst("one", 20)]
 
 
 def test_a_summary_of_captured_samples_reads_their_ledgers(stored: Callable[..., Report]) -> None:

@@ -6,8 +6,9 @@ evidence those fields are columns that reports understand; ``rest`` holds the ot
 
 import json
 import random
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -15,18 +16,29 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 
 from ragmetrics_core.data import FactMatrix, InputError, JudgedChunks, Polled, RowError, Usage, extra, plain_name
-from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult, Scored, Signature, Undefined
-from ragmetrics_core.data.sample import CaptureNotes, Grade, Sample
+from ragmetrics_core.data.results import ErrorInfo, MetricResult, SampleResult, Signature
+from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.reporting.families import shared
 from ragmetrics_core.reporting.jsonl import plain, validated
 from ragmetrics_core.reporting.matching import GroupBy, group_of
 from ragmetrics_core.reporting.report import Report, lowest
 from ragmetrics_core.reporting.run_facts import RunFacts
-from ragmetrics_core.reporting.summary import RiskThresholds, Summary, Tally
+from ragmetrics_core.reporting.summary import MetricTally, RiskThresholds, Summary, Tally
 
 _SHAPES = (JudgedChunks, Polled, FactMatrix)
 _SHOWN = 1000  # rows on a page
 _LITTLE = {"batch_readahead": 4, "fragment_readahead": 1}  # more of it ahead would be in memory at the same time
-_ABOUT = {"problem": str, "group": str, "without_context": bool, "error": bool, "grade": str, "unfinished": Usage}
+_ABOUT = {
+    "problem": str,
+    "group": str,
+    "without_context": bool,
+    "error": bool,
+    "grade": str,
+    "unfinished": Usage,
+    "related": tuple[str, ...],
+}
+_COUNTED: dict[str, tuple[str, ...]] = {name: (name,) for name in ("status", "value", "reason", "code", "usage")}
+_COUNTED |= {"type": ("error", "type"), "useful": ("evidence", "useful")}  # what a summary counts of each metric
 _NOT_OURS = ("kind", "ledger")  # of evidence; a ledger is another thing in each shape
 
 
@@ -87,6 +99,7 @@ def _fields(shape: type[BaseModel]) -> dict[str, Any]:
 def _about(row: SampleResult) -> dict[str, Any]:
     """What a summary needs of a sample, so that it need not read its texts; ``"auto"`` clusters by ``group``."""
     about: dict[str, Any] = {"problem": row.problem or None, "unfinished": plain(row.unfinished)}
+    about["related"] = tuple(shared(row))
     if (sample := row.sample) is not None:
         nothing = sample.missing("contexts") and sample.missing("ledger")
         about["without_context"] = nothing and not sample.missing("answer")
@@ -165,40 +178,35 @@ class ParquetRows(Sequence[SampleResult]):
 
     def values(self, metric: str, *field: str) -> Iterator[Any]:
         """One field of a metric's results, e.g. ``value``, in the order of the rows; nothing else is read."""
+        return (value for column in self.columns(metric, *field) for value in column.to_pylist())
+
+    def columns(self, metric: str, *field: str) -> Iterator[Any]:
+        """One field of a metric's results as Arrow arrays, in the order of the rows."""
         wanted = {"own": self._field(metric, *field)}
-        batches = self._data.to_batches(columns=wanted, batch_size=100_000, **_LITTLE)
-        return (value for batch in batches for value in batch["own"].to_pylist())
+        return (batch["own"] for batch in self._data.to_batches(columns=wanted, batch_size=100_000, **_LITTLE))
 
-    def light(self) -> Iterator[SampleResult]:
-        """The rows with no more than a summary reads of samples without ledgers; twenty times as fast.
+    def add_to(self, tally: Tally, *, clustered: bool) -> None:
+        """Count every row, of samples without ledgers, column by column: fifty times as fast as row by row."""
+        from pyarrow import array, compute  # there, since it reads the rows
 
-        What all rows of a batch cost is told with its first.
-        """
-        pc = extra("pyarrow.compute", "parquet", "a report from Parquet")
         wanted = {name: self._field("sample", name) for name in _ABOUT}
-        for metric in self.metrics:
-            own = partial(self._field, metric)
-            why = pc.if_else(own("status") == "failed", own("reason"), "")
-            uncertain = pc.starts_with(own("reason"), pattern="uncertain: ")
-            read = (own("status"), own("value"), own("code"), own("error", "type"), own("evidence", "useful"))
-            wanted |= {f"{metric}/{at}": column for at, column in enumerate((*read, uncertain, why, own("usage")))}
-        for batch in self._data.to_batches(columns=wanted, batch_size=5000, **_LITTLE):
-            *about, unfinished = batch.columns[: len(_ABOUT)]
-            spent, results = _spent(unfinished), []
-            for metric, at in zip(self.metrics, range(len(_ABOUT), batch.num_columns, 8), strict=True):
-                spent += _spent(batch.columns[at + 7])
-                cells = zip(*(column.to_pylist() for column in batch.columns[at : at + 7]), strict=True)
-                results.append([_light(metric, *cell) for cell in cells])
-            samples = zip(*(column.to_pylist() for column in about), strict=True)
-            for place, ((problem, *known), *own) in enumerate(zip(samples, *results, strict=True)):
-                found = {name: one for name, one in zip(self.metrics, own, strict=True) if one is not None}
-                yield SampleResult.model_construct(
-                    index=place,
-                    sample=None if problem else _bare(*known),
-                    problem=problem or "",
-                    results=found,
-                    unfinished=None if place else spent,
-                )
+        wanted |= {f"{name}/{own}": self._field(name, *path) for name in self.metrics for own, path in _COUNTED.items()}
+        for batch in self._data.to_batches(columns=wanted, batch_size=50_000, **_LITTLE):
+            good = compute.equal(compute.fill_null(batch["problem"], ""), "")
+            groups = compute.if_else(good, batch["group"], None).to_pylist()
+            keys = array([-1 if name is None or not clustered else hash(name) & sys.maxsize for name in groups])
+            judged, tally.usage = False, tally.usage + _spent(batch["unfinished"])
+            for name, own in tally.metrics.items():
+                cells = {field: batch[f"{name}/{field}"] for field in _COUNTED}
+                judged = compute.or_(judged, compute.is_valid(cells["status"]))
+                tally.usage += _spent(cells["usage"])
+                _count(own, cells, compute.if_else(good, cells["status"], "bad"), keys)
+            tally.rows.update(rows=batch.num_rows, bad_rows=good.false_count)
+            told = {"not_judged": compute.invert(judged), "judged": judged, "application_errors": batch["error"]}
+            for name, holds in (told | {"without_context": batch["without_context"]}).items():
+                tally.rows[name] += compute.and_(good, holds).true_count
+            tally.grades.update(_values(batch["grade"].filter(good)))
+            tally.related.update(_values(batch["related"].flatten()))
 
     def _row(self, index: int, row: dict[str, Any] | RowError) -> SampleResult:
         if isinstance(row, RowError):
@@ -228,42 +236,43 @@ def _spent(usages: Any) -> Usage:
     return Usage(**told)
 
 
-@lru_cache(maxsize=1024)
-def _bare(group: str | None, without_context: bool, error: bool, grade: Grade | None) -> Sample:
-    """A sample that counts as the one of which no more is known."""
-    return Sample(
-        answer="?",
-        contexts=() if without_context else ("?",),
-        error="?" if error else None,
-        capture=CaptureNotes(grade=grade) if grade else None,
-        metadata={} if group is None else {"conversation": group},
-    )
+def _count(own: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any) -> None:
+    """Count one metric's results of a batch, of rows whose status is given, as ``MetricTally.add`` does one by one."""
+    from pyarrow import compute
+
+    scored, failed, undefined = (compute.equal(status, it).fill_null(False) for it in ("scored", "failed", "undefined"))
+    useful = cells["useful"].filter(scored)
+    own.values.extend(cells["value"].filter(scored).to_pylist())
+    own.useful.extend(compute.greater(useful, 0).fill_null(False).to_pylist())
+    own.told += len(useful) - useful.null_count
+    own.uncertain += compute.starts_with(cells["reason"].filter(scored), pattern="uncertain: ").true_count
+    own.keys.extend(keys.filter(scored).to_pylist())
+    own.unknown.extend(keys.filter(compute.invert(compute.or_(scored, undefined))).to_pylist())
+    own.undefined.update(_values(cells["code"].filter(undefined)))
+    own.failed.update(_values(cells["type"].filter(failed)))
+    own.failure = own.failure or next(iter(cells["reason"].filter(failed).to_pylist()), "")
+    own.not_judged += status.null_count
 
 
-@lru_cache(maxsize=4096)
-def _light(
-    metric: str, status: str | None, value: float, code: Any, error: str, useful: int | None, uncertain: bool, why: str
-) -> MetricResult | None:
-    """A result with no more than a summary reads; None where there is none."""
-    if status == "scored":
-        evidence = None if useful is None else JudgedChunks(chunks=(), useful=useful)
-        return Scored(metric=metric, value=value, reason="uncertain: " if uncertain else "", evidence=evidence)
-    if status == "failed":
-        return Failed(metric=metric, reason=why, error=ErrorInfo(type=error, message=""))
-    return Undefined(metric=metric, reason="", code=code) if status else None
+def _values(column: Any) -> dict[Any, int]:
+    """How often each value of a column occurs."""
+    return {pair["values"]: pair["counts"] for pair in column.drop_null().value_counts().to_pylist()}
 
 
 class ParquetReport(Report):
     """A report over the rows of a Parquet file or folder, which are read when they are needed, a batch at a time.
 
-    Arguments and errors are those of ``ParquetRows``. A summary keeps about a hundred bytes per row.
+    Arguments and errors are those of ``ParquetRows``. A summary keeps 17 bytes per score.
     """
 
     results: ParquetRows
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
         self.results = rows = ParquetRows(path, columns)
-        signatures = {name: sorted(set(rows.values(name, "signature")) - {None}) for name in rows.metrics}
+        found = {
+            name: {own for part in rows.columns(name, "signature") for own in _values(part)} for name in rows.metrics
+        }
+        signatures = {name: sorted(own) for name, own in found.items()}
         several = [f"{name}: rows of {len(own)} signatures" for name, own in signatures.items() if len(own) > 1]
         metrics = {name: Signature.model_validate(own[0] if own else name) for name, own in signatures.items()}
         judges = tuple(sorted({one.judge for one in metrics.values()} - {""}))
@@ -280,8 +289,11 @@ class ParquetReport(Report):
     ) -> Summary:  # fmt: skip
         """The run in numbers, as of every report; by another ``cluster`` or by ``slices`` it reads all of each row."""
         tally, whole = Tally(self.metrics, cluster=cluster, slices=slices), cluster not in ("auto", None) or slices
-        for row in self.results if self.results.ledgers or whole else self.results.light():
-            tally.add(row)
+        if self.results.ledgers or whole:
+            for row in self.results:
+                tally.add(row)
+        else:
+            self.results.add_to(tally, clustered=cluster == "auto")
         return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
 
     def scores(self, metric: str) -> list[float | None]:

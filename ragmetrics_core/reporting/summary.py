@@ -4,7 +4,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from typing import Annotated, TypeVar
 
 from pydantic import Field
@@ -154,7 +154,7 @@ class Summary(Frozen):
 
 
 class Tally:
-    """A summary that grows row by row; it keeps sixteen bytes per score (of turns 24), not the results.
+    """A summary that grows row by row; it keeps seventeen bytes per score (of turns 25), not the results.
 
     ``metrics`` are names in the order to show them; ``cluster`` says which samples belong together; of ``slices``, keys
     of the metadata, each value has a summary of its own.
@@ -165,18 +165,18 @@ class Tally:
         self._bad: list[SampleResult] = []  # which belong to no slice, and so to each
         self._empty = partial(Tally, metrics, cluster=cluster)
         self._number_of = numbering(cluster)
-        self._metrics = {name: _MetricTally() for name in metrics}
-        self._rows: Counter[str] = Counter()
-        self._grades, self._related = Counter[Grade](), Counter[str]()
-        self._usage = Usage()
+        self.metrics = {name: MetricTally() for name in metrics}
+        self.rows: Counter[str] = Counter()
+        self.grades, self.related = Counter[Grade](), Counter[str]()
+        self.usage = Usage()
 
     def add(self, result: SampleResult) -> None:
         """Count one row."""
-        self._usage += result.usage
-        self._related.update(shared(result))
+        self.usage += result.usage
+        self.related.update(shared(result))
         sample = result.sample
         bad = sample is None or bool(result.problem)
-        self._rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
+        self.rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
         for key, own in self._slices.items():
             value = None if bad else group_of(sample, key)
             name = None if bad else f"without {key}" if value is None else str(value)
@@ -189,14 +189,14 @@ class Tally:
         if bad and self._slices:
             self._bad.append(result)
         number = -1 if bad else self._number_of(sample)
-        for name, metric in self._metrics.items():
+        for name, metric in self.metrics.items():
             metric.add(result.results.get(name), number, sample.ledger if sample else None, bad=bad)
         if sample is not None and not bad:
             nothing = sample.missing("contexts") and sample.missing("ledger")
-            self._rows["without_context"] += nothing and not sample.missing("answer")
-            self._rows["application_errors"] += sample.error is not None
+            self.rows["without_context"] += nothing and not sample.missing("answer")
+            self.rows["application_errors"] += sample.error is not None
             if sample.capture is not None and sample.capture.grade is not None:
-                self._grades[sample.capture.grade] += 1
+                self.grades[sample.capture.grade] += 1
 
     def summary(
         self, thresholds: RiskThresholds | None = None, *, run: RunFacts | None = None, bootstrap: bool = False
@@ -207,7 +207,7 @@ class Tally:
         """
         run = run or RunFacts()
         limits = thresholds or RiskThresholds()
-        metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self._metrics.items())
+        metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self.metrics.items())
         if run.decisions:
             bounds = {own.metric: own.interval for own in run.decisions if own.at_least is not None}
             enough = limits.model_copy(update={"count": 0})  # for its gates, which have said so
@@ -216,74 +216,76 @@ class Tally:
                 for own, it in ((own, bounds.get(own.metric)) for own in metrics)
             )
         return Summary(
-            **self._rows, grades=_counts(self._grades), metrics=metrics, usage=self._usage, stopped=run.ended_early,
+            **self.rows, grades=_counts(self.grades), metrics=metrics, usage=self.usage, stopped=run.ended_early,
             judges=run.judges, decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
-            related=_counts(self._related), slices={
+            related=_counts(self.related), slices={
                 key: {name: tally.summary(thresholds, run=run) for name, tally in own.items()}
                 for key, own in self._slices.items()
             },
         )  # fmt: skip
 
 
-class _MetricTally:
+class MetricTally:
     """One metric's part of a tally."""
 
     def __init__(self) -> None:
-        self._values, self._useful = array("d"), array("d")  # scores, and those of samples with any useful chunk
-        self._keys, self._unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
-        self._undefined, self._failed = Counter[str](), Counter[str]()
-        self._turns, self._failure = TurnTally(), ""
-        self._not_judged = self._uncertain = 0
-        self._told = 0  # samples whose evidence tells whether any chunk is useful
+        self.values, self.useful = array("d"), bytearray()  # scores, and of each whether any chunk is useful
+        self.keys, self.unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
+        self.undefined, self.failed = Counter[str](), Counter[str]()
+        self.turns, self.failure = TurnTally(), ""
+        self.not_judged = self.uncertain = 0
+        self.told = 0  # samples whose evidence tells whether any chunk is useful
 
     def add(self, result: MetricResult | None, cluster: int, ledger: Ledger | None, *, bad: bool) -> None:
         """Count one row's result of this metric; None if there is none."""
         if bad or result is None:
-            self._not_judged += not bad
-            self._unknown.append(cluster)
+            self.not_judged += not bad
+            self.unknown.append(cluster)
             return
         if isinstance(result, Undefined):
-            self._undefined[result.code] += 1
+            self.undefined[result.code] += 1
         elif isinstance(result, Failed):
-            self._failed[result.error.type] += 1
-            self._failure = self._failure or result.reason
-            self._unknown.append(cluster)
+            self.failed[result.error.type] += 1
+            self.failure = self.failure or result.reason
+            self.unknown.append(cluster)
         else:
-            self._values.append(result.value)
-            self._keys.append(cluster)
-            self._uncertain += result.reason.startswith("uncertain: ")
+            self.values.append(result.value)
+            self.keys.append(cluster)
+            self.uncertain += result.reason.startswith("uncertain: ")
             if ledger is not None:
-                self._turns.add(ledger, result)
+                self.turns.add(ledger, result)
             useful = result.evidence.useful_known if isinstance(result.evidence, JudgedChunks) else None
-            self._told += useful is not None
-            if useful:
-                self._useful.append(result.value)
+            self.told += useful is not None
+            self.useful.append(bool(useful))
 
     def summary(self, name: str, limits: RiskThresholds, bootstrap: bool) -> MetricSummary:
         """The metric's numbers."""
-        values, unknown = self._values, len(self._unknown)
-        ends = [values + array("d", [end]) * unknown for end in (0.0, 1.0)]
-        worst, best = (mean_interval(own, self._keys + self._unknown) if values else None for own in ends)
+        values, unknown = self.values, len(self.unknown)
+        found = worst = best = mean_interval(values, self.keys, bootstrap=bootstrap)
+        if values and (unknown or bootstrap):
+            keys = self.keys + self.unknown
+            worst, best = (mean_interval(values + array("d", [end]) * unknown, keys) for end in (0.0, 1.0))
+        useful = array("d", compress(values, self.useful))
         return MetricSummary(
             metric=name,
             count=len(values),
-            uncertain=self._uncertain,
+            uncertain=self.uncertain,
             mean=mean(values),
             median=median(values),
             sd=sd(values),
             min=min(values, default=None),
             max=max(values, default=None),
-            interval=mean_interval(values, self._keys, bootstrap=bootstrap),
+            interval=found,
             unknown=unknown,
             worst=worst,
             best=best,
-            undefined=_counts(self._undefined),
-            failed=_counts(self._failed),
-            failure=self._failure,
-            not_judged=self._not_judged,
-            useful_share=len(self._useful) / self._told if self._told else None,
-            mean_if_useful=mean(self._useful),
-            conversations=self._turns.summary(limits.mean),
+            undefined=_counts(self.undefined),
+            failed=_counts(self.failed),
+            failure=self.failure,
+            not_judged=self.not_judged,
+            useful_share=len(useful) / self.told if self.told else None,
+            mean_if_useful=mean(useful),
+            conversations=self.turns.summary(limits.mean),
             limits=limits,
         )
 

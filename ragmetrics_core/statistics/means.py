@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import merge
+from itertools import chain, islice
 from math import atan2, cos, exp, fsum, lgamma, pi, sin, sqrt
 from statistics import NormalDist
-from statistics import median as _median
 
 from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.extras import extra
@@ -23,6 +24,7 @@ FEWEST_FOR_BOOTSTRAP = 300
 """With fewer scores the bootstrap covers less than it states."""
 
 _RESAMPLES = 9999
+_AT_ONCE = 200_000  # scores that are Python's objects at the same time; millions of them would be gigabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,11 @@ def mean(values: Sequence[float]) -> float | None:
 
 def median(values: Sequence[float]) -> float | None:
     """Middle value, the mean of the two middle ones for an even number; None without values."""
-    return float(_median(values)) if values else None
+    if not values:
+        return None
+    parts = [array("d", sorted(values[at : at + _AT_ONCE])) for at in range(0, len(values), _AT_ONCE)]
+    middle = list(islice(merge(*parts), (len(values) - 1) // 2, len(values) // 2 + 1))
+    return (middle[0] + middle[-1]) / 2
 
 
 def sd(values: Sequence[float]) -> float | None:
@@ -121,13 +127,7 @@ def _bca(values: tuple[float, ...], level: float, seed: int) -> Interval:
 
 def share_clusters(keys: Sequence[int]) -> bool:
     """True if any two values belong to one cluster."""
-    seen: set[int] = set()
-    for key in keys:
-        if key in seen:
-            return True
-        if key >= 0:
-            seen.add(key)
-    return False
+    return max(grouped(keys, keys)[1], default=0) > 1
 
 
 def padded_t(
@@ -144,27 +144,35 @@ def padded_t(
     Source:
         Linearised variance of a ratio mean: Cochran (1977), Sampling Techniques, 3rd ed., section 9A.2.
     """
-    alone = not share_clusters(keys)
-    keys = keys if len(keys) == len(values) else [-1] * len(values)
-    centre, error, _ = ratio_mean(values, keys)
-    middle, wide, freedom = ratio_mean(values, keys, [end for end in ends for _ in range(added)])
+    sums, sizes = grouped(values, keys)
+    centre, error, _ = _ratio_mean(sums, sizes)
+    middle, wide, freedom = _ratio_mean(sums, sizes, [end for end in ends for _ in range(added)])
     half = t_quantile(0.5 + level / 2, freedom) * wide
     low, high = max(ends[0], min(centre, middle - half)), min(ends[1], max(centre, middle + half))
     bounds = f"{added} added at {ends[0]:g} and {added} at {ends[1]:g}".replace("-", "−")
-    if alone:
+    if max(sizes) == 1:
         return Interval(low, high, f"t with {bounds}")
-    count, spread = len(grouped(values, keys)[0]), (sd(values) or 0.0) / sqrt(len(values))
+    spread = (sd(values) or 0.0) / sqrt(len(values))
     effect = (error / spread) ** 2 if spread > 0 else None
-    return Interval(low, high, f"t over {count} clusters, {bounds}", count, effect)
+    return Interval(low, high, f"t over {len(sums)} clusters, {bounds}", len(sums), effect)
 
 
 def grouped(values: Sequence[float], keys: Sequence[int]) -> tuple["array[float]", "array[float]"]:
-    """Sum and size of each cluster; a value with a negative key is a cluster of its own. Compact for many values."""
-    found: dict[int, array[float]] = defaultdict(lambda: array("d"))
-    alone = array("d")
+    """Sum and size of each cluster; a value with a negative key is a cluster of its own. Some 30 bytes per value."""
+    if max(keys, default=-1) < 0:
+        return array("d", values), array("d", [1.0]) * len(values)
+    parts = [(array("d"), array("q")) for _ in range(len(values) // _AT_ONCE + 1)]
     for value, key in zip(values, keys, strict=True):
-        (found[key] if key >= 0 else alone).append(value)
-    sums, sizes = array("d", map(fsum, found.values())), array("d", map(len, found.values()))
+        own = parts[key % len(parts)]
+        own[0].append(value)
+        own[1].append(key)
+    alone, sums, sizes = array("d"), array("d"), array("d")
+    for part in parts:
+        found: dict[int, array[float]] = defaultdict(lambda: array("d"))
+        for value, key in zip(*part, strict=True):
+            (found[key] if key >= 0 else alone).append(value)
+        sums.extend(map(fsum, found.values()))
+        sizes.extend(map(len, found.values()))
     return sums + alone, sizes + array("d", [1.0]) * len(alone)
 
 
@@ -173,13 +181,16 @@ def ratio_mean(values: Sequence[float], keys: Sequence[int], added: Sequence[flo
 
     ``keys`` are as in ``grouped``; ``added`` are values of further clusters, each of average size.
     """
-    sums, sizes = grouped(values, keys)
-    typical = len(values) / len(sizes)
-    sums.extend(value * typical for value in added)
-    sizes.extend([typical] * len(added))
-    count, total = len(sums), fsum(sizes)
-    centre = fsum(sums) / total
-    squares = fsum((own - centre * size) ** 2 for own, size in zip(sums, sizes, strict=True))
+    return _ratio_mean(*grouped(values, keys), added)
+
+
+def _ratio_mean(sums: Sequence[float], sizes: Sequence[float], added: Sequence[float] = ()) -> tuple[float, float, int]:
+    typical, count = fsum(sizes) / len(sizes), len(sums) + len(added)
+    further = [(value * typical, typical) for value in added]
+    total = fsum(chain(sizes, (size for _, size in further)))
+    centre = fsum(chain(sums, (own for own, _ in further))) / total
+    clusters = chain(zip(sums, sizes, strict=True), further)
+    squares = fsum((own - centre * size) ** 2 for own, size in clusters)
     error = sqrt(squares * count / (count - 1)) / total if count > 1 else 0.0
     return centre, error, max(1, count - 1)
 
