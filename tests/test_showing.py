@@ -168,3 +168,9 @@ def test_a_notebook_shows_a_line_that_renews_itself(
     with Display(1, seen.append):
         pass
     assert (stream.text, len(shown)) == ("", 2)
+
+
+def test_without_a_metric_there_is_no_empty_table() -> None:
+    report = evaluate([{"question": "Who?"}], judge="lexical")
+    assert report.table().startswith("1 row: 0 judged")
+    assert "<table>" not in report._repr_html_()

@@ -41,6 +41,7 @@ def _demo(options: argparse.Namespace) -> int:
     if options.out:
         report.to_jsonl(options.out)
         print(f"Samples and results: {options.out}")
+    print("Your own answers: ragmetrics init, then ragmetrics evaluate FILE (JSONL, JSON, CSV or Parquet).")
     return 0
 
 

@@ -89,7 +89,7 @@ def text_table(summary: Summary, run: RunFacts) -> str:
         grid.add_row(*map(Text, _cells(numbers)))
     console = Console(file=StringIO(), width=80, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as captured:
-        console.print(grid, *map(Text, footnotes(summary, run)), sep="\n")
+        console.print(*([grid] if summary.metrics else ()), *map(Text, footnotes(summary, run)), sep="\n")
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
 
 
@@ -107,7 +107,7 @@ def markdown(summary: Summary, run: RunFacts, decisions: Sequence[Decision] = ()
 
 def html_table(summary: Summary, run: RunFacts) -> str:
     """The metrics as HTML for notebooks, with footnotes and signs of high risk; everything in it is escaped."""
-    shown = table(map(_cells, summary.metrics), _headings(summary))
+    shown = table(map(_cells, summary.metrics), _headings(summary)) if summary.metrics else ""
     signs = element("li", summary.all_signs)
     signs = f"<p>Signs of high risk</p><ul>{signs}</ul>" if signs else ""
     return f"<div>{shown}{element('p', footnotes(summary, run))}{signs}</div>"
