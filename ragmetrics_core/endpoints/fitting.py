@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from ragmetrics_core.data import ContextWindowExceeded, JudgeError, RequestRejected, Usage
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
@@ -56,10 +56,9 @@ async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]]) -
     work = list(work)
     if len(work) == 1:
         return [await work[0]]  # the usual case needs no task of its own
-    results = await asyncio.gather(*work, return_exceptions=True)
-    if (error := next((it for it in results if isinstance(it, BaseException)), None)) is not None:
-        raise error
-    return cast("list[T]", results)
+    running = [asyncio.ensure_future(one) for one in work]
+    await asyncio.gather(*running, return_exceptions=True)  # also of results that are errors, which are values here
+    return [one.result() for one in running]
 
 
 class _Asking:
