@@ -489,7 +489,7 @@ def test_an_error_of_the_application_passes_unchanged() -> None:
     assert "LookupError" in str(captured.samples[0].error) or "gone" in str(captured.samples[0].error)
 
 
-@pytest.mark.parametrize("place", ["BreakpointException", "TeeSpan.closed", "_Recording.ended"])
+@pytest.mark.parametrize("place", ["BreakpointException", "TeeSpan.closed"])
 def test_an_error_of_the_application_passes_unchanged_beside_one_of_ours(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

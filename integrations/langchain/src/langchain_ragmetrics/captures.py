@@ -17,15 +17,12 @@ from langchain_ragmetrics.model import LangChainJudge, as_judge
 from ragmetrics_core.capturing import BackgroundEvaluator, FrontDoor, Listener, Listeners, Metrics, Problems
 
 
-class _ProcessRecorder(Recorder):
-    """The recorder that LangChain's configure hook adds to every run while somebody listens."""
-
-    def receivers(self) -> tuple[Receiver, ...]:
-        """Everybody who listens in this context; a root begins for them."""
-        listening = LISTENERS.here()
-        for one in listening:
-            one.begun = True
-        return tuple(one.record for one in listening)
+def _listening() -> tuple[Receiver, ...]:
+    """Everybody who listens in this context; a root begins for them."""
+    listening = LISTENERS.here()
+    for one in listening:
+        one.begun = True
+    return tuple(one.record for one in listening)
 
 
 class _Slot:
@@ -46,7 +43,7 @@ class _Slot:
 
 
 LISTENERS = Listeners(_Slot().hook)
-RECORDER = _ProcessRecorder(LISTENERS.problems)
+RECORDER = Recorder(LISTENERS.problems, _listening)
 
 _DOOR = FrontDoor[AnyRun](
     LISTENERS,
@@ -104,8 +101,4 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         turns.share()
         settings |= {"keep": keep, "max_queue": max_queue, "rest": turns.finish, "problems": turns.problems}
         BackgroundEvaluator.__init__(self, turns.add, metrics, as_judge(judge), **settings)
-        Recorder.__init__(self, turns.problems)
-
-    def receivers(self) -> tuple[Receiver, ...]:
-        """Every root is for this handler."""
-        return (self.record,)
+        Recorder.__init__(self, turns.problems, lambda: (self.record,))

@@ -29,6 +29,7 @@ class Recorder(BaseCallbackHandler):
 
     Args:
         problems: Where internal errors are counted.
+        receivers: Says who gets a root that starts now.
 
     Attributes:
         problems: Internal errors.
@@ -39,14 +40,10 @@ class Recorder(BaseCallbackHandler):
     ignore_retry = True
     ignore_custom_event = True
 
-    def __init__(self, problems: Problems) -> None:
-        self.problems = problems
+    def __init__(self, problems: Problems, receivers: Callable[[], tuple[Receiver, ...]]) -> None:
+        self.problems, self._receivers = problems, receivers
         self.open: dict[UUID | None, Run] = {}
         self._roots: dict[UUID, tuple[Receiver, ...]] = {}
-
-    def receivers(self) -> tuple[Receiver, ...]:
-        """Who gets a root that starts now; nobody by default."""
-        return ()
 
     def __copy__(self) -> "Recorder":
         return self  # a copy of a config shares its handlers
@@ -146,7 +143,7 @@ class Recorder(BaseCallbackHandler):
         parent = self.open.get(told.get("parent_run_id")) or self._fallbacks()
         tags = told.get("tags") or []
         if parent is None:
-            receivers = () if is_judge_work() or JUDGE_TAG in tags else self.receivers()
+            receivers = () if is_judge_work() or JUDGE_TAG in tags else self._receivers()
             if not receivers:
                 return None
         name = told.get("name") or (serialized or {}).get("name") or ((serialized or {}).get("id") or ["Unnamed"])[-1]

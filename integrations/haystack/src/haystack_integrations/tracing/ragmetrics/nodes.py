@@ -16,7 +16,7 @@ import haystack
 from haystack.dataclasses import ChatMessage, ExtractedAnswer, GeneratedAnswer, TextContent
 from pydantic import BaseModel
 
-from ragmetrics_core.capturing import Answer, Document, Message, Problems, ToolCall
+from ragmetrics_core.capturing import Answer, Document, Listener, Message, Problems, ToolCall
 
 PIPELINE = "haystack.pipeline.run"
 COMPONENT = "haystack.component.run"
@@ -158,14 +158,14 @@ class Node:
 class Run:
     """One run of a pipeline or agent, as it was recorded."""
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, listeners: tuple[Listener, ...] = (), strand: str = "") -> None:
         self.nodes: list[Node] = []  # its spans, in the order in which they began; the first is the run itself
         self.error: str | None = None  # what the application's run ended with
         self.complete = True  # False if it was cancelled, abandoned or paused
         self.paused = False  # a breakpoint stopped it
         self.resumable = False  # it ended with a snapshot, from which another run may go on
-        self.strand = ""  # the thread and task that it began in
-        self.problems = problems
+        self.strand = strand  # the thread and task that it began in
+        self.problems, self.listeners = problems, listeners  # who gets it once it has ended
 
     def __repr__(self) -> str:
         return f"Run({len(self.nodes)} spans{', failed' if self.error else ''})"

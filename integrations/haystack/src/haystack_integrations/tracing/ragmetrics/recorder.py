@@ -32,7 +32,7 @@ _DISPLACED = "another tracer was enabled meanwhile and took our place; enable tr
 _FRAMES = 40
 
 _current: ContextVar[TeeSpan | None] = ContextVar("ragmetrics_haystack_span", default=None)
-_open_runs: dict[_Recording, None] = {}  # in the order in which they began; each operation on it is atomic
+_open_runs: dict[Run, None] = {}  # in the order in which they began; each operation on it is atomic
 
 
 class TeeSpan(Span):
@@ -153,7 +153,9 @@ class Tee(Tracer):
         listening = self._listeners.here()
         if not listening:
             return None
-        run = _Recording(listening)
+        run = Run(listening[0].problems, listening, strand())
+        for one in listening:
+            one.begun = True
         _open_runs[run] = None
         return run, None
 
@@ -163,25 +165,11 @@ class Tee(Tracer):
         if _current.get() is span:  # an abandoned generator is closed in another context
             _current.set(span.outer)
         span.closed(error)
-        if isinstance(span.run, _Recording) and span.node is span.run.root:
-            span.run.ended()
-
-
-class _Recording(Run):
-    """A run that goes on, and who gets it."""
-
-    def __init__(self, listeners: tuple[Listener, ...]) -> None:
-        super().__init__(listeners[0].problems)
-        self.listeners, self.strand = listeners, strand()
-        for one in listeners:
-            one.begun = True
-
-    def ended(self) -> None:
-        """Give it to those who listen."""
-        _open_runs.pop(self, None)
-        listeners, self.listeners = self.listeners, ()
-        for listener in listeners:
-            listener.record(self)
+        if span.node is span.run.root:
+            _open_runs.pop(span.run, None)
+            listeners, span.run.listeners = span.run.listeners, ()
+            for listener in listeners:
+                listener.record(span.run)
 
 
 def _open_span() -> TeeSpan | None:

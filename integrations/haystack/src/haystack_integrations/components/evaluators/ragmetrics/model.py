@@ -84,7 +84,10 @@ class HaystackModel(FrameworkModel):
 
     def _exchange(self, request: ChatRequest) -> Exchange:
         messages = [_MESSAGE.get(one.role, ChatMessage.from_user)(one.content) for one in request.messages]
-        settings = self._settings(request) if self._takes_settings else {}
+        # A limit of length only where the generator surely spells it like OpenAI.
+        limit = request.max_tokens if _is_openai(self.chat_generator) else None
+        wanted = replace(request, schema=request.own_schema() or None, max_tokens=limit)
+        settings = parameters(wanted) if self._takes_settings else {}
         given: dict[str, Any] = {"messages": messages} | ({"generation_kwargs": settings} if settings else {})
         return partial(self._called, given), partial(self._awaited, given), self._reply
 
@@ -125,11 +128,6 @@ class HaystackModel(FrameworkModel):
             for one in said
         ]
         return reply_of(self.name, choices, sent=counts[0], received=counts[1], models=[first.get("model")])
-
-    def _settings(self, request: ChatRequest) -> dict[str, Any]:
-        """Generation settings; a limit of length only where the generator surely spells it like OpenAI."""
-        limit = request.max_tokens if _is_openai(self.chat_generator) else None
-        return parameters(replace(request, schema=request.own_schema() or None, max_tokens=limit))
 
 
 def _is_openai(generator: object) -> bool:
