@@ -1,0 +1,2 @@
+from ragmetrics_core.testing.assertions import UndecidedWarning as UndecidedWarning
+from ragmetrics_core.testing.assertions import assert_score as assert_score
