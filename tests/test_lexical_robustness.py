@@ -72,7 +72,7 @@ def test_free_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert LexicalJudge().name == "lexical"
 
 
-SIZE = 200_000
+SIZE = 100_000
 HUGE = {
     "prose": "The quick fox number 77 jumps over Paris. " * (SIZE // 42),
     "many words": " ".join(f"word{index}" for index in range(SIZE // 9)),
