@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "overhead.py": (),
     "live.py": ("--seconds", "20"),
     "killed.py": ("--samples", "200", "--kills", "3"),
+    "batch.py": ("--samples", "100", "--kills", "4"),
 }
 
 

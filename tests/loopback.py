@@ -126,13 +126,17 @@ class LoopbackServer:
     async def _serve(self, port: Future[int]) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(256, "loopback-server"))
         app = web.Application(client_max_size=2**30)
-        app.router.add_post("/{path:.*}", self._answer)
+        app.add_routes(self.routes())
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, backlog=256).start()
         port.set_result(runner.addresses[0][1])
         await asyncio.to_thread(self.stopped.wait)
         await runner.cleanup()
+
+    def routes(self) -> list[web.RouteDef]:
+        """What is served; the first that fits decides."""
+        return [web.post("/{path:.*}", self._answer)]
 
     async def _answer(self, request: web.Request) -> web.Response:
         try:

@@ -3,7 +3,7 @@
 import argparse
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from ragmetrics_core.traces.dialects import DIALECTS
 
 _EXIT_CODES = (
     "Exit codes: 0 all well; 1 a gate failed or nothing was scored; 2 bad input, or a judge that cannot be used; "
-    "3 a gate is undecided; 130 interrupted, what was done is written."
+    "3 a gate is undecided; 4 batches are on their way; 130 interrupted, what was done is written."
 )
 _LIMITS = "a cap that is reached ends the run with what is done until then"
 _UNTIL = ("alpha", "seed", "max_samples", "against", "margin")
@@ -54,6 +54,8 @@ def add_to(commands: Any) -> None:
     add(parser, "--limit", "read at most N rows of each file", "N", positive)
     flag(parser, "--strict", "stop at the first row that is no sample")
     shared.add_calls(parser)
+    flag(parser, "--batch", "ask in batches, answered within a day at half the price; the same command later goes on")
+    flag(parser, "--wait", "the same, and wait for the answers")
     shared.add_settings(parser.add_argument_group("limits", _LIMITS), Limits)
     gates = parser.add_argument_group("gates")
     told = "e.g. adherence=0.8, or for each language adherence=0.8@metadata.language; may be repeated"
@@ -75,16 +77,15 @@ def _run(options: argparse.Namespace) -> int:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     metrics = metrics_set(None if options.metrics is None else options.metrics.split(","), options.settings)
     gates = [parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
+    how: dict[str, Any] = {"on": options.gate, "min_scored": options.min_scored}
     until = _until(options)
     source = Source(options)
     # Without a name each metric has its own judge, and then the usual one.
-    named = options.judge or options.api_base
-    judge = shared.judge_from(options.judge, options.api_base) if named else None
+    judge = shared.judge_from(options.judge, options.api_base) if options.judge or options.api_base else None
     if options.dry_run:
         found = estimate(source, metrics, judge)
         undecided = [Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)) for gate in gates]
-        how = until or UntilDecided(on=options.gate, min_scored=options.min_scored)
-        lines = needed(found, gates if found.samples else (), how)
+        lines = needed(found, gates if found.samples else (), until or UntilDecided(**how))
         show("\n".join([found.text(), *lines, *map(_told, undecided)]))
         applies = len(found.left_out) < len(metrics) and found.samples
         return shared.exit_code(undecided, options) if applies else _say_idle(source, found.left_out)
@@ -92,27 +93,29 @@ def _run(options: argparse.Namespace) -> int:
         check_page(options.report)
     this = Run(
         metrics, judge, options.concurrency, shared.store(options), shared.settings_from(options, Limits), until=until,
-        gates=gates if until else (),
+        gates=gates if until else (), batch=options.batch or options.wait,
     )  # fmt: skip
     this.check_prices()
-    cluster = options.cluster
     slices = {gate.by for gate in gates if gate.by}
-    tally = Tally([metric.name for metric in metrics], cluster=cluster, slices=slices)
+    tally = Tally([metric.name for metric in metrics], cluster=options.cluster, slices=slices)
     kept = Folded() if options.report or options.audit else None
     reasons = _evaluate(this, source, tally, kept, judge, options)
+    if this.waiting:
+        if options.wait and this.waited():
+            return _run(options)
+        show(this.stopped)
+        return 4
     summary = tally.summary(run=this.facts)
     if options.report:
-        report_of(this, kept or Folded(), asked=options.metrics is not None).to_html(options.report, cluster=cluster)
-    decisions: Sequence[Decision] = this.facts.decisions
-    if until is None:
-        decisions = [decide(gate, summary, on=options.gate, min_scored=options.min_scored) for gate in gates]
+        report = report_of(this, kept or Folded(), asked=options.metrics is not None)
+        report.to_html(options.report, cluster=options.cluster)
+    decisions = this.facts.decisions or [decide(gate, summary, **how) for gate in gates]
     if lines := [*_lines(this, summary, reasons, source, options), *map(_told, decisions)]:
         show("\n".join(lines))
-    if not this.interrupted:
-        shared.summarise(options, markdown(_applied(summary, options), this.facts, decisions))
     if this.interrupted:
         print("ragmetrics: interrupted; what was done is counted above", file=sys.stderr)
         return 130
+    shared.summarise(options, markdown(_applied(summary, options), this.facts, decisions))
     if any(metric.count for metric in summary.metrics):
         return shared.exit_code(decisions, options)
     if any(metric.failed or metric.not_judged for metric in summary.metrics):
@@ -143,6 +146,8 @@ def _evaluate(
                         reasons.setdefault(name, outcome.reason)
                 if kept is not None:
                     kept.append(result)
+            if this.waiting:
+                return reasons
             if options.audit and not this.interrupted:
                 this.audit = audit(kept or (), this.metrics, judge=judge, concurrency=options.concurrency)
             if writer is not None:
@@ -153,7 +158,8 @@ def _evaluate(
         this.interrupted = True
     finally:
         if writer is not None and writer.left is not None and writer.left.is_file():
-            print(f"ragmetrics: {options.out} is as it was; what was judged stands in {writer.left}", file=sys.stderr)
+            told = f"ragmetrics: {options.out} is as it was; what was judged stands in {writer.left}"
+            writer.left.unlink() if this.waiting else print(told, file=sys.stderr)
     return reasons
 
 

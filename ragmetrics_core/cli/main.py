@@ -1,7 +1,7 @@
 """Entry point of the ``ragmetrics`` command.
 
 Exit codes: 0 all well; 1 a gate failed, or nothing was scored; 2 bad input or an unusable judge; 3 a gate is
-undecided; 130 interrupted (what is done is written).
+undecided; 4 batches are on their way; 130 interrupted (what is done is written).
 """
 
 import argparse
@@ -19,6 +19,7 @@ from ragmetrics_core.data import RagMetricsError
 _HOMES = {  # others have a module of their own
     **dict.fromkeys(("init", "demo", "metrics"), "start"),
     "label": "agreement",
+    "batch": "store",
     "facts": "dataset",
     "push": "compare",
 }

@@ -1,4 +1,4 @@
-"""``ragmetrics store``: what is stored, and making it less."""
+"""``ragmetrics store`` and ``batch``: what is stored, and making it less; batches that are on their way."""
 
 import argparse
 import sqlite3
@@ -11,7 +11,9 @@ from typing import Any
 from ragmetrics_core.cli.options import add, add_store, command, show
 from ragmetrics_core.data import InputError, SettingError
 from ragmetrics_core.endpoints import own_file
-from ragmetrics_core.endpoints.store import REPLIES, default_path
+from ragmetrics_core.endpoints.batches import ParkingStore
+from ragmetrics_core.endpoints.store import REPLIES, SqliteStore, default_path
+from ragmetrics_core.engine.loop import run
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _HELD = """SELECT model, count(*), sum(unusable), min(created), max(created) FROM replies
@@ -19,13 +21,17 @@ GROUP BY model ORDER BY model"""
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
+    """Add both commands to the parser."""
     text = "Replies of models are kept so that nothing is paid twice."
     parser = command(commands, "store", _run, description=text)
     told = "show entries, size and age (the default); prune old replies; clear all"
     add(parser, "action", told, default="show", nargs="?", choices=("show", "prune", "clear"))
     add_store(parser)
     add(parser, "--older-than", "for prune: hours, days or weeks, e.g. 12h, 30d or 8w", "AGE")
+    parser = command(commands, "batch", _batch)
+    told = "say how far they are (the default); keep the answers of those that have ended; end those that have not"
+    add(parser, "action", told, default="status", nargs="?", choices=("status", "collect", "cancel"))
+    add_store(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -46,6 +52,17 @@ def _run(options: argparse.Namespace) -> int:
                 show(f"{path}: {_remove(connection, before)} replies removed")
     except (OSError, sqlite3.Error) as error:
         raise InputError(f"the store {path} cannot be used ({type(error).__name__}: {error})") from error
+    return 0
+
+
+def _batch(options: argparse.Namespace) -> int:
+    path, lines = options.store or default_path(), list[str]()
+    if path.exists():
+        looked = ParkingStore(SqliteStore(path)).look(options.action == "collect", options.action == "cancel")
+        for found in run(looked).values():
+            counts = ", ".join(f"{count} {name}" for name, count in (found["request_counts"] or {}).items())
+            lines.append(f"{found['id'] or 'a batch'}: {found['status']} {counts}".rstrip())
+    show("\n".join(lines) or f"{path}: no batch is on its way")
     return 0
 
 

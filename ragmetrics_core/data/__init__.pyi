@@ -2,6 +2,7 @@ from ragmetrics_core.data.cells import follow as follow
 from ragmetrics_core.data.cells import number_as_text as number_as_text
 from ragmetrics_core.data.cells import plain_data as plain_data
 from ragmetrics_core.data.errors import AuthenticationFailed as AuthenticationFailed
+from ragmetrics_core.data.errors import BatchFailed as BatchFailed
 from ragmetrics_core.data.errors import ConflictingVerdicts as ConflictingVerdicts
 from ragmetrics_core.data.errors import ConnectionFailed as ConnectionFailed
 from ragmetrics_core.data.errors import ContentRefused as ContentRefused

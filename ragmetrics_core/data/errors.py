@@ -32,6 +32,7 @@ RagMetricsError
     │   ├── MalformedReply
     │   └── ConflictingVerdicts
     ├── TooFewPolls
+    ├── BatchFailed               a batch was refused or cancelled
     └── QuestionNotSupported
 
 Messages say what was given, what is needed and what to do. They never hold keys or texts of samples; the
@@ -199,6 +200,10 @@ class ConflictingVerdicts(UnusableReply):
 
 class TooFewPolls(JudgeError):
     """Fewer than a majority of the polls asked were answered."""
+
+
+class BatchFailed(JudgeError):
+    """A batch was refused when it was checked, or cancelled."""
 
 
 class QuestionNotSupported(JudgeError):

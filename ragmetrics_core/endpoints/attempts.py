@@ -174,7 +174,7 @@ class Attempts:
         raise error
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        return _priced(_cleaned(self.model.name, await self.model.complete(request)), self.model)
+        return checked(self.model, await self.model.complete(request))
 
 
 async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
@@ -188,12 +188,13 @@ async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
     raise error  # outside of any handler: what a client raised may hold keys and texts
 
 
-def _cleaned(name: str, reply: ChatReply) -> ChatReply:
-    """The reply without lone surrogates and NUL, which neither a file nor the next request can carry."""
+def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
+    """The reply with what it cost, and without lone surrogates and NUL, which no file or next request can carry."""
     if wrong := _wrong(reply):
-        raise errors.JudgeError(f"{name} could not answer: its complete returned {wrong}")
+        raise errors.JudgeError(f"{model.name} could not answer: its complete returned {wrong}")
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
-        raise too_large(name)
+        raise too_large(model.name)
+    reply = _priced(reply, model)
     models = tuple(map(safe, reply.usage.models))
     if models == reply.usage.models and all(safe(choice.text) == choice.text for choice in reply.choices):
         return reply

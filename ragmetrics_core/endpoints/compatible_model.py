@@ -35,6 +35,7 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _IDLE_SECONDS = 15.0
 _CONNECTING = 10.0
+_OF_FILES = 600.0, 2**30  # seconds and bytes
 
 
 class OpenAICompatibleModel(ChatModel):
@@ -51,6 +52,7 @@ class OpenAICompatibleModel(ChatModel):
         extra: Further fields of the request's body, e.g. ``{"seed": 1}``.
         name: Name in results; by default ``openai-compatible/`` and the model's.
         key_variable: The environment variable that holds the key.
+        batch_share: What a batch costs there, as a share of the prices.
 
     Example:
         >>> OpenAICompatibleModel("http://127.0.0.1:8000/v1", "llama3.1", api_key="secret")
@@ -71,6 +73,7 @@ class OpenAICompatibleModel(ChatModel):
         extra: Mapping[str, Any] | None = None,
         name: str | None = None,
         key_variable: str = "RAGMETRICS_API_KEY",
+        batch_share: float = 1.0,
     ) -> None:
         self.base_url = public(base_url).rstrip("/")
         if not self.base_url.startswith("http"):
@@ -79,13 +82,13 @@ class OpenAICompatibleModel(ChatModel):
         self.model, self.name = model, name or f"openai-compatible/{model}"
         self._extra = dict(extra or {})
         self.cache_key = endpoint_name(self.base_url, {**({"?": parts.query} if parts.query else {}), **self._extra})
-        self._user = unquote(parts.netloc.rpartition("@")[0])
-        self._url = f"{self.base_url}/chat/completions{f'?{parts.query}' if parts.query else ''}"
+        self._user, self._query = unquote(parts.netloc.rpartition("@")[0]), parts.query
         # Looked up once, where aiohttp would for each call.
         self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-        self._api_key, self._key_variable = api_key, key_variable
-        self._timeout = timeout
+        self._api_key, self.key_variable = api_key, key_variable
+        self._timeout, self.batch_share = timeout, batch_share
         self._capabilities, self._prices = capabilities or Capabilities(), prices
+        self.batch_prices = prices and (prices[0] * batch_share, prices[1] * batch_share)
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
@@ -109,6 +112,7 @@ class OpenAICompatibleModel(ChatModel):
             prices=known.prices if known else None,
             name=name,
             key_variable="OPENAI_API_KEY",
+            batch_share=0.5 if known else 1.0,
         )
 
     def capabilities(self) -> Capabilities:
@@ -124,45 +128,60 @@ class OpenAICompatibleModel(ChatModel):
         if "aiohttp" not in sys.modules:
             await asyncio.to_thread(importlib.import_module, "aiohttp")
 
+    def body(self, request: ChatRequest) -> dict[str, Any]:
+        """The body of a request, as it is sent."""
+        return {"model": self.model, **request_body(request), **self._extra}
+
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request; ``JudgeError`` as its status and code say, or as listed in ``EXCEPTIONS``."""
-        body = json.dumps({"model": self.model, **request_body(request), **self._extra}).encode()
-        sent = await self._sent(body)
+        body = json.dumps(self.body(request)).encode()
+        return chat_reply(self.name, await self.call("POST", "chat/completions", body), self._prices)
+
+    async def call(self, method: str, path: str, data: Any = None, query: str = "") -> Any:
+        """Call the endpoint at a path below ``base_url``; errors are those of ``complete``.
+
+        ``data`` is JSON as bytes, or a form. Returns the JSON that was sent, of ``…/content`` the bytes.
+        """
+        url = "?".join(filter(None, (f"{self.base_url}/{path}", "&".join(filter(None, (self._query, query))))))
+        bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
+        sent = await self._sent(method, url, data, *bounds)
         if isinstance(sent, errors.JudgeError):
             raise sent  # outside of any handler: what a client raised may hold keys and texts
         status, headers, content = sent
         if status in _REDIRECTS and "Location" in headers:
-            raise moved(self.name, self._url, headers["Location"])
+            raise moved(self.name, url, headers["Location"])
         if status >= 300:
             wait = seconds(headers.get("Retry-After"))
             raise self._error(errors.JudgeServerError, Fault.from_reply(status, content.decode(errors="replace"), wait))
         try:
-            reply = json.loads(content)
+            return content if path.endswith("/content") else json.loads(content)
         except (ValueError, RecursionError):
             raise errors.JudgeServerError(f"{self.name} sent a body that is no JSON; check the endpoint") from None
-        return chat_reply(self.name, reply, self._prices)
 
-    async def _sent(self, body: bytes) -> tuple[int, Mapping[str, str], bytes] | errors.JudgeError:
+    async def _sent(
+        self, method: str, url: str, data: Any, longest: float, most: int
+    ) -> tuple[int, Mapping[str, str], bytes] | errors.JudgeError:
         """Status, headers and content of the reply, or why there is none."""
         import aiohttp  # not every run needs it
 
-        headers, limit = self._headers(), aiohttp.ClientTimeout(total=self._timeout, connect=_CONNECTING)
+        headers, limit = self._headers(), aiohttp.ClientTimeout(total=longest, connect=_CONNECTING)
+        headers |= {"Content-Type": "application/json"} if isinstance(data, bytes) else {}
         settings: Any = {"proxy": self._proxy, "allow_redirects": False, "timeout": limit}
         try:
-            async with _session().post(self._url, data=body, headers=headers, **settings) as got:
+            async with _session().request(method, url, data=data, headers=headers, **settings) as got:
                 parts, size = [], 0
                 async for part in got.content.iter_any():
                     parts.append(part)
                     size += len(part)
-                    if size > MOST_BYTES:
+                    if size > most:
                         got.close()
-                        return too_large(self.name)
+                        return too_large(self.name, most)
                 return got.status, got.headers, b"".join(parts)
         except aiohttp.ClientError as error:
             kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(aiohttp, name)))
             return self._error(kind, _named(error))
         except TimeoutError:
-            return errors.JudgeTimeout(f"{self.name} sent no reply within {self._timeout:g} s")
+            return errors.JudgeTimeout(f"{self.name} sent no reply within {longest:g} s")
         except OSError as error:
             return self._error(errors.ConnectionFailed, _named(error))
 
@@ -173,18 +192,18 @@ class OpenAICompatibleModel(ChatModel):
             await session.close()
 
     def _headers(self) -> dict[str, str]:
-        key = self._api_key if self._api_key is not None else os.environ.get(self._key_variable)
+        key = self._api_key if self._api_key is not None else os.environ.get(self.key_variable)
         key = (key or "").strip()
         if not (key.isascii() and key.isprintable()):
             raise errors.AuthenticationFailed(
                 f"the key for {self.name} holds a character that no key has, e.g. a line break: copy it again"
             )
         shown = f"Bearer {key}" if key else f"Basic {b64encode(self._user.encode()).decode()}" if self._user else ""
-        return {"Content-Type": "application/json", **({"Authorization": shown} if shown else {})}
+        return {"Authorization": shown} if shown else {}
 
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
-        has_key = self._api_key is not None or bool(os.environ.get(self._key_variable))
-        return judge_error(kind, fault, self.name, self.base_url, "" if has_key else self._key_variable)
+        has_key = self._api_key is not None or bool(os.environ.get(self.key_variable))
+        return judge_error(kind, fault, self.name, self.base_url, "" if has_key else self.key_variable)
 
 
 def _named(error: Exception) -> Fault:

@@ -270,6 +270,6 @@ def moved(where: str, asked: str, location: str) -> errors.EndpointMoved:
     )
 
 
-def too_large(where: str) -> errors.MalformedReply:
+def too_large(where: str, most: int = MOST_BYTES) -> errors.MalformedReply:
     """The error for a reply that is longer than any reply to a question."""
-    return errors.MalformedReply(f"{where} sent more than {MOST_BYTES // 2**20} MB; check the endpoint")
+    return errors.MalformedReply(f"{where} sent more than {most // 2**20} MB; check the endpoint")

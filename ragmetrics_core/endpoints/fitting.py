@@ -17,7 +17,7 @@ from ragmetrics_core.data import ContextWindowExceeded, JudgeError, RequestRejec
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 
 T = TypeVar("T")
-Send = Callable[[ChatRequest], Awaitable[ChatReply]]
+Send = Callable[[ChatRequest, int], Awaitable[ChatReply]]
 Arrived = Callable[[int, ChatReply], None]
 
 
@@ -76,7 +76,7 @@ class _Asking:
 
     async def call(self, request: ChatRequest, position: int) -> None:
         """Send a call for the reply at a position, or for several from there on."""
-        reply = await self._send(request)
+        reply = await self._send(request, position)
         self.usage = self.usage + reply.usage if self.usage.calls else reply.usage
         self.failures += () if reply.choices else reply.failures
         given = reply.choices[: request.n]
@@ -110,7 +110,7 @@ class Fitting:
         Args:
             key: Digest of the request; one that was rejected in every form is not sent again for a while.
             request: The request.
-            send: Sends a request; gives failures as values.
+            send: Sends a request for the reply at a position, or several from there on; gives failures as values.
             arrived: Told of what each call gave as soon as it did, with the position of its first reply.
         """
         since, error = self._rejected.get(key, (0.0, None))

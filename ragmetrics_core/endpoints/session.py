@@ -252,12 +252,16 @@ class Session:
                 self._kept.put(named)
             outcomes.update(named)
 
+        async def send(request: ChatRequest, position: int) -> ChatReply:
+            parked = self._kept.parked(self.model, keys[position], request)
+            return await self._attempts.send(request) if parked is None else parked
+
         if request.n != len(keys):
             request = replace(request, n=len(keys))
         loop = asyncio.get_running_loop()
         shared.flights.update((key, (self._kept, loop.create_future())) for key in keys)
         try:
-            reply = await shared.fitting.complete(keys[0], request, self._attempts.send, arrived)
+            reply = await shared.fitting.complete(keys[0], request, send, arrived)
             if unanswered := [key for key in keys if outcomes[key] is None]:
                 none = errors.EmptyReply("the endpoint returned fewer replies than asked for")
                 outcomes.update(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))

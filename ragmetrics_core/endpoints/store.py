@@ -15,7 +15,7 @@ from typing import Protocol, get_args, runtime_checkable
 from uuid import uuid4
 
 from ragmetrics_core.data import SettingError, safe
-from ragmetrics_core.endpoints.chat import Choice, Finish, Origin, TokenAlternatives
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, Origin, TokenAlternatives
 from ragmetrics_core.endpoints.own_file import Kind, OwnFile
 
 
@@ -41,6 +41,11 @@ class ReplyStore(Protocol):
 
     def reject(self, key: str) -> None:
         """Mark a kept reply as unusable."""
+
+    def parked(self, model: ChatModel, key: str, request: ChatRequest) -> ChatReply | None:
+        """What a request gets without a call; None, the usual case, if it is to be sent."""
+        del model, key, request  # a store that answers for a service overrides this
+        return None
 
     async def settled(self) -> None:
         """Wait until everything put so far survives the end of the process; awaited before each call."""
@@ -117,7 +122,7 @@ class SqliteStore(OwnFile, ReplyStore):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fresh: bool = False, kind: Kind = REPLIES) -> None:
-        self._new: set[str] | None = set() if fresh else None
+        self.fresh, self._new = fresh, set[str]() if fresh else None
         super().__init__(path, kind)
 
     def begin(self) -> None:

@@ -42,17 +42,20 @@ class Estimate:
     high: Usage
     bad_rows: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict, compare=False)
+    batch_share: float = 1.0  # of the price, where it is asked in batches
 
     def text(self, unit: str = "samples") -> str:
         """The estimate for people, with its assumptions; ``unit`` says what ``samples`` counts."""
         low, high = self.low, self.high
         known = low.cost is not None and high.cost is not None
+        shares = dict.fromkeys((1.0, self.batch_share))
+        prices = [_range(*(f"${share * (usage.cost or 0.0):.4f}" for usage in (low, high))) for share in shares]
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
             f"calls:             {_range(low.calls, high.calls)}",
             f"prompt tokens:     {_range(low.prompt_tokens, high.prompt_tokens)}",
             f"completion tokens: {_range(low.completion_tokens, high.completion_tokens)}",
-            f"price:             {_range(f'${low.cost:.4f}', f'${high.cost:.4f}') if known else 'unknown'}",
+            f"price:             {', in batches '.join(prices) if known else 'unknown'}",
         ]
         lines += [f"{name} left out: {why} on every row" for name, why in self.left_out.items()]
         return "\n".join([*lines, *_ASSUMPTIONS] if high.calls else lines)
@@ -169,7 +172,8 @@ def _characters(question: Question[Any]) -> int:
 
 def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None) -> Estimate:
     """Count calls and tokens of a run without making a call; arguments are those of ``evaluate``."""
-    counters = {metric.name: counting_judges(resolve_judge(judge, metric_model=metric.model)) for metric in metrics}
+    resolved = {metric.name: resolve_judge(judge, metric_model=metric.model) for metric in metrics}
+    counters = {name: counting_judges(own) for name, own in resolved.items()}
     iterator = iter(samples)
     pool = list(islice(iterator, POOL))
     metrics = [metric.prepare([sample for sample in pool if isinstance(sample, Sample)]) for metric in metrics]
@@ -190,7 +194,9 @@ def estimate(samples: Iterable[Sample | RowError], metrics: Sequence[Metric], ju
             for counter in () if metric.in_thread else counters[metric.name]:
                 counter.carry_out(metric, item)
     low, high = (sum((pair[side].total for pair in counters.values()), Usage()) for side in (0, 1))
-    return Estimate(count, low, high, bad, {name: why for name, why in gaps.items() if name not in applied})
+    idle = {name: why for name, why in gaps.items() if name not in applied}
+    shares = [getattr(model, "batch_share", 1.0) for own in resolved.values() for model in own.models]
+    return Estimate(count, low, high, bad, idle, max(shares, default=1.0))
 
 
 def counting_judges(resolved: Judge) -> tuple[CountingJudge, CountingJudge]:

@@ -1,9 +1,9 @@
 """Evaluating many samples with several metrics: sync, async and streaming."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence, Sized
+from typing import Any, Literal
 
-from ragmetrics_core.data import SampleResult, columns_by_field
+from ragmetrics_core.data import SampleResult, SettingError, columns_by_field
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.endpoints.store import StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
@@ -31,7 +31,8 @@ def iter_results(
 def evaluate(
     samples: Samples, metrics: Metrics = None, *, judge: JudgeLike = None, concurrency: int = 32,
     store: StoreLike = None, limits: Limits | None = None, until: Until = None,
-    gates: Sequence[Gate | str] | str = (), progress: Show = None, **columns: Any,
+    gates: Sequence[Gate | str] | str = (), progress: Show = None, batch: bool | Literal["wait"] = False,
+    **columns: Any,
 ) -> Report:  # fmt: skip
     """Score every sample with every metric.
 
@@ -50,6 +51,9 @@ def evaluate(
             started then is finished and included. Iterators are taken in their own order, which must be random.
         gates: With ``until``, means to reach, e.g. ``["adherence=0.8"]``; see ``report.decisions``.
         progress: True or False; None shows a bar on a terminal and logs elsewhere; a callable gets the progress.
+        batch: Ask in batches, which services such as OpenAI's answer within a day at half the price: what has no
+            answer in ``store`` is submitted, and ``report.run.stopped`` says so; the same call later goes on, and the
+            one that finds all answered has the whole report. ``"wait"`` waits for it.
         **columns: For rows, where a field is: ``question_column=``, ``contexts_column=``, ``answer_column=``,
             ``ground_truth_column=``, … — a name, a dotted path or a callable.
 
@@ -66,8 +70,14 @@ def evaluate(
         >>> report.scores("context_utilization")
         [1.0]
     """
-    run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
-    results = list(stream(run, samples, progress=progress, columns=columns_by_field(columns)))
+    if batch and not isinstance(samples, Sized):
+        raise SettingError("batches need a list of samples, not an iterator: they are read again once all is answered")
+    more: dict[str, Any] = {"until": until, "gates": gates, "batch": bool(batch)}
+    while True:
+        run = Run(metrics, judge, concurrency, store, limits, **more)
+        results = list(stream(run, samples, progress=progress, columns=columns_by_field(columns)))
+        if batch != "wait" or not run.waited():
+            break
     return report_of(run, results, asked=metrics is not None)
 
 

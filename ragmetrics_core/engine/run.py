@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import Any
 
 from ragmetrics_core.data import LimitReached, RowError, Sample, SampleResult, SettingError, Usage
+from ragmetrics_core.endpoints.batches import ParkingStore
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import StoreLike, resolve_store
@@ -47,7 +48,7 @@ class Run:
     def __init__(
         self, metrics: Metrics, judge: JudgeLike, concurrency: int, store: StoreLike,
         limits: Limits | Budget | None = None, *,
-        until: Until = None, gates: Sequence[Gate | str] | str = (),
+        until: Until = None, gates: Sequence[Gate | str] | str = (), batch: bool = False,
     ) -> None:  # fmt: skip
         if concurrency < 1:
             raise SettingError(f"concurrency must be at least 1, got {concurrency}")
@@ -60,11 +61,17 @@ class Run:
         self._before: tuple[Sample, ...] = ()
         self._started, self._date = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
         self.store = resolve_store(store)
+        self.parking: ParkingStore | None = None
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         self._slots = asyncio.Semaphore(concurrency + max(_AHEAD, concurrency // 8))
         self._door = asyncio.Lock()
         models = {metric.name: metric.model if judge is None else None for metric in self.metrics}
         judges = {model: resolve_judge(judge, metric_model=model) for model in models.values()}
+        if batch:
+            if until is not None or self._budget.limits.deadline or self._budget.limits.per_minute:
+                raise SettingError("batches know neither until=, a deadline nor limits per minute: leave them out")
+            asked_of = [model for own in judges.values() for model in own.models]
+            self.store = self.parking = ParkingStore(self.store, asked_of, self._budget)
         asked = {
             model: RunJudge(own.session(concurrency=concurrency, store=self.store, budget=self._budget), self._slots)
             for model, own in judges.items()
@@ -92,6 +99,8 @@ class Run:
         """Why not everything was judged: a limit, a judge that refuses, an interrupt; "" if nothing ended the run."""
         refusing = (judge.unavailable for judge in self._judges.values())
         error = self._budget.reached or next(filter(None, refusing), None)
+        if self.parking is not None and self.waiting:
+            return self.parking.said
         return str(error) if error is not None else "it was interrupted" if self.interrupted else ""
 
     @property
@@ -148,6 +157,15 @@ class Run:
         """End what is in flight; what is done already."""
         return [future for future in self._waiting if not future.cancel()]
 
+    @property
+    def waiting(self) -> bool:
+        """True if batches are to answer what the run asked."""
+        return self.parking is not None and bool(self.parking.waiting) and not self.interrupted
+
+    def waited(self) -> bool:
+        """Wait until the batches of the run have ended; False if there are none, and its results are whole."""
+        return self.parking is not None and self.waiting and wait_for(self.parking.wait())
+
     def follow(self, index: int, sample: Sample) -> Future[SampleResult]:
         """Start judging a sample of a stream without end; metrics that need others take those before it."""
         metrics = [metric.prepare(self._before) for metric in self.metrics]
@@ -180,8 +198,12 @@ def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, 
     """Yield the results of a run in input order; an interrupt yields what is done and marks the run."""
     with Display(len(samples) if isinstance(samples, Sized) else None, progress) as display:
         try:
+            if run.parking is not None:
+                wait_for(run.parking.look())
             for future in run.due(samples, columns):
                 yield display.add(run.take(future.result()))
+            if run.parking is not None:
+                wait_for(run.parking.submit())
         except KeyboardInterrupt:
             run.interrupted = True
             for future in run.give_up():

@@ -1,0 +1,303 @@
+"""Batches: requests that are asked together and answered within a day, at half the price where the service has it so.
+
+A run over a ``ParkingStore`` calls nothing: requests without a reply are parked, and become batches at the end of the
+pass. A later pass over the same samples takes each answer as if it came from a call, and parks what is asked next; the
+pass that parks nothing has the results of a run that calls. All of it stands in the file of replies, without a prompt.
+A batch is entered there before it is made, and its metadata bear the entry's token, by which it is found again.
+
+Source:
+    OpenAI's reference of files and batches, https://developers.openai.com/api/reference/resources/batches.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from io import BytesIO
+from math import inf
+from operator import methodcaller
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+from ragmetrics_core.data import SettingError, errors
+from ragmetrics_core.endpoints.attempts import checked
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
+from ragmetrics_core.endpoints.limits import Budget
+from ragmetrics_core.endpoints.openai_form import chat_reply
+from ragmetrics_core.endpoints.store import ReplyStore, SqliteStore
+
+T = TypeVar("T")
+
+_TABLES = (
+    "batches (token TEXT PRIMARY KEY, id TEXT, endpoint TEXT NOT NULL, variable TEXT NOT NULL, since REAL NOT NULL)",
+    "parked (id TEXT PRIMARY KEY, token TEXT NOT NULL, body TEXT NOT NULL, tries INTEGER NOT NULL, result TEXT) "
+    "WITHOUT ROWID",  # token: of the batch, then of the pass that took the result; body: its digest
+)
+_ROW = "SELECT token, body, tries, result FROM parked WHERE id = ?"
+_NEW = "SELECT 1 FROM parked WHERE id = ? AND result IS NOT NULL AND token <> ?"
+_CLAIM = """INSERT INTO parked (id, body, tries, token) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+body = excluded.body, tries = excluded.tries, token = excluded.token, result = NULL
+WHERE result IS NOT NULL AND tries < excluded.tries"""  # nobody else has asked it meanwhile
+_ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
+_NAMED = "UPDATE batches SET id = ? WHERE token = ?"
+_NO_ANSWER = json.dumps([500, {"error": {"code": "no_result"}}])
+_NOT_REACHED = ("batch_expired", "batch_cancelled")
+_ENDED = ("completed", "expired", "cancelled", "failed")
+_MARK, _URL = "ragmetrics", "/v1/chat/completions"
+_REQUESTS, _BYTES = 50_000, 16 * 2**20  # of one batch; services take as many requests, and 200 MB
+_PASSING = (errors.TransientJudgeError, errors.JudgeUnavailable)
+_TRIES = 3  # of a request that fails for a passing reason
+_SETTLED = 600.0  # seconds after which a batch that the service does not list was never made
+_KNOWN = {"id": "", "status": "", **dict.fromkeys(("metadata", "request_counts", "data", "has_more"))}
+_LOOK_SECONDS = 10.0  # between looks at batches
+_REPLY_TOKENS = 200  # the most that is usual
+
+logger = logging.getLogger("ragmetrics_core")
+
+
+class ParkingStore(SqliteStore):
+    """The file of replies, for one pass of a run that asks in batches.
+
+    ``models`` are those that it asks, None to look at the batches of all; what is parked counts with ``budget`` at what
+    is usual. ``waiting`` holds the tokens of batches with requests of this pass, "" of one that another process makes.
+    ``SettingError`` if the store is no single file, or a model takes no batches.
+    """
+
+    def __init__(
+        self, store: ReplyStore, models: Sequence[ChatModel] | None = None, budget: Budget | None = None
+    ) -> None:
+        if not isinstance(store, SqliteStore):
+            raise SettingError("batches are kept in the file of replies: name one, e.g. store='replies.sqlite'")
+        self._models = {it.base_url: it for it in models or () if isinstance(it, OpenAICompatibleModel)}
+        if models is not None and (not models or not all(isinstance(it, OpenAICompatibleModel) for it in models)):
+            told = "only models of OpenAI's, and openai-compatible/MODEL with api_base=, take batches"
+            raise SettingError(f"{told}: name such a judge, or leave out batch=")
+        super().__init__(store.path, fresh=store.fresh)
+        self._pass, self._budget, self._parked = uuid4().hex, budget or Budget(), 0
+        self._spools, self._files = dict[OpenAICompatibleModel, BinaryIO](), ExitStack()
+        self.waiting: set[str] = set()
+        for table in _TABLES:
+            self.write(methodcaller("execute", f"CREATE TABLE IF NOT EXISTS {table}"))
+        super().flush()
+
+    @property
+    def said(self) -> str:
+        """Where the pass stands, for people."""
+        told = f"{self._parked:,} requests wait for batches ({len(self.waiting)}), which are answered within a day"
+        return f"{told}; evaluate again with the same store when 'ragmetrics batch status' says that they have ended"
+
+    def get(self, key: str) -> Choice | None:
+        """Return the reply kept under a key; None where a batch has an answer that this pass has not taken yet."""
+        new = self._memory.get(key) is None and self.read(_NEW, (_digest(key), self._pass)) is not None
+        return None if new else super().get(key)
+
+    def parked(self, model: ChatModel, key: str, request: ChatRequest) -> ChatReply:
+        """What a batch answered to a request; ``LimitReached`` as long as there is no answer."""
+        assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
+        body, own = json.dumps(model.body(request)), _digest(key)
+        token, asked, tries, result = self.read(_ROW, (own,)) or (b"", b"", 0, None)
+        self._budget.calls += 1
+        if result is not None:
+            reply = _answer(model, result)
+            known = asked.decode() == _digest(body) and not isinstance(reply.failures and reply.failures[0], _PASSING)
+            if reply.choices or known or tries >= _TRIES:
+                self.write(methodcaller("execute", "UPDATE parked SET token = ? WHERE id = ?", (self._pass, own)))
+                self._budget.spent += reply.usage.cost or 0.0
+                return ChatReply(reply.choices, reply.usage, reply.failures * request.n)
+        if token and result is None:
+            self.waiting.add(token.decode())
+        else:
+            if model not in self._spools:
+                spool = TemporaryFile(dir=self.path.resolve().parent)  # noqa: SIM115  # of the pass
+                self._spools[model] = self._files.enter_context(spool)
+            line = f'{{"custom_id": "{own}", "method": "POST", "url": "{_URL}", "body": {body}}}'
+            self._spools[model].write(f"{own} {_digest(body)} {tries + 1} {line}\n".encode())
+        sent, received = model.batch_prices or (inf, inf)
+        self._budget.spent += len(body) / 3 * sent + request.n * _REPLY_TOKENS * received
+        self._parked += 1
+        waits = errors.LimitReached("the request stands in a batch: evaluate again")
+        waits.single = True
+        return ChatReply((), failures=(waits,) * request.n)
+
+    async def submit(self) -> None:
+        """Make batches of what is parked; the pass that parked nothing forgets the answers that it took.
+
+        ``LimitReached`` if the run may not spend that much: no batch is made then. ``BatchFailed`` if one is refused.
+        """
+        own, limits = self._budget, self._budget.limits
+        with self._files:
+            if self._parked and (own.calls > (limits.max_calls or inf) or own.spent > (limits.max_cost or inf)):
+                told = f"{own.calls} requests, for up to ${own.spent:.4f} in all, are more than the limits allow"
+                raise errors.LimitReached(f"no batch was made: {told}")
+            for model, spool in self._spools.items():
+                spool.seek(0)
+                while lines := [line.split(b" ", 3) for line in spool.readlines(_BYTES)]:
+                    for start in range(0, len(lines), _REQUESTS):
+                        await self._make(model, lines[start : start + _REQUESTS])
+        if not self.waiting:
+            await self._done(methodcaller("execute", "DELETE FROM parked WHERE token = ?", (self._pass,)))
+
+    async def _make(self, model: OpenAICompatibleModel, lines: Sequence[list[bytes]]) -> None:
+        import aiohttp  # not every run needs it
+
+        token = uuid4().hex
+
+        def claim(connection: sqlite3.Connection) -> list[bytes]:
+            pairs = ((line, (own.decode(), body.decode(), int(tries), token)) for own, body, tries, line in lines)
+            claimed = [line for line, row in pairs if connection.execute(_CLAIM, row).rowcount]
+            entry = (token, None, model.base_url, model.key_variable, time.time())
+            connection.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", [entry] if claimed else [])
+            return claimed
+
+        if not (claimed := await self._done(claim)):
+            self.waiting.add("")
+            return
+        self.waiting.add(token)
+        form = aiohttp.FormData({"purpose": "batch"})
+        form.add_field("file", BytesIO(b"".join(claimed)), filename="requests.jsonl")
+        try:
+            file = (await _sent(model, "POST", "files", form))["id"]
+            body = {"input_file_id": file, "endpoint": _URL, "completion_window": "24h", "metadata": {_MARK: token}}
+            made = (await _sent(model, "POST", "batches", json.dumps(body).encode()))["id"]
+            await self._done(methodcaller("execute", _NAMED, (made, token)))
+            logger.info("%s is submitted: %d requests to %s", made, len(claimed), model.name)
+        except errors.JudgeError as error:
+            if isinstance(error, errors.TransientJudgeError) and not isinstance(error, errors.Unreachable):
+                logger.warning("a batch may have been made, and is looked for: %s", error)
+                return
+            await self._done(partial(_free, token, None))
+            raise errors.BatchFailed(f"no batch was made; does the endpoint take batches? {error}") from None
+
+    async def look(self, collect: bool = True, cancel: bool = False) -> dict[str, dict[str, Any]]:
+        """What services say of batches, by token; of those that a run did not ask nothing.
+
+        With ``collect`` the answers of those that have ended are kept, and ``BatchFailed`` is raised where one was
+        refused or cancelled; ``cancel`` ends those that have not. Other errors are those of a call.
+        """
+        states = dict[str, dict[str, Any]]()
+        entries = await self._done(lambda connection: connection.execute("SELECT * FROM batches").fetchall())
+        for token, name, endpoint, variable, since in entries:
+            if self._models and endpoint not in self._models:
+                continue
+            model = self._models.get(endpoint) or OpenAICompatibleModel(endpoint, "batches", key_variable=variable)
+            found = await (_sent(model, "GET", f"batches/{name}") if name else _listed(model, token))
+            if not found["id"]:
+                found["status"] = "not confirmed yet" if time.time() < since + _SETTLED else "expired"
+            elif not name:
+                await self._done(methodcaller("execute", _NAMED, (found["id"], token)))
+            if cancel and found["id"] and found["status"] not in _ENDED:
+                found = await _sent(model, "POST", f"batches/{found['id']}/cancel", b"{}")
+            if collect and found["status"] in _ENDED:
+                await self._collect(model, token, found)
+            states[token] = found
+        return states
+
+    async def wait(self) -> bool:
+        """Wait until the batches of this pass have ended, and collect them; False if there are none."""
+        going = self.waiting
+        while going:
+            try:
+                going = {token for token, found in (await self.look()).items() if found["status"] not in _ENDED}
+            except errors.TransientJudgeError as error:
+                logger.info("%s", error)
+            going = going & self.waiting
+            await asyncio.sleep(_LOOK_SECONDS if going else 0)
+        return bool(self.waiting)
+
+    async def _collect(self, model: OpenAICompatibleModel, token: str, found: dict[str, Any]) -> None:
+        """Keep what a batch that has ended answered."""
+        answered = 0
+        for file in filter(None, (found.get("output_file_id"), found.get("error_file_id"))):
+            with suppress(errors.ModelNotFound):  # the service keeps it for a while only
+                content = await model.call("GET", f"files/{quote(str(file))}/content")
+                answered += await self._done(partial(_keep, token, BytesIO(content)))
+        left = await self._done(partial(_free, token, _NO_ANSWER if found["status"] == "completed" else None))
+        told = f"{found['id'] or 'a batch'}: {found['status']}, {answered} requests answered, {left} to be asked again"
+        logger.info("%s", told)
+        if found["status"] in ("failed", "cancelled"):
+            listed = found["errors"].get("data") if isinstance(found.get("errors"), dict) else None
+            fault = Fault.from_reply(None, json.dumps({"error": listed[0] if listed else {}}), None)
+            raise errors.BatchFailed(f"{told} by the next run {fault.symbols or ''}".rstrip())
+
+    async def _done(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        """What a change of the file gives, once it is committed."""
+        found: list[T] = []
+        self.write(lambda connection: found.append(change(connection)))
+        await self.settled()
+        if self.trouble is not None:
+            raise SettingError(f"{self.path} cannot be written, and batches are kept there: make room or name another")
+        return found[0]
+
+
+def _keep(token: str, lines: Iterable[bytes], connection: sqlite3.Connection) -> int:
+    """Enter the results of a batch, and count them; lines that are none, or say that there is none, are left out."""
+    kept = 0
+    for line in lines:
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            row = json.loads(line)
+            response, error = row.get("response"), row.get("error") or {}
+            result = json.dumps([response["status_code"], response["body"]] if response else [500, {"error": error}])
+            if error.get("code") not in _NOT_REACHED:
+                kept += connection.execute(_ANSWER, (result, str(row["custom_id"]), token)).rowcount
+    return kept
+
+
+def _free(token: str, result: str | None, connection: sqlite3.Connection) -> int:
+    """Forget a batch; its requests without an answer, which are counted, get this one, or are as if never asked."""
+    connection.execute("DELETE FROM batches WHERE token = ?", (token,))
+    left = connection.execute(
+        "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL", (result, token)
+    ).rowcount
+    connection.execute("DELETE FROM parked WHERE token = ? AND result IS NULL", (token,))
+    return left
+
+
+def _answer(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
+    """A result as a reply, at the price of a batch, or with its failure."""
+    status, body = json.loads(result)
+    try:
+        if status == 200:
+            return checked(model, chat_reply(model.name, body, model.batch_prices))
+        fault = Fault.from_reply(status, json.dumps(body), None)
+        raise judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
+    except errors.JudgeError as error:
+        if isinstance(error, errors.JudgeUnavailable):
+            error.single = True
+        return ChatReply((), failures=(error,))
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+async def _listed(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:
+    """The batch that bears a token, in the service's list of all; nameless if there is none."""
+    page: dict[str, Any] = {"id": "", "has_more": True}
+    while page["has_more"]:
+        page = await _sent(
+            model, "GET", "batches", query=f"limit=100&after={quote(page['id'])}".removesuffix("&after=")
+        )
+        batches = [{**_KNOWN, **one} for one in page["data"] or () if isinstance(one, dict)]
+        if found := next((one for one in batches if (one["metadata"] or {}).get(_MARK) == token), None):
+            return found
+        page = {"id": str(batches[-1]["id"]) if batches else "", "has_more": batches and page["has_more"]}
+    return dict(_KNOWN)
+
+
+async def _sent(
+    model: OpenAICompatibleModel, method: str, path: str, data: Any = None, query: str = ""
+) -> dict[str, Any]:
+    """An object as the service describes it: a batch, a list of them, a file."""
+    found = await model.call(method, path, data, query)
+    if not isinstance(found, dict):
+        raise errors.JudgeServerError(f"{model.name} sent no object; check that its endpoint takes batches")
+    return {**_KNOWN, **found}

@@ -1,0 +1,330 @@
+"""Runs that ask in batches: equal to live ones, at the batch's price, and nothing is ever asked twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_service import BatchService
+from loopback import Body, Fault, LoopbackServer
+from plausible import plausible_reply
+
+from ragmetrics_core import Limits, LLMJudge, OpenAICompatibleModel, Report, ScriptedJudge, evaluate
+from ragmetrics_core.cli.main import main
+from ragmetrics_core.data import BatchFailed, LimitReached, SettingError, Usage
+from ragmetrics_core.endpoints import batches
+
+METRICS = ["utilization", "adherence", "recall", "retrieval_accuracy"]
+ROWS = [
+    {
+        "id": str(number),
+        "question": f"Who lit lamp {number}?",
+        "contexts": [f"Anna lit lamp {number}.", f"Bob saw lamp {number}."],
+        "answer": f"Anna lit lamp {number}.",
+        "reference": f"Anna lit lamp {number}. It was dark.",
+    }
+    for number in range(6)
+]
+
+
+def model(server: LoopbackServer, key: str = "right", **settings: Any) -> OpenAICompatibleModel:
+    given = {"prices": (1e-6, 2e-6), "batch_share": 0.5, **settings}
+    return OpenAICompatibleModel(server.base_url, "m", api_key=key, **given)
+
+
+def outcomes(report: Report) -> list[Any]:
+    return [
+        {name: outcome.model_dump(exclude={"usage"}) for name, outcome in row.results.items()} for row in report.results
+    ]
+
+
+def spent(report: Report) -> Usage:
+    return sum((row.usage for row in report.results), Usage())
+
+
+def live(reply: Callable[[Body], Any] = plausible_reply, metrics: Any = METRICS, **supports: Any) -> Report:
+    with LoopbackServer(reply, **supports) as server:
+        return evaluate(ROWS, metrics, judge=model(server), progress=False)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "replies.sqlite"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits for a minute."""
+    monkeypatch.setattr(batches, "_LOOK_SECONDS", 0.01)
+
+
+def test_the_same_as_live_in_two_rounds_at_half_the_price(store: Path) -> None:
+    found = live()
+    with BatchService(plausible_reply) as service:
+        report = evaluate(ROWS, METRICS, judge=model(service), store=store, batch="wait", progress=False)
+        again = evaluate(ROWS, METRICS, judge=model(service), store=store, batch=True, progress=False)
+    assert outcomes(report) == outcomes(found) == outcomes(again)
+    assert len(service.batches) == 2  # facts first
+    assert (spent(report).calls, spent(again).calls) == (spent(found).calls, 0)
+    assert spent(report).cost == pytest.approx((spent(found).cost or 0) / 2)
+    assert not service.requests  # none live
+
+
+def test_one_round_without_facts(store: Path) -> None:
+    with BatchService(lambda body: '{"reason": "", "verdict": "yes"}') as service:
+        evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+    assert len(service.batches) == 1
+
+
+def test_a_run_says_what_it_submitted_and_the_next_goes_on(store: Path) -> None:
+    with BatchService(plausible_reply, steps=2) as service:
+        reports = [evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True) for _ in range(4)]
+    assert len(service.batches) == 1
+    assert ["6 requests wait for batches (1)" in report.run.stopped for report in reports] == [True, True, True, False]
+    assert not reports[0].results[0].results  # not judged yet
+    assert outcomes(reports[3]) == outcomes(live(metrics=["recall"]))
+
+
+def test_many_requests_are_several_batches(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_REQUESTS", 4)
+    with BatchService(plausible_reply, most=4) as service:
+        report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
+    assert len(service.batches) > 2
+    assert outcomes(report) == outcomes(live(metrics=METRICS[:3]))
+
+
+def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store: Path) -> None:
+    def reply(body: Body) -> str:
+        return plausible_reply(body) if len(body["messages"]) > 2 or "lamp 3" not in str(body) else "no JSON"
+
+    with BatchService(reply) as service:
+        report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
+        again = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
+    assert len(service.batches) == 2
+    assert spent(report).repairs > 0
+    assert outcomes(report) == outcomes(live(reply, METRICS[:3])) == outcomes(again)
+
+
+@pytest.mark.parametrize("supports", [{"logprobs": "reject"}, {"logprobs": "ignore"}, {"n": "reject"}, {"n": "ignore"}])
+def test_what_a_service_lacks_is_asked_in_another_way(store: Path, supports: dict[str, Any]) -> None:
+    with BatchService(plausible_reply, **supports) as service:
+        for _ in range(20):  # by runs that know nothing of each other
+            judge = model(service)
+            report = evaluate(ROWS, METRICS, judge=judge, store=store, batch=True, progress=False)
+            if not report.run.stopped:
+                break
+    assert outcomes(report) == outcomes(live(**supports))
+    assert max(service.executed.values()) <= 2  # the second time in another form
+
+
+def test_what_expires_is_asked_again(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "ragmetrics_core")
+    with BatchService(plausible_reply, ends=lambda number: "completed" if number else "expired") as service:
+        report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
+    assert outcomes(report) == outcomes(live(metrics=METRICS[:3]))
+    assert set(service.executed.values()) == {1}
+    assert "expired" in caplog.text
+
+
+@pytest.mark.parametrize(("status", "code"), [(429, "rate_limit_exceeded"), (500, "server_error")])
+def test_what_fails_for_a_passing_reason_is_asked_again(store: Path, status: int, code: str) -> None:
+    failures = [(status, code)] * 3
+    with BatchService(plausible_reply, wrong=lambda _: failures.pop() if failures else None) as service:
+        report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
+    assert outcomes(report) == outcomes(live(metrics=METRICS[:3]))
+
+
+def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(store: Path) -> None:
+    def wrong(body: Body) -> tuple[int, str] | None:
+        return (400, "invalid_value") if "lamp 3" in str(body) and refusing else None
+
+    refusing = True
+    with BatchService(plausible_reply, wrong=wrong) as service:
+        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+        outcome = report.results[3].results["context_adherence"]
+        refusing = False
+        again = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+    assert outcome.status == "failed"
+    assert (outcome.error.type, "invalid_value" in outcome.reason) == ("RequestRejected", True)
+    assert [row.results["context_adherence"].status for row in report.results].count("scored") == 5
+    assert outcomes(again) == outcomes(live(metrics=["adherence"]))
+
+
+def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(store: Path) -> None:
+    with BatchService(plausible_reply, ends=lambda number: "completed" if number else "failed") as service:
+        with pytest.raises(BatchFailed, match=r"batch_0: failed.*invalid_json_line"):
+            evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+    assert outcomes(report) == outcomes(live(metrics=["adherence"]))
+
+
+def test_a_wrong_key_is_told_before_anything_is_submitted(store: Path) -> None:
+    with BatchService(plausible_reply, key="right") as service:
+        with pytest.raises(BatchFailed, match="refused the key"):
+            evaluate(ROWS, ["adherence"], judge=model(service, "wrong"), store=store, batch=True, progress=False)
+        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+    assert not report.run.stopped
+    assert set(service.executed.values()) == {1}
+
+
+@pytest.mark.parametrize("limits", [Limits(max_calls=5), Limits(max_cost=1e-4)])
+def test_a_budget_holds_before_anything_is_submitted(store: Path, limits: Limits) -> None:
+    with BatchService(plausible_reply) as service:
+        with pytest.raises(LimitReached, match="no batch was made"):
+            evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch=True, limits=limits, progress=False)
+        assert not service.files
+        roomy = Limits(max_calls=1000, max_cost=1.0)
+        report = evaluate(
+            ROWS, ["adherence"], judge=model(service), store=store, batch="wait", limits=roomy, progress=False
+        )
+    assert not report.run.stopped
+
+
+def test_a_price_that_is_not_known_is_not_half_of_anything(store: Path) -> None:
+    with BatchService(plausible_reply) as service:
+        judge = model(service, prices=None)
+        report = evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False)
+    assert spent(report).cost is None
+
+
+def test_only_our_own_client_and_a_file_take_batches(tmp_path: Path, store: Path) -> None:
+    scripted, one = ScriptedJudge({}), OpenAICompatibleModel("http://127.0.0.1:9/v1", "m")
+    for judge in ("lexical", scripted):
+        with pytest.raises(SettingError, match="take batches"):
+            evaluate(ROWS, judge=judge, store=store, batch=True)
+    for place in (None, f"{tmp_path}/folder/"):
+        with pytest.raises(SettingError, match="file of replies"):
+            evaluate(ROWS, judge=LLMJudge(one), store=place, batch=True)
+    with pytest.raises(SettingError, match="deadline"):
+        evaluate(ROWS, judge=LLMJudge(one), store=store, batch=True, limits=Limits(deadline=5))
+    with pytest.raises(SettingError, match="list"):
+        evaluate(iter(ROWS), judge=LLMJudge(one), store=store, batch=True)
+
+
+def test_an_endpoint_without_batches_says_so(store: Path) -> None:
+    with (
+        LoopbackServer(faults=lambda _: Fault(404)) as server,
+        pytest.raises(BatchFailed, match="does the endpoint take batches"),
+    ):
+        evaluate(ROWS, ["adherence"], judge=model(server), store=store, batch=True, progress=False)
+
+
+# Killed at any instant.
+
+KILLED = """
+import json, os, sys
+from ragmetrics_core import OpenAICompatibleModel, evaluate
+from ragmetrics_core.endpoints import batches
+batches._SETTLED = 0.0  # what the service does not list was not made: nobody else is about to
+rows, metrics, url, store = json.loads(sys.argv[1])
+for _ in range(60):
+    child = os.fork()
+    if not child:
+        judge = OpenAICompatibleModel(url, "m", api_key=str(os.getpid()))
+        report = evaluate(rows, metrics, judge=judge, store=store, batch="wait", progress=False)
+        print(json.dumps([[one.value for one in row.results.values()] for row in report.results]), flush=True)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+"""
+
+
+def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(store: Path) -> None:
+    killed: set[tuple[int, str, str]] = set()
+
+    def kill(call: str, key: str, when: str) -> None:
+        place = (len(service.batches), call, when)
+        if place not in killed:
+            killed.add(place)
+            with suppress(ProcessLookupError):
+                os.kill(int(key), signal.SIGKILL)
+
+    with BatchService(plausible_reply, steps=0, around=kill) as service:
+        given = json.dumps([ROWS, METRICS, service.base_url, str(store)])
+        command = [sys.executable, "-W", "ignore", "-c", KILLED, given]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert {call for _, call, _ in killed} == {"upload", "create", "list", "retrieve", "content"}
+    assert (len(service.batches), set(service.executed.values())) == (2, {1})
+    expected = [[outcome.value for outcome in row.results.values()] for row in live().results]
+    assert json.loads(done.stdout) == expected
+
+
+# The command line.
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "right")
+    Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    return "rows.jsonl"
+
+
+def test_the_command_line_submits_looks_collects_and_goes_on(
+    file: str, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with BatchService(plausible_reply, steps=1, key="right") as service:
+        judge = ["--judge", "openai/gpt-4o-mini", "--api-base", service.base_url]
+        asked = [
+            "evaluate",
+            file,
+            "--metrics",
+            "adherence",
+            *judge,
+            "--store",
+            str(store),
+            "--quiet",
+            "--out",
+            "r.jsonl",
+        ]
+        assert main([*asked, "--batch", "--fail-under", "adherence=0.1"]) == 4
+        assert not list(Path().glob("r.jsonl*"))
+        assert main(["batch", "status", "--store", str(store)]) == 0
+        assert "batch_0: finalizing 0 total" in capsys.readouterr().out
+        assert main(["batch", "collect", "--store", str(store)]) == 0
+        assert "batch_0: completed" in capsys.readouterr().out
+        assert main(["batch", "status", "--store", str(store)]) == 0
+        assert "no batch is on its way" in capsys.readouterr().out
+        while main([*asked, "--batch", "--gate", "point"]) == 4:
+            pass
+    assert Report.from_jsonl("r.jsonl").scores("context_adherence") == live(metrics=["adherence"]).scores(
+        "context_adherence"
+    )
+
+
+def test_the_command_line_waits(file: str, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with BatchService(plausible_reply) as service:
+        judge = ["--judge", "openai/gpt-4o-mini", "--api-base", service.base_url]
+        given = [file, *judge, "--store", str(store), "--quiet", "--out", "r.jsonl", "--report", "r.html"]
+        assert main(["evaluate", *given, "--batch", "--wait"]) == 0
+    assert "context_adherence" in capsys.readouterr().out
+    assert len(Report.from_jsonl("r.jsonl").results) == len(ROWS)
+    assert Path("r.html").exists()
+
+
+def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(file: str, store: Path) -> None:
+    with BatchService(plausible_reply) as service:
+        judge = model(service)
+        evaluate(ROWS, ["adherence"], judge=judge, store=store, batch=True, progress=False)
+        os.environ["RAGMETRICS_API_KEY"] = "right"
+        assert main(["batch", "cancel", "--store", str(store)]) == 0
+        with pytest.raises(BatchFailed, match="cancelled, 3 requests answered"):
+            evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False)
+        report = evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False)
+    assert outcomes(report) == outcomes(live(metrics=["adherence"]))
+    assert set(service.executed.values()) == {1}
+
+
+def test_a_dry_run_prices_both_ways(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", file, "--judge", "gpt-4o", "--dry-run"]) == 0
+    price = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("price:"))
+    low, high, half_low, half_high = (float(part.strip(",").lstrip("$")) for part in price.split() if "$" in part)
+    assert (half_low, half_high) == pytest.approx((low / 2, high / 2), abs=1e-4)
