@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from langchain_core.callbacks import CallbackManager
 from langchain_core.documents import Document
@@ -42,8 +42,7 @@ def add_documents(documents: Iterable[Document | tuple[Document, float]], *, que
         >>> captured.samples[0].contexts[0].score
         0.9
     """
-    for report in _reporters("add_documents", query):
-        report(list(documents))
+    _reporting("add_documents", query)(list(documents))
 
 
 def observe(vectorstore: Store, *, scores: bool = True) -> Store:
@@ -105,11 +104,10 @@ def _reported(store: VectorStore, name: str, scores: bool) -> Callable[..., Any]
 
     def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
         query = args[0] if args else kwargs.get("query")
-        reporters = _reporters(type(store).__name__, query if isinstance(query, str) else "")
+        report = _reporting(type(store).__name__, query if isinstance(query, str) else "")
 
         def ended(found: Any) -> Any:
-            for report in reporters:
-                report(found)
+            report(found)
             return [document for document, _ in found] if plain else found
 
         return ended
@@ -127,22 +125,20 @@ def _reported(store: VectorStore, name: str, scores: bool) -> Callable[..., Any]
     return asearch if inspect.iscoroutinefunction(called) else search
 
 
-def _reporters(name: str, query: str) -> list[Callable[[Any], None]]:
-    """Begin a retriever run in every recorder that listens here; each is ended by calling it with documents.
+def _reporting(name: str, query: str) -> Callable[[Any], None]:
+    """Begin a retriever run in every recorder that listens here; what is returned ends them with documents.
 
     Only recorders of ragmetrics are told: other tracers of the application see what they would see without us.
     """
     manager = CallbackManager.configure(inheritable_callbacks=ensure_config().get("callbacks"))
-    recorders = [handler for handler in manager.handlers if isinstance(handler, Recorder)]
-    return [_begun(recorder, manager.parent_run_id, name, query) for recorder in dict.fromkeys(recorders)]
-
-
-def _begun(recorder: Recorder, parent: UUID | None, name: str, query: str) -> Callable[[Any], None]:
-    run = uuid4()
-    recorder.search_begins(run, query, name, parent)
+    recorders = dict.fromkeys(handler for handler in manager.handlers if isinstance(handler, Recorder))
+    begun = [(recorder, uuid4()) for recorder in recorders]
+    for recorder, run in begun:
+        recorder.search_begins(run, query, name, manager.parent_run_id)
 
     def end(found: Any) -> None:
-        recorder.on_retriever_end([_document(one) for one in capturing.documents_in(plain(found))], run_id=run)
+        for recorder, run in begun:
+            recorder.on_retriever_end([_document(one) for one in capturing.documents_in(plain(found))], run_id=run)
 
     return end
 
