@@ -174,3 +174,10 @@ def test_without_a_metric_there_is_no_empty_table() -> None:
     report = evaluate([{"question": "Who?"}], judge="lexical")
     assert report.table().startswith("1 row: 0 judged")
     assert "<table>" not in report._repr_html_()
+
+
+def test_a_report_is_judged_again() -> None:
+    first = evaluate([SAMPLE, 3], ["adherence"], judge="lexical")
+    again = evaluate(first, ["adherence"], judge="lexical")
+    assert again.scores("adherence") == first.scores("context_adherence")
+    assert [row.problem for row in again] == [row.problem for row in first]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ragmetrics_core.data import RowError, Sample, SettingError, samples_from_row
+from ragmetrics_core.data import RowError, Sample, SampleResult, SettingError, samples_from_row
 
 _ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each, or none at all, and intervals "
@@ -25,7 +25,7 @@ Samples = Iterable[Sample | Mapping[str, Any]] | Any
 def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample | RowError]:
     """Iterate over samples, lazily; a row that is no sample comes as its error.
 
-    They are samples, mappings, a data frame (pandas, Polars), an Arrow table, or any other iterable; ``columns`` say
+    They are samples, mappings, a report, a data frame (pandas, Polars), an Arrow table, any iterable; ``columns`` say
     per field of the sample where rows have it, which is found by itself if not given.
 
     Raises:
@@ -33,6 +33,8 @@ def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample
             share a name.
     """
     for row in _rows(samples):
+        if isinstance(row, SampleResult):  # of a report, which is judged again
+            row = row.sample or RowError(row.problem)
         if isinstance(row, (Sample, RowError)):
             yield row
             continue
