@@ -22,8 +22,9 @@ _SHOWN = """
     Signature.settings Signature.prompt Signature.details
     RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
     SequentialDecision.sentence Rule.title Rule.reasoning Rule.remedy Rule.holds
-    Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades MetricSummary.undefined
-    MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes Comparison.differing
+    Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades Summary.related
+    MetricSummary.undefined MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes
+    Comparison.differing
     Comparison.stopped DiscreteSettings.retriever FactsFile.extraction FactsFile.prompts FactsFile.frozen
     Header.source Header.corpus Header.parameters Header.prompts Header.left_out Review.item Review.reviewer Review.date
     Gate.by ProjectSettings.metrics ProjectSettings.store ProjectSettings.gates ProjectSettings.columns
