@@ -1,31 +1,29 @@
-"""Labelled samples that judges are measured with: rows of our own form, and the files of LLM-AggreFact and RAGTruth."""
-
-from __future__ import annotations
+"""Rows with what people say of them, to measure judges with: our own form, LLM-AggreFact and RAGTruth."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from ragmetrics_core.data import Context, Fact, InputError, Sample, Turn
-from ragmetrics_core.datasets.reading import read_objects
+from ragmetrics_core.data import InputError, MetricResult, RowError, Sample
+from ragmetrics_core.data.cells import structured
+from ragmetrics_core.datasets.reading import READERS, read_objects
+from ragmetrics_core.statistics.agreement import Labelled
 
 Row = Mapping[str, Any]
-SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledSample:
-    """A sample with what people say of it.
+    """A sample from a source with what people say of it, ``labels``, as they were asked a ``question``.
 
-    Args:
-        question: What they were asked: is the answer ``adherent``, each context ``relevant``, each fact ``present`` in
-            the contexts, the ``other`` answer better; ``labels`` are theirs.
-        source: Where it comes from; each source is measured by itself.
-        other: The same sample with the other answer.
-        people: Votes of single annotators on the answer, where they are known.
+    Is the answer ``adherent``, is each context ``relevant``, is each fact ``present`` in the contexts, is the ``other``
+    answer better? ``people`` are votes of single annotators on the answer, where they are known. Of a judge there are
+    the ``result``, None if a limit ended the run before, and per label a verdict: its score, and as the rival's minus
+    the length of the text.
     """
 
     question: str
@@ -34,39 +32,51 @@ class LabelledSample:
     labels: tuple[bool, ...]
     other: Sample | None = None
     people: tuple[bool, ...] = ()
+    result: MetricResult | None = None
+    verdicts: tuple[Labelled, ...] = ()
+
+    @property
+    def says(self) -> tuple[bool, ...]:
+        """The verdicts as yes and no."""
+        return tuple(one.score >= 0.5 for one in self.verdicts)
 
 
 def labelled_files(path: Path) -> list[Path]:
     """A file, or all files in a folder that may hold labelled rows."""
-    return sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES) if path.is_dir() else [path]
+    return sorted(file for file in path.rglob("*") if file.suffix.casefold() in READERS) if path.is_dir() else [path]
 
 
-def read_labelled(path: Path) -> list[LabelledSample]:
-    """All labelled samples of a file, or of all files in a folder; ``docs/judges.md`` describes the forms.
+def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
+    """The labelled samples of a file, or of all files in a folder; ``docs/judges.md`` describes the forms.
 
-    Raises:
-        InputError: If a file cannot be read, a row has none of the forms, or nothing is labelled.
+    ``limit`` is the most of each question and source, drawn at random with seed 0. ``InputError`` if a file cannot be
+    read, a row has none of the forms or a label that is none, or nothing is labelled; it names the place.
     """
     rows = [located for file in labelled_files(path) for located in read_objects(file)]
-    origins = {row["source_id"]: row for _, row in rows if "source_info" in row}
-    found: list[LabelledSample] = []
+    origins = {row["source_id"]: row for _, row in rows if "source_info" in row and "source_id" in row}
+    found: dict[tuple[str, str], list[LabelledSample]] = {}
     for place, row in rows:
         try:
-            found += _labelled(_in_our_form(row, origins))
+            for item in _labelled(_in_our_form(row, origins)):
+                found.setdefault((item.question, item.source), []).append(item)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{place}: no labelled row of a form in docs/judges.md ({type(error).__name__})") from None
+            why = error if isinstance(error, RowError) else f"a form that is not known ({type(error).__name__})"
+            raise InputError(f"{place}: no labelled row as in docs/judges.md: {why}") from None
     if not found:
         raise InputError(f"{path} holds no labelled rows; docs/judges.md says which forms are read")
-    return found
+    draw = Random(0)
+    return [item for own in found.values() for item in draw.sample(own, min(limit or len(own), len(own)))]
 
 
 def _in_our_form(row: Row, origins: Mapping[str, Row]) -> Row:
     """A row of a published file in the form of ours; {} for one that is left out."""
     if "claim" in row and "doc" in row:  # of LLM-AggreFact
-        made = {"contexts": [{"text": row["doc"]}], "answer": row["claim"], "labels": {"adherent": row["label"]}}
+        made = {"contexts": [{"text": row["doc"]}], "answer": row["claim"], "labels": {"adherent": int(row["label"])}}
         return {**made, "id": row.get("contamination_identifier"), "source": row["dataset"]}
     if "response" not in row or "source_id" not in row:
         return {} if "source_info" in row else row
+    if row["source_id"] not in origins:
+        raise RowError("the row of source_info.jsonl with its source_id is missing")
     origin = origins[row["source_id"]]  # of RAGTruth
     given = origin["source_info"]
     made = {"id": row["id"], "answer": row["response"], "generator": row["model"]}
@@ -74,35 +84,43 @@ def _in_our_form(row: Row, origins: Mapping[str, Row]) -> Row:
     if origin["task_type"] == "QA":
         made["question"], texts = given["question"], re.split(r"(?m)^passage \d+:", given["passages"])
     made["contexts"] = [{"text": text.strip()} for text in texts if text.strip()]
-    made |= {"source": f"RAGTruth {origin['task_type']}", "labels": {"adherent": not row["labels"]}}
+    made |= {"source": f"RAGTruth {origin['task_type']}", "labels": {"adherent": int(not row["labels"])}}
     return made if row.get("quality", "good") == "good" else {}  # else cut off, or wrongly refused
 
 
 def sample_of(row: Row, **changes: Any) -> Sample:
-    """The sample in a row of our form, with fields to replace."""
-    turns = [turn.partition(": ") for turn in row.get("meta", {}).get("history", ())]
-    fields = {
-        **{name: row.get(name) for name in ("id", "question", "answer", "reference", "generator")},
-        "contexts": [Context(text=context["text"]) for context in row.get("contexts", ())],
-        "facts": tuple(Fact(text=fact["text"]) for fact in row.get("facts", ())) or None,
-        "history": tuple(Turn(role=role, content=content) for role, _, content in turns if content),
-    }
-    return Sample(**{**fields, **changes})
+    """The sample in a row of our form, with fields to replace; ``RowError`` if there is none."""
+    said = [turn.partition(": ") for turn in row.get("meta", {}).get("history", ())]
+    history = [{"role": role, "content": content} for role, _, content in said if content]
+    kept = {name: value for name, value in row.items() if name not in ("answers", "label", "labels", "meta", "source")}
+    return Sample.from_row({**({"history": history} if history else {}), **kept, **changes})
 
 
 def _labelled(row: Row) -> Iterator[LabelledSample]:
-    labels, source, facts = row.get("labels", {}), row.get("source", "all"), row.get("facts", ())
+    labels, source = structured(row.get("labels")) or {}, str(row.get("source") or "all")
+    if row.get("metric") == "context_adherence" and row.get("label") is not None:  # drawn by ``ragmetrics label draw``
+        labels = {"adherent": row["label"]}
     if labels.get("overall"):
         one, other = (sample_of(row, answer=answer) for answer in row["answers"])
         yield LabelledSample("other", source, one, (labels["overall"] > 0,), other)
     if "adherent" in labels:
-        given = labels["adherent"]
-        votes = given if isinstance(given, list) else [given]
-        graded = [vote >= 3 for vote in row.get("meta", {}).get("faithfulness_votes", ())]  # of MT-RAG, from 1 to 4
-        people = tuple(vote == 1 for vote in votes) if len(votes) > 1 else tuple(graded)
+        votes = votes_of(labels["adherent"], "adherent")
+        graded = tuple(vote >= 3 for vote in row.get("meta", {}).get("faithfulness_votes", ()))  # MT-RAG's, from 1 to 4
+        people = votes if len(votes) > 1 else graded
         yield LabelledSample("adherent", source, sample_of(row), (2 * sum(votes) > len(votes),), None, people)
-    if "relevant" in labels:
-        pairs = zip(row["contexts"], labels["relevant"], strict=True)
-        yield LabelledSample("relevant", source, sample_of(row), tuple(label == 1 for _, label in pairs))
-    if facts:
-        yield LabelledSample("present", source, sample_of(row), tuple(fact["present"] == 1 for fact in facts))
+    if labels.get("relevant"):
+        sample, useful = sample_of(row), votes_of(labels["relevant"], "relevant")
+        if len(useful) != len(sample.contexts):
+            raise RowError(f"{len(useful)} labels.relevant of {len(sample.contexts)} contexts; each needs one")
+        yield LabelledSample("relevant", source, sample, useful)
+    if facts := [fact for fact in row.get("facts") or () if isinstance(fact, Mapping) and "present" in fact]:
+        present = votes_of([fact["present"] for fact in facts], "present")
+        yield LabelledSample("present", source, sample_of(row, facts=facts), present)
+
+
+def votes_of(value: Any, name: str) -> tuple[bool, ...]:
+    """A vote, or a list with one per annotator; a number from 0.5 on is a yes. ``RowError`` names what is none."""
+    votes = value if isinstance(value, list) else [value]
+    if not votes or not all(isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes):
+        raise RowError(f"{name} must be a number from 0 to 1, true or false, or a list of these")
+    return tuple(float(vote) >= 0.5 for vote in votes)

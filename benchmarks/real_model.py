@@ -86,13 +86,13 @@ def model_path() -> Path:
 
 
 @contextmanager
-def serving(path: Path) -> Iterator[str]:
-    """Run the server until the block ends; yields its base URL."""
+def serving(path: Path, *, logits: bool = True) -> Iterator[str]:
+    """Run the server until the block ends, with the logits of all tokens where asked for; yields its base URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "llama_cpp.server", "--model", str(path), "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--n_ctx", "4096", "--logits_all", "true", "--verbose", "false"]
+    command += ["--port", str(port), "--n_ctx", "4096", "--logits_all", str(logits), "--verbose", "false"]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         base = f"http://127.0.0.1:{port}/v1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from said import poll
 
 from ragmetrics_core import LexicalJudge, ScriptedJudge, evaluate
-from ragmetrics_core.data import InputError
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.datasets.labels import draw
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.page.methods import quoted
+from ragmetrics_core.reporting.cards import Card
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.agreement import Labelled, Measured
 
@@ -24,8 +26,7 @@ if not (ROOT / "benchmarks").is_dir():
 sys.path.append(str(ROOT / "benchmarks"))
 
 from card_edits import EDITS, ORDERS, edited, injected  # noqa: E402
-from card_measuring import ASKING, asking, band, measured  # noqa: E402
-from card_page import Card  # noqa: E402
+from card_measures import ASKING, asking, band, measured  # noqa: E402
 from card_rows import LabelledSample, read_labelled  # noqa: E402
 from cards import main  # noqa: E402
 
@@ -62,7 +63,9 @@ def test_rows_of_our_form(tmp_path: Path) -> None:
     ]
     written(tmp_path, "rows.jsonl", [*rows(), *more])
     found = read_labelled(tmp_path)
-    assert [item.question for item in found[:2]] == ["adherent", "relevant"]
+    assert [(item.question, item.source) for item in found[::4]][:4] == [
+        (question, source) for source in ("one", "two") for question in ("adherent", "relevant")
+    ]
     votes, present, pair = found[-3:]
     assert (votes.labels, votes.people) == ((True,), (True, True, False))
     assert (present.question, present.labels) == ("present", (True, False))
@@ -107,19 +110,57 @@ def test_ragtruth(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        {"doc": "x", "claim": "y", "label": 1},
-        {"source": "s", "contexts": [{"text": "x"}], "answer": "secret", "labels": {"relevant": [1, 0]}},
-        {"source_id": "9", "response": "secret", "labels": [], "model": "m", "id": "1"},
-        {"question": "secret"},
-    ],
-)
-def test_what_is_no_labelled_row_is_said(line: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="labelled row") as raised:
-        read_labelled(written(tmp_path, "rows.jsonl", [line]))
-    assert "secret" not in str(raised.value)
+def test_labels_that_were_drawn_for_a_metric(tmp_path: Path) -> None:
+    report = evaluate([{"id": row["id"], **row} for row in rows()], "adherence", judge="lexical")
+    drawn = [{**row, "label": 1} for row in draw(report, "context_adherence", 4, seed=1)]
+    other = {**drawn[0], "metric": "context_recall"}  # what was labelled is something else
+    unlabelled = {**drawn[0], "label": None}
+    found = read_labelled(written(tmp_path, "labels.jsonl", [*drawn, other, unlabelled]))
+    assert [(item.question, item.labels, len(item.sample.contexts)) for item in found] == [("adherent", (True,), 2)] * 4
+
+
+WRONG = {
+    "no source": ({"doc": "x", "claim": "secret", "label": 1}, "KeyError"),
+    "too few labels": ({"contexts": ["x"], "answer": "secret", "labels": {"relevant": [1, 0]}}, "2 labels.relevant"),
+    "a word": ({"contexts": ["x"], "answer": "secret", "labels": {"adherent": "yes"}}, "adherent must be"),
+    "seven": ({"contexts": ["x"], "answer": "secret", "labels": {"adherent": 7}}, "adherent must be"),
+    "nothing": ({"contexts": ["x"], "answer": "secret", "labels": {"adherent": None}}, "adherent must be"),
+    "no contexts": ({"contexts": 5, "answer": "secret", "labels": {"adherent": 1}}, "contexts"),
+    "no origin": ({"source_id": "9", "response": "secret", "labels": [], "model": "m", "id": "1"}, "source_info.jsonl"),
+    "no labels": ({"question": "secret"}, "holds no labelled rows"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_labelled_row_is_said(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line, told = WRONG[name]
+    path = written(tmp_path, "rows.jsonl", [*([] if name == "no labels" else rows()), line])
+    assert main(["--judge", "lexical", "--data", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert "secret" not in said
+    assert ("line 9" in said) is (name != "no labels")
+
+
+def test_folders_without_labelled_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "README.md").write_text("Labels come later.")
+    assert main(["--judge", "lexical", "--data", str(tmp_path)]) == 2
+    assert "holds no labelled rows" in capsys.readouterr().err
+    assert main(["--judge", "lexical", "--data", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere: no such file" in capsys.readouterr().err
+
+
+def test_one_class_and_several_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path, "ours.jsonl", [row for row in rows() if row["labels"]["adherent"]])
+    line = {"dataset": "Other", "doc": TEXTS[0], "claim": TEXTS[0], "label": 1}
+    (tmp_path / "test.csv").write_text("dataset,doc,claim,label\n" + ",".join(map(str, line.values())) + "\n")
+    given = ["--judge", "lexical", "--data", str(tmp_path), "--draws", "20", "--quiet", "--out"]
+    assert main([*given, str(tmp_path.parent / "card.json")]) == 0
+    own = Card.model_validate_json((tmp_path.parent / "card.json").read_bytes())
+    names = {(one.measure, one.source) for one in own.figures["adherent"]}
+    assert {("prevalence", "one"), ("prevalence", "two"), ("prevalence", "Other")} <= names
+    assert "AUROC" not in {name for name, _ in names}  # which needs both classes
+    assert "AUROC" not in capsys.readouterr().out.split("adherent, asked")[1].split("shortness")[0]
 
 
 def test_edits() -> None:
@@ -203,13 +244,13 @@ def test_the_command_writes_a_card(labelled: Path, capsys: pytest.CaptureFixture
     given = ["--judge", "lexical", "--data", str(labelled), "--draws", "20", "--quiet"]
     assert main([*given, "--out", "mine.json", "--html", str(page)]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("# lexical, fit ")
-    assert "| AUROC | 1.00 n=2 | 1.00 n=4 | 1.00 n=4 |" in shown
+    assert re.search(r"\nadherent, asked by context_adherence.*\n  AUROC +1.00 n=2\n", shown)
     assert "Is the chunk useful?" in page.read_text()
+    assert "cards.py --judge lexical --data data --draws 20" in page.read_text()
     card = Card.model_validate_json(Path("mine.json").read_text(encoding="utf-8"))
     assert [one.name for one in card.inputs] == ["rows.jsonl"]
     assert main([*given, "--out", "data/rows.jsonl"]) == 2
-    assert "holds the labelled rows" in capsys.readouterr().err
+    assert "would overwrite" in capsys.readouterr().err
 
 
 MODULE = """
@@ -253,7 +294,7 @@ def test_the_band_of_the_command(labelled: Path, capsys: pytest.CaptureFixture[s
     assert main(["--judge", "lexical", "--data", str(labelled), "--band", "0.1", "--quiet"]) == 0
     assert "two, with the band of the other sources: band=(" in capsys.readouterr().out
     assert main(["--judge", "lexical", "--data", str(labelled), "--band", "0.1", "--metric", "recall"]) == 2
-    assert "nothing is labelled for this metric" in capsys.readouterr().err
+    assert "nothing is labelled for recall" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["lexical", "lexical+vectors"])
@@ -262,6 +303,20 @@ def test_the_shipped_cards_are_of_the_judges_as_they_are(name: str) -> None:
     assert (card.judge, card.details) == (name, LexicalJudge().details), "fitted anew: run benchmarks/card_shipped.py"
     assert card.signatures == {question: kind().signature for question, kind in ASKING.items()}
     assert any("fitted on the other sources" in note for note in card.notes)
+
+
+def test_reports_quote_a_card_of_ones_own(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (labelled.parent / "my_quoted_judge.py").write_text(MODULE)
+    given = ["--judge", "my_quoted_judge:judge", "--data", str(labelled), "--draws", "20", "--quiet"]
+    Path("cards").mkdir()
+    Path("cards", "broken.json").write_text("{}")
+    assert main([*given, "--no-store", "--out", "cards/mine.json"]) == 0
+    report = evaluate(rows()[:1], "adherence", judge="my_quoted_judge:judge")
+    assert "mine, against labels of people: how well" in report.methods()
+    monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
+    assert "mine, against labels of people: context_adherence AUROC 1.00 n=2" in report.methods()
+    report.to_html("page.html")
+    assert "context_adherence AUROC 1.00 n=2" in Path("page.html").read_text()
 
 
 def test_reports_quote_the_card_of_the_judge_or_say_that_there_is_none() -> None:

@@ -159,7 +159,7 @@ def draw(report: Report, metric: str, count: int, *, seed: int, by_score: bool =
         chance.shuffle(order)
     return [
         {"id": sample.id, "label": None, **known, "question": sample.question, "answer": sample.answer,
-         "contexts": [context.text for context in sample.contexts], "reference": list(sample.reference)}
+         "contexts": [context.text for context in sample.contexts], "reference": sample.reference, "metric": metric}
         for sample, _ in order[:count]
     ]  # fmt: skip
 

@@ -54,9 +54,9 @@ def check_readable(path: Path) -> None:
         raise InputError(f"{path}: no such file")
     if not path.is_file():
         raise InputError(f"{path} is a pipe or a device, and files are read twice; save it to a file first")
-    if (suffix := _suffix(path)) not in _READERS:
+    if (suffix := _suffix(path)) not in READERS:
         kind = f"unknown kind of file {suffix!r}" if suffix else "its name has no suffix that tells its kind"
-        raise InputError(f"{path}: {kind}; use {', '.join(_READERS)}")
+        raise InputError(f"{path}: {kind}; use {', '.join(READERS)}")
 
 
 def _suffix(path: Path) -> str:
@@ -68,7 +68,7 @@ def read_rows(path: Path) -> Iterator[Located]:
     """Rows of a file as they are, each with its place; ``InputError`` if it cannot be read as what its name says."""
     check_readable(path)
     with told(f"{path} cannot be read"):
-        yield from _READERS[_suffix(path)](path)
+        yield from READERS[_suffix(path)](path)
 
 
 def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -180,4 +180,4 @@ def _parquet(path: Path) -> Iterator[Located]:
         raise InputError(f"{path}: not Parquet ({str(error).splitlines()[0]})") from None
 
 
-_READERS = {".jsonl": _jsonl, ".ndjson": _jsonl, ".json": _json, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}
+READERS = {".jsonl": _jsonl, ".ndjson": _jsonl, ".json": _json, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}

@@ -1,12 +1,10 @@
 """The methods paragraph of a report: what was measured, how, by which judge, with references."""
 
-import json
 import tomllib
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ragmetrics_core.data import EMBEDDED
+from ragmetrics_core.reporting.cards import card_of, cell
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 
@@ -57,24 +55,16 @@ def _intervals(summary: Summary) -> str:
     return words + f" Undefined and failed results ({missing}) stand outside the means and are counted." * bool(missing)
 
 
-@cache
-def card_of(judge: str) -> dict[str, Any]:
-    """What ``benchmarks/cards.py`` measured of a judge, of those that ship; {} if there is nothing."""
-    shipped, checkout = Path(__file__).with_name("cards"), Path(__file__).parents[2] / "docs" / "cards"
-    found = [path for folder in (shipped, checkout) for path in folder.glob("*.json") if path.stem == judge]
-    return json.loads(found[0].read_text("utf-8")) if found else {}
-
-
 def quoted(run: RunFacts) -> list[str]:
     """What the card of each judge says of the metrics of a run, as set, with 95 % intervals, or that there is none."""
-    asked, lines = [signature.model_dump() for signature in run.metrics.values()], []
+    lines = []
     for judge in run.judges:
         card, told = card_of(judge), []
-        for question in (at for at, own in card.get("signatures", {}).items() if own in asked):
-            own = {it["measure"]: it for it in card["figures"][question] if it["source"] is None}
-            cell = "{measure} {value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
-            cells = ", ".join(cell.format(**own[name]) for name in ("AUROC", "balanced accuracy"))
-            told.append(f"{card['signatures'][question]['metric']} {cells}, mean over {own['AUROC']['count']} sources")
-        known = "; ".join(told) or "how well it agrees with people is not measured (benchmarks/cards.py)"
-        lines.append(f"{judge}, against labels of people: {known}.")
+        for question, own in card.figures.items() if card else ():
+            if card and (signature := card.signatures[question]) in run.metrics.values():
+                known = {one.measure: one for one in own if one.source is None}
+                cells = [f"{name} {cell(known[name])}" for name in ("AUROC", "balanced accuracy") if name in known]
+                told.append(f"{signature.metric} {', '.join(cells) or 'one class only'}")
+        said = "; ".join(told) or "how well it agrees with people is not measured (benchmarks/cards.py)"
+        lines.append(f"{judge}, against labels of people: {said}.")
     return lines

@@ -13,8 +13,9 @@ from typing import Any
 from ragmetrics_core.data import InputError, SampleResult, clean, extra, judge_in_words, write_text
 from ragmetrics_core.page import biases
 from ragmetrics_core.page.diagnosis import RULES
-from ragmetrics_core.page.methods import card_of, paragraphs, quoted
+from ragmetrics_core.page.methods import paragraphs, quoted
 from ragmetrics_core.page.rows import cut, detail_lines, facets_of, index_of, json_text, packed
+from ragmetrics_core.reporting.cards import card_of
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
@@ -109,7 +110,7 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "traits": biases.TRAITS,
         "correlations": [] if run.decisions else biases.correlations(rows, metrics),
         "quoted": quoted(run),
-        "figures": {name: card_of(name).get("figures", {}).get("adherent", ()) for name in run.judges},
+        "figures": {card.judge: card.figures.get("adherent", ()) for card in map(card_of, run.judges) if card},
         "methods": paragraphs(summary, run),
         "columns": columns,
         "index": index,
