@@ -43,6 +43,7 @@ from loopback import LoopbackServer
 from plausible import plausible_reply
 
 BATCH = 1000
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}  # and no copy of the checkout per worker
 
 
 def table(first: int, count: int) -> pa.Table:
@@ -91,7 +92,7 @@ def plain(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable[[]
 
 def on_ray(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable[[], None]:
     """Ray Data with so many workers; two more cores are there for reading and writing."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= QUIET
     import ray
 
     from ragmetrics_core.distributed import score_dataset
@@ -282,7 +283,7 @@ async def decided(count: int) -> float:
 
 def through_ray(count: int, workers: int = 2) -> None:
     """A real actor, asked by so many processes with 32 calls in flight each: calls, and its processor time per call."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= QUIET
     import ray
 
     class Timed(JobLimits):

@@ -3,26 +3,36 @@
     uv run benchmarks/scale.py
 
 ``iter_results`` over samples made on the fly, each size in a process of its own: time is to be linear within 10 %,
-and memory flat, which is within 10 %, from 10,000 samples on. The exit status is 1 if a goal is missed.
+and memory flat, which is within 10 %, from 10,000 samples on; then the same through the command line, from a file of
+rows to a file of results, with a model on this machine. The exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from goals import Rows, at_most, between
 from instant_models import Instant
 
 from ragmetrics_core import LexicalJudge, LLMJudge, iter_results
+from ragmetrics_core.cli.main import main as command_line
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import METRICS
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from loopback import LoopbackServer
+from plausible import plausible_reply
 
 
 def rows(count: int) -> Iterator[dict[str, Any]]:
@@ -42,12 +52,24 @@ JUDGES: dict[str, tuple[Callable[[], Judge], tuple[str, ...]]] = {
     "model without latency, utilization": (lambda: LLMJudge(Instant(USEFUL)), ("context_utilization",)),
 }
 
+COMMAND = "command line, model on this machine, adherence"
+
 FLAT_FROM = 10_000
 """Samples from which on memory is to be flat."""
 
 
 def measure(name: str, count: int) -> dict[str, float]:
     """Seconds and peak memory of one size, in this process."""
+    if name == COMMAND:
+        started, cpu = time.perf_counter(), time.process_time()
+        with tempfile.TemporaryDirectory() as folder:
+            given, out, store = (str(Path(folder) / part) for part in ("rows.jsonl", "results.jsonl", "replies.sqlite"))
+            with open(given, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows(count))
+            settings = ("--metrics", "adherence", "--judge", "openai-compatible/m", "--store", store, "--quiet")
+            with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+                assert command_line(["evaluate", given, "--out", out, *settings]) == 0
+        return told(started, cpu)
     make, metrics = JUDGES[name]
     judge = make()
     for _ in iter_results(rows(200), metrics, judge=judge, store=False):
@@ -55,6 +77,11 @@ def measure(name: str, count: int) -> dict[str, float]:
     started, cpu = time.perf_counter(), time.process_time()
     done = sum(1 for _ in iter_results(rows(count), metrics, judge=judge, store=False))
     assert done == count
+    return told(started, cpu)
+
+
+def told(started: float, cpu: float) -> dict[str, float]:
+    """Seconds since then, and the peak memory of this process."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"wall": time.perf_counter() - started, "cpu": time.process_time() - cpu, "memory": peak}
 
@@ -81,18 +108,32 @@ def compare(shown: Rows, name: str, sizes: list[int]) -> None:
         )
 
 
+RECORDED: list[list[Any]] = []
+
+
+def answered(body: dict[str, Any]) -> str:
+    """A plausible reply; what the server recorded is dropped, since only the client is measured."""
+    for requests in RECORDED:
+        requests.clear()
+    return plausible_reply(body)
+
+
 def main() -> int:
     """Compare sizes with each judge; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--measure", choices=JUDGES, help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=[*JUDGES, COMMAND], help="one of the rows")
+    parser.add_argument("--measure", choices=[*JUDGES, COMMAND], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         print(json.dumps(measure(options.measure, *options.sizes)))
         return 0
     shown = Rows()
-    for name in JUDGES:
-        compare(shown, name, sorted(options.sizes))
+    with LoopbackServer(answered) as server:
+        os.environ["RAGMETRICS_API_BASE"] = server.base_url
+        RECORDED.append(server.requests)
+        for name in [options.only] if options.only else [*JUDGES, COMMAND]:
+            compare(shown, name, sorted(options.sizes))
     return shown.code
 
 
