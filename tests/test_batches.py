@@ -19,7 +19,7 @@ from plausible import plausible_reply
 
 from ragmetrics_core import Limits, LLMJudge, OpenAICompatibleModel, Report, ScriptedJudge, evaluate
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data import BatchFailed, LimitReached, SettingError, Usage
+from ragmetrics_core.data import BatchFailed, SettingError, Usage
 from ragmetrics_core.endpoints import batches
 
 METRICS = ["utilization", "adherence", "recall", "retrieval_accuracy"]
@@ -178,7 +178,7 @@ def test_a_wrong_key_is_told_before_anything_is_submitted(store: Path) -> None:
 @pytest.mark.parametrize("limits", [Limits(max_calls=5), Limits(max_cost=1e-4)])
 def test_a_budget_holds_before_anything_is_submitted(store: Path, limits: Limits) -> None:
     with BatchService(plausible_reply) as service:
-        with pytest.raises(LimitReached, match="no batch was made"):
+        with pytest.raises(BatchFailed, match="no batch was made"):
             evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch=True, limits=limits, progress=False)
         assert not service.files
         roomy = Limits(max_calls=1000, max_cost=1.0)
@@ -212,7 +212,7 @@ def test_only_our_own_client_and_a_file_take_batches(tmp_path: Path, store: Path
 def test_an_endpoint_without_batches_says_so(store: Path) -> None:
     with (
         LoopbackServer(faults=lambda _: Fault(404)) as server,
-        pytest.raises(BatchFailed, match="does the endpoint take batches"),
+        pytest.raises(BatchFailed, match="takes no batches"),
     ):
         evaluate(ROWS, ["adherence"], judge=model(server), store=store, batch=True, progress=False)
 
@@ -272,19 +272,8 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
     file: str, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with BatchService(plausible_reply, steps=1, key="right") as service:
-        judge = ["--judge", "openai/gpt-4o-mini", "--api-base", service.base_url]
-        asked = [
-            "evaluate",
-            file,
-            "--metrics",
-            "adherence",
-            *judge,
-            "--store",
-            str(store),
-            "--quiet",
-            "--out",
-            "r.jsonl",
-        ]
+        told = f"evaluate {file} --metrics adherence --judge openai/gpt-4o-mini --api-base {service.base_url}"
+        asked = [*f"{told} --quiet --out r.jsonl --store".split(), str(store)]
         assert main([*asked, "--batch", "--fail-under", "adherence=0.1"]) == 4
         assert not list(Path().glob("r.jsonl*"))
         assert main(["batch", "status", "--store", str(store)]) == 0
@@ -293,6 +282,9 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
         assert "batch_0: completed" in capsys.readouterr().out
         assert main(["batch", "status", "--store", str(store)]) == 0
         assert "no batch is on its way" in capsys.readouterr().out
+        assert b"verdict" in store.read_bytes()
+        assert main(["store", "clear", "--store", str(store)]) == 0
+        assert b"verdict" not in store.read_bytes()  # what was collected goes, too
         while main([*asked, "--batch", "--gate", "point"]) == 4:
             pass
     assert Report.from_jsonl("r.jsonl").scores("context_adherence") == live(metrics=["adherence"]).scores(

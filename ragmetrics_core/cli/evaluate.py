@@ -159,7 +159,7 @@ def _evaluate(
     finally:
         if writer is not None and writer.left is not None and writer.left.is_file():
             told = f"ragmetrics: {options.out} is as it was; what was judged stands in {writer.left}"
-            writer.left.unlink() if this.waiting else print(told, file=sys.stderr)
+            writer.left.unlink() if this.parking else print(told, file=sys.stderr)
     return reasons
 
 

@@ -4,7 +4,8 @@ import argparse
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def _run(options: argparse.Namespace) -> int:
     if (options.action == "prune") != (options.older_than is not None):
         raise SettingError("prune needs --older-than, e.g. ragmetrics store prune --older-than 30d; nothing else does")
     path = options.store or default_path()
-    before = _before(options.older_than) if options.action == "prune" else float("inf")
+    before = _before(options.older_than) if options.action == "prune" else inf
     if not path.exists():
         show(f"{path}: no replies are stored yet")
         return 0
@@ -77,6 +78,8 @@ def _remove(connection: sqlite3.Connection, before: float) -> int:
     """Remove the replies made before a time; returns how many there were."""
     connection.execute("BEGIN IMMEDIATE")
     removed = connection.execute("DELETE FROM replies WHERE created < ?", (before,)).rowcount
+    with suppress(sqlite3.OperationalError):  # there were never batches
+        connection.execute("DELETE FROM parked WHERE result IS NOT NULL AND ?", (before == inf,))
     connection.execute("COMMIT")
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -32,7 +32,7 @@ RagMetricsError
     │   ├── MalformedReply
     │   └── ConflictingVerdicts
     ├── TooFewPolls
-    ├── BatchFailed               a batch was refused or cancelled
+    ├── BatchFailed               a batch was not made, refused or cancelled
     └── QuestionNotSupported
 
 Messages say what was given, what is needed and what to do. They never hold keys or texts of samples; the
@@ -203,7 +203,7 @@ class TooFewPolls(JudgeError):
 
 
 class BatchFailed(JudgeError):
-    """A batch was refused when it was checked, or cancelled."""
+    """A batch was not made, refused when it was checked, or cancelled."""
 
 
 class QuestionNotSupported(JudgeError):

@@ -48,6 +48,7 @@ _CLAIM = """INSERT INTO parked (id, body, tries, token) VALUES (?, ?, ?, ?) ON C
 body = excluded.body, tries = excluded.tries, token = excluded.token, result = NULL
 WHERE result IS NOT NULL AND tries < excluded.tries"""  # nobody else has asked it meanwhile
 _ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
+_LEFT = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
 _NAMED = "UPDATE batches SET id = ? WHERE token = ?"
 _NO_ANSWER = json.dumps([500, {"error": {"code": "no_result"}}])
 _NOT_REACHED = ("batch_expired", "batch_cancelled")
@@ -131,13 +132,13 @@ class ParkingStore(SqliteStore):
     async def submit(self) -> None:
         """Make batches of what is parked; the pass that parked nothing forgets the answers that it took.
 
-        ``LimitReached`` if the run may not spend that much: no batch is made then. ``BatchFailed`` if one is refused.
+        ``BatchFailed`` if the run may not spend that much, and no batch is made then, or if one is refused.
         """
         own, limits = self._budget, self._budget.limits
         with self._files:
             if self._parked and (own.calls > (limits.max_calls or inf) or own.spent > (limits.max_cost or inf)):
                 told = f"{own.calls} requests, for up to ${own.spent:.4f} in all, are more than the limits allow"
-                raise errors.LimitReached(f"no batch was made: {told}")
+                raise errors.BatchFailed(f"no batch was made: {told}")
             for model, spool in self._spools.items():
                 spool.seek(0)
                 while lines := [line.split(b" ", 3) for line in spool.readlines(_BYTES)]:
@@ -175,7 +176,7 @@ class ParkingStore(SqliteStore):
                 logger.warning("a batch may have been made, and is looked for: %s", error)
                 return
             await self._done(partial(_free, token, None))
-            raise errors.BatchFailed(f"no batch was made; does the endpoint take batches? {error}") from None
+            raise errors.BatchFailed(f"no batch was made: {error}") from None
 
     async def look(self, collect: bool = True, cancel: bool = False) -> dict[str, dict[str, Any]]:
         """What services say of batches, by token; of those that a run did not ask nothing.
@@ -254,9 +255,7 @@ def _keep(token: str, lines: Iterable[bytes], connection: sqlite3.Connection) ->
 def _free(token: str, result: str | None, connection: sqlite3.Connection) -> int:
     """Forget a batch; its requests without an answer, which are counted, get this one, or are as if never asked."""
     connection.execute("DELETE FROM batches WHERE token = ?", (token,))
-    left = connection.execute(
-        "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL", (result, token)
-    ).rowcount
+    left = connection.execute(_LEFT, (result, token)).rowcount
     connection.execute("DELETE FROM parked WHERE token = ? AND result IS NULL", (token,))
     return left
 
@@ -281,23 +280,24 @@ def _digest(text: str) -> str:
 
 async def _listed(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:
     """The batch that bears a token, in the service's list of all; nameless if there is none."""
-    page: dict[str, Any] = {"id": "", "has_more": True}
-    while page["has_more"]:
-        page = await _sent(
-            model, "GET", "batches", query=f"limit=100&after={quote(page['id'])}".removesuffix("&after=")
-        )
+    after, more = "", True
+    while more:
+        page = await _sent(model, "GET", f"batches?limit=100{after}")
         batches = [{**_KNOWN, **one} for one in page["data"] or () if isinstance(one, dict)]
         if found := next((one for one in batches if (one["metadata"] or {}).get(_MARK) == token), None):
             return found
-        page = {"id": str(batches[-1]["id"]) if batches else "", "has_more": batches and page["has_more"]}
+        after = f"&after={quote(str(batches[-1]['id']))}" if batches else ""
+        more = bool(after and page["has_more"])
     return dict(_KNOWN)
 
 
-async def _sent(
-    model: OpenAICompatibleModel, method: str, path: str, data: Any = None, query: str = ""
-) -> dict[str, Any]:
+async def _sent(model: OpenAICompatibleModel, method: str, path: str, data: Any = None) -> dict[str, Any]:
     """An object as the service describes it: a batch, a list of them, a file."""
-    found = await model.call(method, path, data, query)
+    try:
+        found = await model.call(method, path, data)
+    except errors.ModelNotFound:
+        told = f"{model.base_url} knows no {path.partition('?')[0]}"
+        raise errors.BatchFailed(f"{told}: it takes no batches, or they were made with another key") from None
     if not isinstance(found, dict):
         raise errors.JudgeServerError(f"{model.name} sent no object; check that its endpoint takes batches")
     return {**_KNOWN, **found}

@@ -137,12 +137,12 @@ class OpenAICompatibleModel(ChatModel):
         body = json.dumps(self.body(request)).encode()
         return chat_reply(self.name, await self.call("POST", "chat/completions", body), self._prices)
 
-    async def call(self, method: str, path: str, data: Any = None, query: str = "") -> Any:
+    async def call(self, method: str, path: str, data: Any = None) -> Any:
         """Call the endpoint at a path below ``base_url``; errors are those of ``complete``.
 
         ``data`` is JSON as bytes, or a form. Returns the JSON that was sent, of ``…/content`` the bytes.
         """
-        url = "?".join(filter(None, (f"{self.base_url}/{path}", "&".join(filter(None, (self._query, query))))))
+        url = f"{self.base_url}/{path}{self._query and ('&' if '?' in path else '?')}{self._query}"
         bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
         sent = await self._sent(method, url, data, *bounds)
         if isinstance(sent, errors.JudgeError):

@@ -253,8 +253,7 @@ class Session:
             outcomes.update(named)
 
         async def send(request: ChatRequest, position: int) -> ChatReply:
-            parked = self._kept.parked(self.model, keys[position], request)
-            return await self._attempts.send(request) if parked is None else parked
+            return self._kept.parked(self.model, keys[position], request) or await self._attempts.send(request)
 
         if request.n != len(keys):
             request = replace(request, n=len(keys))
