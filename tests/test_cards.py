@@ -314,9 +314,9 @@ def test_reports_quote_a_card_of_ones_own(labelled: Path, monkeypatch: pytest.Mo
     report = evaluate(rows()[:1], "adherence", judge="my_quoted_judge:judge")
     assert "mine, against labels of people: how well" in report.methods()
     monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
-    assert "mine, against labels of people: context_adherence AUROC 1.00 n=2" in report.methods()
+    assert "mine, against labels of people: context_adherence AUROC 1.00, mean over 2 sources" in report.methods()
     report.to_html("page.html")
-    assert "context_adherence AUROC 1.00 n=2" in Path("page.html").read_text()
+    assert "context_adherence AUROC 1.00, mean over 2 sources" in Path("page.html").read_text()
 
 
 def test_reports_quote_the_card_of_the_judge_or_say_that_there_is_none() -> None:

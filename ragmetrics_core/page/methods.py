@@ -62,9 +62,9 @@ def quoted(run: RunFacts) -> list[str]:
         card, told = card_of(judge), []
         for question, own in card.figures.items() if card else ():
             if card and (signature := card.signatures[question]) in run.metrics.values():
-                known = {one.measure: one for one in own if one.source is None}
-                cells = [f"{name} {cell(known[name])}" for name in ("AUROC", "balanced accuracy") if name in known]
-                told.append(f"{signature.metric} {', '.join(cells) or 'one class only'}")
+                means = [one for one in own if one.source is None and one.measure in ("AUROC", "balanced accuracy")]
+                cells = ", ".join(f"{one.measure} {cell(one)} sources" for one in means).replace(" n=", ", mean over ")
+                told.append(f"{signature.metric} {cells or 'one class only'}")
         said = "; ".join(told) or "how well it agrees with people is not measured (benchmarks/cards.py)"
         lines.append(f"{judge}, against labels of people: {said}.")
     return lines
