@@ -20,7 +20,7 @@ import importlib.util
 import json
 import os
 import random
-import resource
+import re
 import shutil
 import subprocess
 import sys
@@ -237,10 +237,11 @@ def read(path: str) -> None:
         "worst": lambda: report.worst("context_utilization", 100),
         "page": lambda: report.to_html(f"{path}.html"),
     }.items():
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         work()
-        said[name] = time.perf_counter() - started
-        said[f"memory at {name}"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        said[name], said[f"cpu of {name}"] = time.perf_counter() - started, time.process_time() - cpu
+        (peak,) = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())  # ru_maxrss holds its parent's
+        said[f"memory at {name}"] = int(peak) / 1024
     print(json.dumps(said))
 
 
@@ -248,22 +249,28 @@ def report(count: int, folder: Path) -> None:
     """The table of a report."""
     out = folder / "scored"
     out.mkdir()
-    scored = Scorer("utilization", "lexical")(table(0, 10_000))
-    place = scored.schema.get_field_index("sample")
-    for first in range(0, count, 10_000):  # other conversations, the same scores
-        about = scored["sample"].combine_chunks()
-        groups = [f"conversation_id=c{(first + row) // 4}" for row in range(10_000)]
-        fields = [pa.array(groups) if field.name == "group" else about.field(field.name) for field in about.type]
-        changed = pa.StructArray.from_arrays(fields, fields=list(about.type))
-        part = scored.set_column(place, scored.schema.field("sample"), changed)
-        parquet.write_table(part.slice(0, min(10_000, count - first)), out / f"{first:09d}.parquet")
+    scored = Scorer("utilization", "lexical")(table(0, 10_000)).select(["sample", "context_utilization"])
+    part = pa.concat_tables([scored] * 10).combine_chunks()
+    draw = random.Random(0)
+
+    def changed(name: str, field: str, values: list[Any]) -> pa.Array:
+        own = part[name].combine_chunks()
+        kept = [pa.array(values) if it.name == field else own.field(it.name) for it in own.type]
+        return pa.StructArray.from_arrays(kept, fields=list(own.type))
+
+    for first in range(0, count, 100_000):  # conversations of four rows, and drawn scores
+        groups = [f"conversation_id=c{(first + row) // 4}" for row in range(100_000)]
+        scores = [draw.random() for _ in groups]
+        columns = [changed("sample", "group", groups), changed("context_utilization", "value", scores)]
+        rows = pa.table(columns, schema=scored.schema).slice(0, min(100_000, count - first))
+        parquet.write_table(rows, out / f"{first:09d}.parquet", row_group_size=10_000)
     size = sum(path.stat().st_size for path in out.iterdir()) / 1e9
     said = called("--read", str(out))
     print(f"\n{count:,} result rows in {count // 4:,} conversations, {size:.1f} GB of Parquet; MEASURED\n")
-    print("| of all rows | seconds | peak memory of the process so far |")
-    print("|---|---|---|")
+    print("| of all rows | seconds | of a processor | peak memory of the process so far |")
+    print("|---|---|---|---|")
     for name in ("summary", "worst", "page"):
-        print(f"| {name} | {said[name]:,.0f} | {said[f'memory at {name}']:,.0f} MB |")
+        print(f"| {name} | {said[name]:,.0f} | {said[f'cpu of {name}']:,.1f} | {said[f'memory at {name}']:,.0f} MB |")
 
 
 async def decided(count: int) -> float:
