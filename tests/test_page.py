@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -89,7 +90,7 @@ def page_of(report: Report, folder: Path) -> str:
 def test_texts_are_cut_with_a_note() -> None:
     assert cut("a" * LONGEST) == "a" * LONGEST
     assert cut("ä" * LONGEST) == "ä" * (LONGEST // 2) + (
-        f" … [cut here: {LONGEST // 2:,} more characters; the JSONL file has all of them]"
+        f" … [cut here: {LONGEST // 2:,} more characters; the results file has all of them]"
     )
 
 
@@ -119,7 +120,9 @@ def test_metadata_that_people_filter_by() -> None:
         "ok": {"values": ["True", "False"], "of": [0, 1, 0, 0, None]},
     }
     many = [Sample(metadata={f"f{at}": i // 2 for at in range(30)}) for i in range(4)]
-    assert len(facets_of([SampleResult(index=0, sample=own, results={}) for own in many])) == 20
+    found = facets_of([SampleResult(index=0, sample=own, results={}) for own in many])
+    assert sum(bool(own) for own in found.values()) == 20
+    assert len(found) == 30  # the page says how many more there are
 
 
 def test_what_stands_on_the_page(tmp_path: Path) -> None:
@@ -681,9 +684,105 @@ def test_people_correct_the_judge(browser: Browser, tmp_path: Path) -> None:
     browser.open(tmp_path / "report.html")
     (button,) = browser.find("#labels button")
     assert button.text == "Download 2 labels of context_utilization"
+    first = browser.driver.current_window_handle
+    browser.driver.switch_to.new_window("tab")  # which knows these labels, and adds one
+    browser.driver.get((tmp_path / "report.html").as_uri())
+    browser.wait("typeof lines !== 'undefined' && lines !== null")
+    browser.js("keep('context_utilization', 's1', { word: 'agree', yes: true })")
+    browser.driver.close()
+    browser.driver.switch_to.window(first)
+    browser.wait("document.querySelector('#labels button').textContent.includes('3 labels')")
+    browser.js("keep('context_utilization', 's1', { word: 'unsure', yes: true })")
+    (button,) = browser.find("#labels button")
     file = browser.download("#labels button", tmp_path / "labels.context_utilization.jsonl")
     assert [(label.id, label.votes) for label in read_labels(file)] == [("s0", (False,)), ("s2", (False,))]
     assert browser.console() == []
+
+
+@needs_chromium
+def test_labels_belong_to_one_row_of_one_report(browser: Browser, tmp_path: Path) -> None:
+    """Another report, though as old as the first, knows nothing of them; rows that share an id take none."""
+    rows = [row(0, 0.2, "a"), row(1, 0.9, "b"), row(1, 0.8, "c").model_copy(update={"index": 2})]
+    page_of(Report(rows, RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")
+    assert len(browser.find("fieldset.people")) == 1
+    browser.find("fieldset.people input[value=agree]")[0].click()
+    assert browser.find("#labels")[0].text == (
+        "Download 1 label of context_utilization 2 samples need ids of their own to be labelled."
+    )
+    browser.driver.refresh()
+    assert len(browser.find("#labels button")) == 1
+    page_of(Report([row(0, 0.2, "another question"), *rows[1:]], RUN), tmp_path)
+    browser.driver.refresh()
+    assert browser.find("#labels button") == []
+    assert browser.console() == []
+
+
+@needs_chromium
+def test_a_download_holds_what_the_sample_holds(browser: Browser, tmp_path: Path) -> None:
+    """Texts without notes, what was cut in a field of its own; metadata as it is, its filters with words for none."""
+    kept = {"empty": "", "null": None, "tier": ""}
+    samples = [
+        Sample(id=f"s{i}", question="q", answer="a", contexts=["x" * LONGEST + "yz"], metadata=kept | {"tier": tier})
+        for i, tier in enumerate(("", "gold", "gold"))
+    ] + [Sample(id="s3", question="q", answer="a", contexts=["c"], metadata={"k" * 500: "v" * 500})]
+    page_of(Report([SampleResult(index=i, sample=own, results={}) for i, own in enumerate(samples)], RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    first, *_ = map(json.loads, browser.download("#save-jsonl", tmp_path / "samples.jsonl").read_text().splitlines())
+    assert first["sample"]["contexts"] == [{"text": "x" * LONGEST}]
+    assert first["cut"] == {"sample.contexts 1.text": 2}
+    assert first["sample"]["metadata"] == kept
+    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")
+    banner = browser.find("tr.detail .banner")[0].text
+    assert (
+        banner == "What is cut on this page: sample.contexts 1.text (2 more characters). The results file has it whole."
+    )
+    browser.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    browser.wait("document.querySelectorAll('.facts dt').length > 5")
+    assert browser.js("return document.documentElement.scrollWidth <= innerWidth")
+    values = browser.js(
+        "return [...document.querySelectorAll('#facets fieldset:last-of-type label')].map(e => e.innerText.trim())"
+    )
+    assert values == ["gold 2", "(empty) 1", "(none) 1"]
+    assert browser.console() == []
+
+
+@needs_chromium
+def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(browser: Browser, tmp_path: Path) -> None:
+    more = {"retrieval_accuracy": accuracy(0.5, "fact " * 400)}
+    page_of(Report([row(i, i / 50, "q " * 300, "w. " * 3000, **more) for i in range(45)], RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    browser.js("document.querySelectorAll('tr.row button').forEach(button => button.click())")
+    browser.js("document.querySelectorAll('tr.detail button[aria-expanded=false]').forEach(button => button.click())")
+    file = b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert 3 < len(re.findall(rb"/Type\s*/Page\b", file)) <= 10
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    printed = "return [...document.querySelectorAll(arguments[0])].filter(one => one.offsetHeight).length"
+    assert [browser.js(printed, own) for own in ("tr.row", "tr.detail")] == [40, 3]
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    browser.find("#table > thead button")[0].click()  # sorts, whatever tables stand in opened rows
+    assert len(browser.titles()) == 45
+    assert browser.console() == []
+
+
+def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
+    """From one half on it is a yes; rows that are no samples count nowhere; a tie has two names."""
+    failed = Failed(metric="context_utilization", reason="r", error=ErrorInfo(type="RateLimited", message="slow"))
+    unsure = utilization(0.5, True).model_copy(update={"reason": "uncertain: r"})
+    results: list[MetricResult] = [unsure, utilization(0.49, True), failed]
+    rows = [
+        SampleResult(
+            index=i, sample=Sample(question="q", answer="a", contexts=["c"] * (i != 1)), results={own.metric: own}
+        )
+        for i, own in enumerate(results)
+    ]
+    page = " ".join(page_of(Report([*rows, SampleResult(index=3, sample=None, problem="no")], RUN), tmp_path).split())
+    assert "1 of 2 retrievals puts the useful text near the top" in page
+    assert "Uncertain, says the judge: 1 of 2." in page
+    assert "context_utilization failed once" in page
+    assert "in 1 of 3 samples; a hypothesis" in page
+    assert '<td>no diagnosis</td><td class="num" data-label="samples">2</td>' in page
 
 
 def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:

@@ -34,13 +34,10 @@ function locate(words, within, from = 0) {
   return found && found[0] ? [from + found.index, from + found.index + found[0].length] : null;
 }
 
-// A text without the note that it was cut.
-const uncut = (words) => words.replace(/ … \[cut here: [\d,]+ more characters; [^\]]*\]$/, "");
-
 // The sentence of the texts that shares most words with a claim, rare ones counting more; null if few are shared.
 function closest(claim, texts) {
-  const passages = texts.flatMap((own, at) => sentencesIn(uncut(own)).map((words) => ({ words, rank: at + 1, terms: termsIn(words) })));
-  const wanted = [...termsIn(uncut(claim))];
+  const passages = texts.flatMap((own, at) => sentencesIn(own).map((words) => ({ words, rank: at + 1, terms: termsIn(words) })));
+  const wanted = [...termsIn(claim)];
   const weights = wanted.map((term) => 1 / (1 + passages.filter((one) => one.terms.has(term)).length));
   const all = weights.reduce((sum, own) => sum + own, 0);
   let best = null;
@@ -54,7 +51,7 @@ function closest(claim, texts) {
 }
 
 function named(one) {
-  const lost = [...(one.uncovered || []), ...(one.numbers || [])];
+  const lost = [...new Set([...(one.uncovered || []), ...(one.numbers || [])])];
   const found = Math.round(100 * one.coverage) + " % of its terms found";
   const missing = lost.length ? "; not found: " + lost.join(", ") : "";
   if (!one.evidence) return { note: "The judge found no passage: " + found + missing + "." };

@@ -27,7 +27,7 @@ function folded(title, make) {
 const raw = (value) => element("pre", { tabindex: "0" }, typeof value === "string" ? value : JSON.stringify(value, null, 2));
 
 const facts = (entries) =>
-  element("dl", { class: "facts" }, ...entries.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, text(typeof value === "string" ? value : JSON.stringify(value), "text", 500)))));
+  element("dl", { class: "facts" }, ...entries.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, text(value === "" ? "(empty)" : value === null ? "(none)" : typeof value === "string" ? value : JSON.stringify(value), "text", 500)))));
 
 const ofKind = (row, kind) =>
   Object.values(row.results || {}).find((result) => result.evidence && result.evidence.kind === kind);
@@ -302,6 +302,13 @@ function originOf({ metadata, capture = {}, generator }) {
   ];
 }
 
+function cutOf(cut) {
+  const entries = Object.entries(cut);
+  const lines = entries.slice(0, 5).map(([name, count]) => name + " (" + counted(count, "more character") + ")");
+  if (entries.length > 5) lines.push(counted(entries.length - 5, "other text"));
+  return element("p", { class: "banner" }, "What is cut on this page: " + lines.join(", ") + ". The results file has it whole.");
+}
+
 function opened(row, columns) {
   const sample = row.sample;
   if (!sample) return block(lines.has(row.index) ? "Not a sample" : "Left out", text(row.problem || ""));
@@ -313,6 +320,7 @@ function opened(row, columns) {
   const answered = [...questionOf(sample, title), ...answerOf(row, beside), ...referenceOf(sample)].filter(Boolean);
   const texts = element("div", { class: "texts", tabindex: "0" }, ...textsOf(row, beside).filter(Boolean));
   return [
+    row.cut ? cutOf(row.cut) : null,
     code ? element("p", { class: "banner" }, "What to try" + (because ? ", because of " + because : "") + ": " + columns.remedies[code]) : null,
     sample.error ? element("p", { class: "banner text" }, "The application's run failed: " + sample.error) : null,
     ...((sample.capture || {}).warnings || []).map((warning) => element("p", { class: "banner text" }, warning)),

@@ -60,7 +60,7 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
     None where nothing is wrong, nothing is certain enough, or the application itself failed.
     """
     sample = row.sample
-    if sample is None or sample.error is not None:
+    if sample is None or row.problem or sample.error is not None:
         return None
     if not sample.missing("answer") and sample.missing("contexts") and sample.missing("ledger"):
         return Diagnosis("no_context")

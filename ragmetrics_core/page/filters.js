@@ -27,8 +27,11 @@ field("hypothesis", "Hypothesis", titles, (place) => [index[place][4]].filter(Bo
 const GRADES = Object.fromEntries(["exact", "located", "inferred", "incomplete"].map((grade) => [grade, grade]));
 field("captured", "Captured", GRADES, (place) => [index[place][6]].filter(Boolean));
 for (const [name, { values, of }] of Object.entries(columns.facets)) {
-  field("metadata." + name, name, Object.fromEntries(values.map((value, at) => [String(at), value])), (place) => (of[place] === null ? [] : [String(of[place])]));
+  if (!values) continue; // one of too many, which are only counted
+  const labels = { ...values.map((value) => value || "(empty)"), none: "(none)" };
+  field("metadata." + name, name, labels, (place) => [of[place] === null ? "none" : String(of[place])]);
 }
+const unlisted = Object.values(columns.facets).filter((own) => !own.values).length;
 
 // In the address a value of the metadata stands as it is, not as its number.
 const written = (key, value) => (key.startsWith("metadata.") ? fields.get(key).labels[value] : value);
@@ -195,6 +198,7 @@ async function save(kind) {
 
 function prepareFilters() {
   panel.append(...metrics.map(rangeOf), ...[...fields].map(boxesOf));
+  if (unlisted) panel.append(element("p", { class: "muted" }, counted(unlisted, "more field") + ": use search."));
   const chosen = (event) => {
     const own = event.target.closest("[data-key][data-value]");
     if (!own || own.disabled) return;

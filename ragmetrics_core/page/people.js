@@ -1,15 +1,46 @@
 // People correct the judge: what they say of its verdicts stays in this browser, until it is downloaded as labels.
 
-const KEPT = "ragmetrics " + columns.run;
+const KEPT = "ragmetrics " + columns.digest; // of all that the rows hold: labels never move to another report
 let said = {};
-try {
-  said = JSON.parse(localStorage.getItem(KEPT)) || {};
-} catch {
-  // Where the browser keeps nothing, it is kept as long as the page is open.
+
+// Other windows of this page say something, too.
+function recall() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEPT)) || {};
+    for (const [name, own] of Object.entries(kept)) said[name] = { ...said[name], ...own };
+  } catch {
+    // Where the browser keeps nothing, it is kept as long as the page is open.
+  }
 }
 
+function keep(name, id, own) {
+  recall();
+  said[name] = { ...said[name], [id]: own };
+  try {
+    localStorage.setItem(KEPT, JSON.stringify(said));
+  } catch {
+    // As above.
+  }
+  offer();
+}
+
+recall();
+addEventListener("storage", (event) => {
+  if (event.key !== KEPT) return;
+  recall();
+  for (const input of document.querySelectorAll(".people input")) input.checked = wordOf(input.dataset.metric, input.dataset.id) === input.value;
+  offer();
+});
+
+const wordOf = (name, id) => ((said[name] || {})[id] || {}).word;
+
+// A label is found again by the id of its sample: one that other rows share, or none, or one cut short, is no name.
+const ids = new Map();
+for (const entry of index) ids.set(entry[1], (ids.get(entry[1]) || 0) + 1);
+const alone = (id) => Boolean(id) && ids.get(id) === 1;
+
 function labelsOf(name) {
-  const found = Object.entries(said[name] || {}).filter(([, own]) => own.word !== "unsure");
+  const found = Object.entries(said[name] || {}).filter(([id, own]) => own.word !== "unsure" && alone(id));
   return found.map(([id, own]) => ({ id, label: Number(own.yes === (own.word === "agree")) }));
 }
 
@@ -21,25 +52,19 @@ function offer() {
     button.addEventListener("click", () => download("labels." + name.replace(/\W+/g, "_") + ".jsonl", labelsOf(name).map((own) => JSON.stringify(own) + "\n").join(""), "application/jsonl"));
     return button;
   });
-  place.replaceChildren(...buttons);
+  const nameless = index.filter((entry) => entry[3].some((own) => typeof own === "number") && !alone(entry[1])).length;
+  const why = nameless ? [" ", element("span", { class: "muted" }, counted(nameless, "sample") + (nameless === 1 ? " needs an id of its own" : " need ids of their own") + " to be labelled.")] : [];
+  place.replaceChildren(...buttons, ...why);
 }
 
 function peopleOf(name, result, sample) {
-  if (!sample.id || result.value === undefined) return [];
+  if (result.value === undefined) return [];
+  if (!alone(sample.id)) return [element("p", { class: "muted people-not" }, "Needs an id of its own to be labelled.")];
   const yes = result.value >= 0.5;
-  const kept = (said[name] || {})[sample.id];
   const choices = ["agree", "disagree", "unsure"].map((word) => {
-    const input = element("input", { type: "radio", name: name + " of " + sample.id, value: word });
-    input.checked = Boolean(kept) && kept.word === word;
-    input.addEventListener("change", () => {
-      said[name] = { ...said[name], [sample.id]: { word, yes } };
-      try {
-        localStorage.setItem(KEPT, JSON.stringify(said));
-      } catch {
-        // As above.
-      }
-      offer();
-    });
+    const input = element("input", { type: "radio", name: name + " of " + sample.id, value: word, "data-metric": name, "data-id": sample.id });
+    input.checked = wordOf(name, sample.id) === word;
+    input.addEventListener("change", () => keep(name, sample.id, { word, yes }));
     return element("label", {}, input, " " + word);
   });
   return [element("fieldset", { class: "people" }, element("legend", {}, "The judge says " + (yes ? "yes" : "no") + " (" + percent(result.value) + "). And you?"), ...choices)];

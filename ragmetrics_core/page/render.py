@@ -88,13 +88,13 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
     metrics = [numbers.metric for numbers in summary.metrics]
     index = index_of(rows, metrics)
     least = [min((own for own in entry[3] if isinstance(own, float)), default=-1.0) for entry in index]
-    worst_first = sorted(range(len(index)), key=least.__getitem__)
     shares = biases.usefulness_by_rank(rows)
     places = enumerate(run.audit.by_place[:15] if run.audit else (), 1)
     shuffled = [biases.rank_share(at, *found) for at, found in places if found[1]]
+    details = packed(detail_lines(rows[at] for at in sorted(range(len(index)), key=least.__getitem__)))  # worst first
     columns = {
         "metrics": metrics,
-        "run": f"{run.started} {run.judges}",
+        "digest": sha256((details + json_text(index)).encode()).hexdigest(),
         "diagnoses": {code: rule.title for code, rule in RULES.items()},
         "facets": facets_of(rows),
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
@@ -106,7 +106,7 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "run": run,
         "shares": shares,
         "rules": RULES,
-        "diagnoses": Counter(entry[4] for entry in index),
+        "diagnoses": Counter(own[4] for own, row in zip(index, rows, strict=True) if row.sample and not row.problem),
         "traits": biases.TRAITS,
         "correlations": [] if run.decisions else biases.correlations(rows, metrics),
         "quoted": quoted(run),
@@ -114,7 +114,7 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "methods": paragraphs(summary, run),
         "columns": columns,
         "index": index,
-        "details": packed(detail_lines(map(rows.__getitem__, worst_first))),
+        "details": details,
     }
 
 
@@ -127,18 +127,13 @@ def _marked(first: str, second: str) -> tuple[list[tuple[str, bool]], list[tuple
     """Both answers in pieces, each with whether it stands in one of them only; long ones unmarked."""
     if max(len(first), len(second)) > _LONGEST_DIFF or first == second:
         return [(cut(first), False)], [(cut(second), False)]
-    words = (_words(first), _words(second))
+    words = [re.findall(r"\S+\s*|\s+", own) for own in (first, second)]  # each with the blank after it
     pieces: tuple[list[tuple[str, bool]], list[tuple[str, bool]]] = ([], [])
     for kind, a, b, c, d in SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
         for side, own in ((0, words[0][a:b]), (1, words[1][c:d])):
             if own:
                 pieces[side].append(("".join(own), kind != "equal"))
     return pieces
-
-
-def _words(text: str) -> list[str]:
-    """Words, each with the blank after it."""
-    return re.findall(r"\S+\s*|\s+", text)
 
 
 def _text(name: str) -> str:

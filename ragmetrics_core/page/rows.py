@@ -24,11 +24,9 @@ _EMPTY: tuple[object, ...] = (None, "", [], {})
 def cut(text: str) -> str:
     """The text, cut after 20,000 bytes of UTF-8 with a note of how much is missing."""
     text = str(clean(text))
-    data = text.encode()
-    if len(data) <= LONGEST:
-        return text
-    kept = data[:LONGEST].decode(errors="ignore")
-    return f"{kept} … [cut here: {len(text) - len(kept):,} more characters; the JSONL file has all of them]"
+    kept = text.encode()[:LONGEST].decode(errors="ignore")
+    note = f" … [cut here: {len(text) - len(kept):,} more characters; the results file has all of them]"
+    return text if kept == text else kept + note
 
 
 def index_of(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[list[Any]]:
@@ -44,27 +42,31 @@ def index_of(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[list[
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
     """Fields of the metadata by which people filter: their values, and per row the place of its own, or None.
 
-    The first 20 of short words, whole numbers or truth values, 2 to 40 different ones, fewer than rows that have one.
+    Short words, whole numbers or truth values, 2 to 40 different ones, fewer than rows with one; after 20 fields empty.
     """
     kept = [_facts(row.sample.metadata) if row.sample else {} for row in rows]
     found: dict[str, dict[str, list[Any]]] = {}
     for name in dict.fromkeys(name for own in kept for name in own):
         counts = Counter(own[name] for own in kept if name in own)
         few = 1 < len(counts) <= min(_VALUES, counts.total() - 1)
-        if few and max(map(len, counts)) <= _VALUE and len(found) < _FIELDS:
+        if few and max(map(len, counts)) <= _VALUE:
             places = {value: place for place, (value, _) in enumerate(counts.most_common())}
-            found[name] = {"values": [*places], "of": [places.get(own.get(name, "")) for own in kept]}
+            of = [places.get(own.get(name, " ")) for own in kept]  # no value has blanks around it
+            found[name] = {"values": [*places], "of": of} if len(found) < _FIELDS else {}
     return found
 
 
 def _facts(metadata: Mapping[str, Any]) -> dict[str, str]:
     plain_values = ((name, value) for name, value in metadata.items() if isinstance(value, str | int))
-    return {cut(name): str(clean(str(value)[: _VALUE + 1])) for name, value in plain_values}
+    return {cut(name): str(clean(str(value)[: _VALUE + 1])).strip() for name, value in plain_values}
 
 
 def detail_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
-    """Everything known of each row, one JSON object per line, in their order."""
-    return (json_text(_short(plain(_own(row)))) + "\n" for row in rows)
+    """Everything known of each row, one JSON object per line, in their order; ``cut`` tells what texts lost."""
+    for row in rows:
+        lost = Counter[str]()
+        found = _short(plain(_own(row)), "", lost)
+        yield json_text({**found, "cut": +lost} if lost.total() else found) + "\n"
 
 
 def packed(lines: Iterable[str]) -> str:
@@ -105,16 +107,19 @@ def _entry(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
     return [*entry, cut(ledger.conversation or ""), ledger.turn] if ledger else entry
 
 
-def _short(value: Any) -> Any:
-    """The same data without empty fields, long texts cut."""
+def _short(value: Any, path: str, lost: Counter[str]) -> Any:
+    """The same data without empty fields but those of metadata, long texts cut; ``lost`` counts what by their path."""
     if isinstance(value, str):
-        return cut(value)
+        text = value.encode()[:LONGEST].decode(errors="ignore")
+        lost[path] += len(value) - len(text)
+        return text
     if isinstance(value, dict):
-        # Nothing shown is known; that nothing is known of it is not.
-        kept = ((key, item) for key, item in value.items() if item not in _EMPTY or (key, item) == ("shown", []))
-        return {cut(key): _short(item) for key, item in kept}
+        # Nothing shown is known; that nothing is known of it is not. Metadata is the caller's own.
+        whole = path.startswith("sample.") and ".metadata" in path
+        kept = {k: v for k, v in value.items() if whole or v not in _EMPTY or (k, v) == ("shown", [])}
+        return {cut(key): _short(item, f"{path}.{key[:60]}".lstrip("."), lost) for key, item in kept.items()}
     if isinstance(value, list):
-        return [_short(item) for item in value]
+        return [_short(item, f"{path} {at}", lost) for at, item in enumerate(value, 1)]
     return value
 
 

@@ -13,7 +13,7 @@ const PAGE = 100;
 const turnsOf = new Map();
 for (const entry of index) if (entry[7]) turnsOf.set(entry[7], (turnsOf.get(entry[7]) || 0) + 1);
 
-const body = document.querySelector("#table tbody");
+const body = document.querySelector("#table > tbody");
 const sorter = document.getElementById("sort");
 const more = document.getElementById("more");
 let order = { by: "worst", down: false };
@@ -84,7 +84,7 @@ function sorted(places) {
 function sortBy(by, down) {
   order = { by, down };
   sorter.value = by;
-  for (const head of document.querySelectorAll("#table thead th")) {
+  for (const head of document.querySelectorAll("#table > thead th")) {
     const own = head.dataset.key === by;
     head.setAttribute("aria-sort", own ? (down ? "descending" : "ascending") : "none");
     head.querySelector(".arrow").textContent = own ? (down ? " ▼" : " ▲") : "";
@@ -181,7 +181,7 @@ function head(key, kind) {
 }
 
 function start() {
-  document.querySelector("#table thead tr").append(
+  document.querySelector("#table > thead tr").append(
     head("row", "place"),
     head("sample", "text"),
     ...metrics.map((name, place) => head("m" + place, "score")),
