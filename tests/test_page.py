@@ -332,6 +332,10 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     browser.open(tmp_path / "report.html")
     browser.find("body")[0].send_keys("/")
     assert browser.js("return document.activeElement.id") == "search"
+    browser.js("document.activeElement.blur(); document.querySelector('.skip').click()")
+    assert browser.js("return document.activeElement.id") == "samples"
+    browser.find("#samples")[0].send_keys(Keys.ARROW_DOWN)
+    assert browser.js("return document.activeElement === document.querySelector('tr.row button')")
     browser.find("tr.row button")[0].send_keys(Keys.ARROW_DOWN)
     assert browser.js("return document.activeElement.closest('tr').textContent.includes('more')")
     browser.find("button[data-value=no_context]")[0].click()
@@ -764,6 +768,14 @@ def test_opened_rows_neither_stop_the_sorting_nor_fill_the_paper(browser: Browse
     browser.find("#table > thead button")[0].click()  # sorts, whatever tables stand in opened rows
     assert len(browser.titles()) == 45
     assert browser.console() == []
+
+
+def test_a_comparison_tells_how_many_samples_lost(tmp_path: Path) -> None:
+    first, second = (Report([row(i, at, f"q{i}") for i in range(20)], RUN) for at in (0.5, 0.4))
+    first.compare(second).to_html(tmp_path / "c.html")
+    assert "10 of the 20 samples that scored less" in (tmp_path / "c.html").read_text("utf-8")
+    first.compare(Report(list(first.results)[:3], RUN), anyway=True).to_html(tmp_path / "c.html")
+    assert "+0.00)" not in (tmp_path / "c.html").read_text("utf-8")
 
 
 def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:

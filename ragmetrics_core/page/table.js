@@ -201,7 +201,7 @@ function start() {
   fromAddress();
 }
 
-// "/" searches; the arrows, Home and End go from row to row; Escape closes a row from within it.
+// "/" searches; the arrows, Home and End go from row to row, the first time where the table is in view; Escape closes a row from within it.
 function keyboard(event) {
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (event.key === "/" && !typing) {
@@ -213,6 +213,12 @@ function keyboard(event) {
     const own = row.matches(".detail") ? row.previousElementSibling : row;
     if (own.matches(".open")) toggle(own);
     own.querySelector("button").focus();
+  }
+  const first = body.querySelector("tr.row button");
+  const inView = first && first.getBoundingClientRect().top > 0 && first.getBoundingClientRect().bottom < innerHeight;
+  if (event.key === "ArrowDown" && inView && (event.target === document.body || event.target.id === "samples")) {
+    event.preventDefault();
+    first.focus();
   }
   if (!row || row.matches(".detail") || !["ArrowDown", "ArrowUp", "Home", "End"].includes(event.key)) return;
   event.preventDefault();
