@@ -92,25 +92,6 @@ def test_every_form_is_shown_whole_and_in_the_order_of_the_prompt(name: str) -> 
     assert found.places[0].text == PORTO
 
 
-@pytest.mark.parametrize(
-    ("form", "named"),
-    [
-        (lambda text: text, "plain"),
-        (lambda text: " ".join(text.split()), "marked"),
-        (repr, "escaped"),
-        (lambda text: json.dumps(text, ensure_ascii=False), "escaped"),
-        (json.dumps, "escaped"),
-        (html.escape, "escaped"),
-        (str.lower, "marked"),
-        (lambda text: html.escape(html.escape(text)), "escaped"),
-        (lambda text: text.replace("Douro", "**Douro**"), "marked"),
-        (lambda text: text.replace("bridges", "bridges [12]"), "edited"),
-    ],
-)
-def test_the_form_is_named_for_a_reader(form: Form, named: str) -> None:
-    assert locate([PORTO], TEMPLATE.format(form(PORTO))).places[0].form == named
-
-
 SENTENCES = [
     "The ferry leaves the quay at seven every morning.",
     "Nobody remembers who painted the lighthouse yellow.",
@@ -318,14 +299,7 @@ def test_offsets_point_at_the_text_in_its_message() -> None:
 
 def test_what_is_not_shown_has_no_offsets() -> None:
     place = locate([FARO, OVAR], OVAR).places[0]
-    assert (place.part, place.start, place.end, place.text, place.form, place.coverage) == (
-        None,
-        None,
-        None,
-        "",
-        None,
-        0,
-    )
+    assert (place.part, place.start, place.end, place.text, place.coverage) == (None, None, None, "", 0)
 
 
 def test_a_printed_place_holds_no_text() -> None:

@@ -122,17 +122,3 @@ class Prompt:
         """Offsets in their message of the letters ``[start, end)`` of the stream."""
         index = self.message(start)
         return self.messages[index].span(start - self.starts[index], end - self.starts[index])
-
-
-def form(text: str, shown: str) -> str:
-    """Name the form in which a text is shown, for a reader; both from the first letter to the last.
-
-    Returns:
-        ``plain``, ``escaped`` (JSON, ``repr``, HTML), ``marked`` (other spaces, case or signs: bullets, bold, quotes)
-        or ``edited`` (letters put in or left out).
-    """
-    if shown == text:
-        return "plain"
-    if stream(text) != stream(shown):
-        return "edited"
-    return "escaped" if len(_ESCAPE.findall(shown)) > len(_ESCAPE.findall(text)) else "marked"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from ragmetrics_core.capturing.forms import Prompt, Text, form, stream
+from ragmetrics_core.capturing.forms import Prompt, Text, stream
 from ragmetrics_core.capturing.matching import (
     EDGE,
     RESUMED,
@@ -96,18 +96,6 @@ class Place:
         found = begun if dots is None or dots[0] in own else dots
         letters = len(stream(found[1])) if found else 0
         return letters if letters < RESUMED else 0
-
-    @cached_property
-    def form(self) -> str | None:
-        """The form in which the prompt holds it, for a reader (see ``forms.form``); None if it is not shown."""
-        if self._text is None or self._showing is None:
-            return None
-        if self._showing.literal:
-            return "plain"
-        run = max(runs_of(self._showing.spans), key=size_of)
-        message = self._prompt.messages[self._prompt.message(run[0].at)].raw
-        own, shown = self._text.span(run[0].of, run[-1].last), self._prompt.span(run[0].at, run[-1].end)
-        return form(self._text.raw[slice(*own)], message[slice(*shown)])
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from hashlib import file_digest, sha256
@@ -97,12 +98,16 @@ class Classifier:
         with self._running:  # whoever runs the model does so for all who wait
             if not mine.done():
                 taken, self._waiting = [*self._waiting], []
-                if all(future is not mine for _, future in taken):
-                    taken = [(pairs, mine)]  # that with which it was taken has failed
-                found = iter(self._probabilities([pair for own, _ in taken for pair in own]))
-                for own, future in taken:
-                    future.set_result(list(islice(found, len(own))))
+                with suppress(Exception):  # whose pair it was shows where each is asked alone
+                    self._settle(taken)
+            if not mine.done():
+                self._settle([(pairs, mine)])
         return mine.result()
+
+    def _settle(self, taken: Sequence[tuple[Sequence[Pair], Future[list[float]]]]) -> None:
+        found = iter(self._probabilities([pair for own, _ in taken for pair in own]))
+        for own, future in taken:
+            future.set_result(list(islice(found, len(own))))
 
     def _probabilities(self, pairs: Sequence[Pair]) -> list[float]:
         """To four places, which hardly depend on what else is in a batch."""
