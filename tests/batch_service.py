@@ -31,6 +31,8 @@ class BatchService(LoopbackServer):
     Attributes:
         batches: Every batch, in order.
         files: Contents by name.
+        unreadable: What the next looks at a file's content get instead.
+        refused: Statuses that the next uploads get.
         executed: How often each request was executed, by its name.
     """
 
@@ -50,6 +52,8 @@ class BatchService(LoopbackServer):
         super().__init__(reply, **settings)
         self.ends, self.share, self.wrong, self.steps, self.most = ends, share, wrong, steps, most
         self.key, self.around = key, around
+        self.unreadable: list[Handled] = []
+        self.refused: list[int] = []
         self.batches: list[Body] = []
         self.files: dict[str, bytes] = {}
         self.executed: Counter[str] = Counter()
@@ -89,10 +93,14 @@ class BatchService(LoopbackServer):
     async def _upload(self, request: web.Request) -> Handled:
         form = await request.post()
         assert form["purpose"] == "batch"
+        if self.refused:
+            return self.refused.pop(), {"error": {"code": "rate_limit_exceeded"}}
         return 200, self._new_file(form["file"].file.read(), "batch")  # type: ignore[union-attr]
 
     async def _content(self, request: web.Request) -> Handled:
         content = self.files.get(request.match_info["id"])
+        if self.unreadable:
+            return self.unreadable.pop()
         return (404, {"error": {"code": "not_found"}}) if content is None else (200, content)
 
     async def _create(self, request: web.Request) -> Handled:

@@ -134,6 +134,43 @@ def test_what_expires_is_asked_again(store: Path, caplog: pytest.LogCaptureFixtu
     assert "expired" in caplog.text
 
 
+@pytest.mark.parametrize("first", [(404, {}), (200, b"")])
+def test_answers_that_cannot_be_read_yet_are_not_paid_again(store: Path, first: Any) -> None:
+    with BatchService(plausible_reply) as service:
+        service.unreadable = [first] * 2
+        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        assert len(service.batches) == 1
+    assert outcomes(report) == outcomes(live(metrics=["recall"]))
+
+
+def test_answers_that_are_gone_are_asked_again_three_times(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_SETTLED", 0.0)
+    with BatchService(plausible_reply) as service:
+        service.unreadable = [(404, {})] * 20
+        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        assert len(service.batches) == 3
+    assert {row.results["context_recall"].status for row in report.results} == {"failed"}
+
+
+def test_batches_that_expire_without_an_answer_end(store: Path) -> None:
+    with BatchService(plausible_reply, ends=lambda _: "expired", share=0) as service:
+        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        assert len(service.batches) == 3
+    failed = report.results[0].results["context_recall"]
+    assert failed.status == "failed"
+    assert "batch_expired" in failed.reason
+
+
+def test_an_upload_that_is_refused_is_an_error_and_the_next_run_asks(store: Path) -> None:
+    with BatchService(plausible_reply) as service:
+        service.refused = [429]
+        with pytest.raises(BatchFailed, match="no batch was made"):
+            evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        assert len(service.batches) == 1
+    assert outcomes(report) == outcomes(live(metrics=["recall"]))
+
+
 @pytest.mark.parametrize(("status", "code"), [(429, "rate_limit_exceeded"), (500, "server_error")])
 def test_what_fails_for_a_passing_reason_is_asked_again(store: Path, status: int, code: str) -> None:
     failures = [(status, code)] * 3
@@ -302,11 +339,13 @@ def test_the_command_line_waits(file: str, store: Path, capsys: pytest.CaptureFi
     assert Path("r.html").exists()
 
 
-def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(file: str, store: Path) -> None:
+def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(
+    file: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with BatchService(plausible_reply) as service:
         judge = model(service)
         evaluate(ROWS, ["adherence"], judge=judge, store=store, batch=True, progress=False)
-        os.environ["RAGMETRICS_API_KEY"] = "right"
+        monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
         assert main(["batch", "cancel", "--store", str(store)]) == 0
         with pytest.raises(BatchFailed, match="cancelled, 3 requests answered"):
             evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False)

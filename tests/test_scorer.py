@@ -223,6 +223,7 @@ with LoopbackServer(latency=60) as server:
         while not server.requests:
             pass
         os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # else it is ignored below a shell in the background
     threading.Thread(target=end).start()
     try:
         scorer(pyarrow.table({"question": ["q?"], "contexts": [["x"]], "answer": ["x"]}))

@@ -63,6 +63,8 @@ def _batch(options: argparse.Namespace) -> int:
         for found in run(looked).values():
             counts = ", ".join(f"{count} {name}" for name, count in (found["request_counts"] or {}).items())
             lines.append(f"{found['id'] or 'a batch'}: {found['status']} {counts}".rstrip())
+    elif options.store:
+        raise InputError(f"there is no file {path}")
     show("\n".join(lines) or f"{path}: no batch is on its way")
     return 0
 

@@ -50,7 +50,10 @@ WHERE result IS NOT NULL AND tries < excluded.tries"""  # nobody else has asked 
 _ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
 _LEFT = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
 _NAMED = "UPDATE batches SET id = ? WHERE token = ?"
-_NO_ANSWER = json.dumps([500, {"error": {"code": "no_result"}}])
+_NO_ANSWER = {
+    "completed": json.dumps([None, {"error": {"code": "no_result"}}]),
+    "expired": json.dumps([None, {"error": {"code": "batch_expired"}}]),
+}
 _NOT_REACHED = ("batch_expired", "batch_cancelled")
 _ENDED = ("completed", "expired", "cancelled", "failed")
 _MARK, _URL = "ragmetrics", "/v1/chat/completions"
@@ -137,7 +140,8 @@ class ParkingStore(SqliteStore):
         own, limits = self._budget, self._budget.limits
         with self._files:
             if self._parked and (own.calls > (limits.max_calls or inf) or own.spent > (limits.max_cost or inf)):
-                told = f"{own.calls} requests, for up to ${own.spent:.4f} in all, are more than the limits allow"
+                price = "an unknown price" if own.spent == inf else f"up to ${own.spent:.4f}"
+                told = f"{own.calls} requests, for {price} in all, are more than the limits allow"
                 raise errors.BatchFailed(f"no batch was made: {told}")
             for model, spool in self._spools.items():
                 spool.seek(0)
@@ -163,7 +167,7 @@ class ParkingStore(SqliteStore):
             self.waiting.add("")
             return
         self.waiting.add(token)
-        form = aiohttp.FormData({"purpose": "batch"})
+        file, form = "", aiohttp.FormData({"purpose": "batch"})
         form.add_field("file", BytesIO(b"".join(claimed)), filename="requests.jsonl")
         try:
             file = (await _sent(model, "POST", "files", form))["id"]
@@ -172,7 +176,8 @@ class ParkingStore(SqliteStore):
             await self._done(methodcaller("execute", _NAMED, (made, token)))
             logger.info("%s is submitted: %d requests to %s", made, len(claimed), model.name)
         except errors.JudgeError as error:
-            if isinstance(error, errors.TransientJudgeError) and not isinstance(error, errors.Unreachable):
+            refused = not file or isinstance(error, (errors.Unreachable, errors.RateLimited))
+            if isinstance(error, errors.TransientJudgeError) and not refused:
                 logger.warning("a batch may have been made, and is looked for: %s", error)
                 return
             await self._done(partial(_free, token, None))
@@ -198,7 +203,7 @@ class ParkingStore(SqliteStore):
             if cancel and found["id"] and found["status"] not in _ENDED:
                 found = await _sent(model, "POST", f"batches/{found['id']}/cancel", b"{}")
             if collect and found["status"] in _ENDED:
-                await self._collect(model, token, found)
+                await self._collect(model, token, found, since)
             states[token] = found
         return states
 
@@ -214,20 +219,28 @@ class ParkingStore(SqliteStore):
             await asyncio.sleep(_LOOK_SECONDS if going else 0)
         return bool(self.waiting)
 
-    async def _collect(self, model: OpenAICompatibleModel, token: str, found: dict[str, Any]) -> None:
-        """Keep what a batch that has ended answered."""
-        answered = 0
-        for file in filter(None, (found.get("output_file_id"), found.get("error_file_id"))):
+    async def _collect(self, model: OpenAICompatibleModel, token: str, found: dict[str, Any], since: float) -> None:
+        """Keep what a batch that has ended answered; one whose answers cannot be read yet is looked at again."""
+        answered, unread, status = 0, True, found["status"]
+        for name in filter(found.get, ("error_file_id", "output_file_id")):
+            unread = True
             with suppress(errors.ModelNotFound):  # the service keeps it for a while only
-                content = await model.call("GET", f"files/{quote(str(file))}/content")
+                content = await model.call("GET", f"files/{quote(str(found[name]))}/content")
                 answered += await self._done(partial(_keep, token, BytesIO(content)))
-        left = await self._done(partial(_free, token, _NO_ANSWER if found["status"] == "completed" else None))
-        told = f"{found['id'] or 'a batch'}: {found['status']}, {answered} requests answered, {left} to be asked again"
+                unread = name == "error_file_id" or not content
+        paid = (found["request_counts"] or {}).get("completed", status == "completed")
+        ended = found.get(f"{status}_at")
+        if paid and unread and time.time() < (ended if isinstance(ended, (int, float)) else since) + _SETTLED:
+            found["status"] = f"{status}, but its answers cannot be read yet"
+            return
+        left = await self._done(partial(_free, token, _NO_ANSWER.get(status)))
+        told = f"{found['id'] or 'a batch'}: {status}, {answered} requests answered, {left} to be asked again"
         logger.info("%s", told)
-        if found["status"] in ("failed", "cancelled"):
+        if status in ("failed", "cancelled"):
             listed = found["errors"].get("data") if isinstance(found.get("errors"), dict) else None
             fault = Fault.from_reply(None, json.dumps({"error": listed[0] if listed else {}}), None)
-            raise errors.BatchFailed(f"{told} by the next run {fault.symbols or ''}".rstrip())
+            fewer = "; give fewer rows at a time" * ("token_limit_exceeded" in fault.symbols)
+            raise errors.BatchFailed(f"{told} by the next run {fault.symbols or ''}".rstrip() + fewer)
 
     async def _done(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """What a change of the file gives, once it is committed."""
@@ -246,7 +259,7 @@ def _keep(token: str, lines: Iterable[bytes], connection: sqlite3.Connection) ->
         with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             row = json.loads(line)
             response, error = row.get("response"), row.get("error") or {}
-            result = json.dumps([response["status_code"], response["body"]] if response else [500, {"error": error}])
+            result = json.dumps([response["status_code"], response["body"]] if response else [None, {"error": error}])
             if error.get("code") not in _NOT_REACHED:
                 kept += connection.execute(_ANSWER, (result, str(row["custom_id"]), token)).rowcount
     return kept

@@ -164,7 +164,7 @@ class OpenAICompatibleModel(ChatModel):
         """Status, headers and content of the reply, or why there is none."""
         import aiohttp  # not every run needs it
 
-        headers, limit = self._headers(), aiohttp.ClientTimeout(total=longest, connect=_CONNECTING)
+        headers, limit = self._headers(), aiohttp.ClientTimeout(longest, _CONNECTING, sock_read=2 * self._timeout)
         headers |= {"Content-Type": "application/json"} if isinstance(data, bytes) else {}
         settings: Any = {"proxy": self._proxy, "allow_redirects": False, "timeout": limit}
         try:
