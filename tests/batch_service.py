@@ -100,7 +100,8 @@ class BatchService(LoopbackServer):
     async def _content(self, request: web.Request) -> Handled:
         content = self.files.get(request.match_info["id"])
         if self.unreadable:
-            return self.unreadable.pop()
+            status, instead = self.unreadable.pop()
+            return status, content.splitlines(keepends=True)[0] if content and instead == "cut" else instead
         return (404, {"error": {"code": "not_found"}}) if content is None else (200, content)
 
     async def _create(self, request: web.Request) -> Handled:

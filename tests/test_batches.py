@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -134,12 +135,17 @@ def test_what_expires_is_asked_again(store: Path, caplog: pytest.LogCaptureFixtu
     assert "expired" in caplog.text
 
 
-@pytest.mark.parametrize("first", [(404, {}), (200, b"")])
-def test_answers_that_cannot_be_read_yet_are_not_paid_again(store: Path, first: Any) -> None:
+@pytest.mark.parametrize("first", [(404, {}), (200, b""), (200, "cut")])
+def test_answers_that_cannot_be_read_yet_are_not_paid_again(
+    store: Path, first: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with BatchService(plausible_reply) as service:
-        service.unreadable = [first] * 2
+        evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        monkeypatch.setattr(time, "time", lambda at=time.time: at() + 7200)  # nobody looked for two hours
+        service.unreadable = [first] * 3
         report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
         assert len(service.batches) == 1
+        assert not service.unreadable
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
 
 

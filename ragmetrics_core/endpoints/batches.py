@@ -50,6 +50,7 @@ WHERE result IS NOT NULL AND tries < excluded.tries"""  # nobody else has asked 
 _ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
 _LEFT = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
 _NAMED = "UPDATE batches SET id = ? WHERE token = ?"
+_UNREAD = "UPDATE batches SET since = ? WHERE token = ?"
 _NO_ANSWER = {
     "completed": json.dumps([None, {"error": {"code": "no_result"}}]),
     "expired": json.dumps([None, {"error": {"code": "batch_expired"}}]),
@@ -221,18 +222,19 @@ class ParkingStore(SqliteStore):
 
     async def _collect(self, model: OpenAICompatibleModel, token: str, found: dict[str, Any], since: float) -> None:
         """Keep what a batch that has ended answered; one whose answers cannot be read yet is looked at again."""
-        answered, unread, status = 0, True, found["status"]
+        answered, lines, status = 0, 0, found["status"]
         for name in filter(found.get, ("error_file_id", "output_file_id")):
-            unread = True
             with suppress(errors.ModelNotFound):  # the service keeps it for a while only
                 content = await model.call("GET", f"files/{quote(str(found[name]))}/content")
                 answered += await self._done(partial(_keep, token, BytesIO(content)))
-                unread = name == "error_file_id" or not content
+                lines += len(content.splitlines()) if name == "output_file_id" else 0
         paid = (found["request_counts"] or {}).get("completed", status == "completed")
-        ended = found.get(f"{status}_at")
-        if paid and unread and time.time() < (ended if isinstance(ended, (int, float)) else since) + _SETTLED:
-            found["status"] = f"{status}, but its answers cannot be read yet"
-            return
+        if lines < (paid or 0):
+            if since > 0:  # the first look that could not read them, told from an entry's time by its sign
+                await self._done(methodcaller("execute", _UNREAD, (since := -time.time(), token)))
+            if time.time() + since < _SETTLED:
+                found["status"] = f"{status}, but its answers cannot be read yet"
+                return
         left = await self._done(partial(_free, token, _NO_ANSWER.get(status)))
         told = f"{found['id'] or 'a batch'}: {status}, {answered} requests answered, {left} to be asked again"
         logger.info("%s", told)
