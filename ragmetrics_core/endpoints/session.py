@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any, Generic, Self, TypeVar
@@ -28,7 +28,7 @@ T = TypeVar("T")
 Outcome = Choice | errors.JudgeError
 
 _encoded = json.JSONEncoder(sort_keys=True).encode
-_STRAYS, _OFTEN = 3, 0.05  # malformed replies from which on the schema is sent with every request
+_STRAYS, _OFTEN = 3, 0.05  # replies of another form than the one described, from which on the schema is always sent
 _LONGER = 4  # times as many tokens for a reply that was cut off
 
 
@@ -51,11 +51,8 @@ class _Shared:
         self.availability = Availability()
         self.read = self.malformed = 0
 
-    def strays(self) -> bool:
-        """Whether the model has often given another form than the one described to it."""
-        return self.malformed >= _STRAYS and self.malformed > self.read * _OFTEN
 
-
+@dataclass(eq=False, repr=False)
 class Session:
     """The way to a chat model.
 
@@ -64,27 +61,20 @@ class Session:
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no limit.
         replicate: Number of an independent repetition; stored replies of one are not used for another.
-        limiters: Further ones that every call passes through.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        *,
-        attempts: int = 8,
-        timeout: float | None = 300.0,
-        replicate: int = 0,
-        limiters: Sequence[Limiter] = (),
-    ) -> None:
-        self.model = model
-        self._most, self._timeout = attempts, timeout
-        self._replicate = replicate
-        self._further = tuple(limiters)
-        self._learned: set[str] = set()
-        self._by_loop: dict[asyncio.AbstractEventLoop, _Shared] = {}
-        self._store: ReplyStore = MemoryStore()
-        self._concurrency, self._budget = 32, Budget()
-        self._here: _Shared | None = None
+    model: ChatModel
+    _: KW_ONLY
+    attempts: int = 8
+    timeout: float | None = 300.0
+    replicate: int = 0
+    _learned: set[str] = field(default_factory=set)
+    _by_loop: dict[asyncio.AbstractEventLoop, _Shared] = field(default_factory=dict)
+    # Of one run: see ``during``.
+    _store: ReplyStore = field(default_factory=MemoryStore)
+    _concurrency: int = 32
+    _budget: Budget = field(default_factory=Budget)
+    _here: _Shared | None = field(default=None, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_by_loop": {}, "_here": None}
@@ -94,10 +84,8 @@ class Session:
 
         Most ``concurrency`` calls of it are in flight; all runs together have no more than one of them ever might.
         """
-        run = object.__new__(type(self))
-        vars(run).update(vars(self), _here=None, _concurrency=concurrency)
-        run._store, run._budget = MemoryStore() if store is None else store, budget or Budget()
-        return run
+        store = MemoryStore() if store is None else store
+        return replace(self, _store=store, _concurrency=concurrency, _budget=budget or Budget())
 
     def lacking(self) -> frozenset[str]:
         """The features of requests that the model does not have, as far as known by now."""
@@ -119,13 +107,13 @@ class Session:
         key = self.model.cache_key  # asked for once: it may take a while, and shall not change
         self._place = (self.model.name, key or "")
         shared.slots.most = max(shared.slots.most, self._concurrency)
-        limiters: list[Limiter] = [shared.slots, *self._further]
+        limiters: list[Limiter] = [shared.slots]
         if self._budget.limits.per_minute:
             limiters.append(RateLimiter(self._budget, self._place))
         self._kept = shared.memory if key is None else self._store
         own = asyncio.Semaphore(self._concurrency)
         self._attempts = Attempts(
-            self.model, shared.availability, own, limiters, self._budget, self._kept, self._most, self._timeout
+            self.model, shared.availability, own, limiters, self._budget, self._kept, self.attempts, self.timeout
         )
         self._here = shared
 
@@ -154,69 +142,55 @@ class Session:
         await self.prepare()
         assert self._here is not None  # noqa: S101  # prepared
         keys = self._keys(request, polls, first_poll)  # however the form is asked for
-        bound = request if request.schema else replace(request, schema=schema)
-        spent: list[Usage] = []
-        outcomes = await self._replies(bound if self._here.strays() else request, keys, spent)
+        bound, shared = request if request.schema else replace(request, schema=schema), self._here
+        strays = shared.malformed >= _STRAYS and shared.malformed > shared.read * _OFTEN
+        outcomes, usage = await self._replies(bound if strays else request, keys)
         known = [_read(outcome, read) for outcome in outcomes]
-        self._here.read += len(known)
-        self._here.malformed += sum(isinstance(error, errors.MalformedReply) for error in known)
+        shared.read += len(known)
+        shared.malformed += sum(isinstance(error, errors.MalformedReply) for error in known)
         repairs = {
-            place: self._repaired(bound, keys[place], outcome, error, read, spent)
+            place: self._repaired(bound, keys[place], outcome, error, read)
             for place, (outcome, error) in enumerate(zip(outcomes, known, strict=True))
             if isinstance(outcome, Choice) and isinstance(error, errors.UnusableReply) and not outcome.origin.unusable
         }
-        for place, answer in zip(repairs, await gathered(repairs.values()) if repairs else (), strict=True):
-            known[place] = answer
-        return Answers(tuple(known), spent[0] if len(spent) == 1 else sum(spent, Usage()))
+        for place, repair in zip(repairs, await gathered(repairs.values()) if repairs else (), strict=True):
+            known[place], usage = repair[0], usage + repair[1]
+        return Answers(tuple(known), usage)
 
     async def _repaired(
-        self,
-        request: ChatRequest,
-        key: str,
-        reply: Choice,
-        problem: errors.UnusableReply,
-        read: Callable[[Choice], T],
-        spent: list[Usage],
-    ) -> T | errors.JudgeError:
+        self, request: ChatRequest, key: str, reply: Choice, problem: errors.UnusableReply, read: Callable[[Choice], T]
+    ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, once, and keep the new one in its place."""
         if (kept := self._kept.get(key)) is not None and kept != reply:  # somebody else's repair was faster
-            return _read(kept, read)
+            return _read(kept, read), Usage()
         if isinstance(problem, errors.ContentRefused):
             self._kept.reject(key)
-            return problem
-        paid: list[Usage] = []
-        (again,) = await self._replies(_repair(request, problem), [f"{key}|repair"], paid, keep=False)
-        usage = sum(paid, Usage())
-        spent.append(replace(usage, repairs=usage.calls))
+            return problem, Usage()
+        (again,), usage = await self._replies(_repair(request, problem), [f"{key}|repair"], keep=False)
         answer = _read(again, read)
         if isinstance(answer, errors.UnusableReply):
             self._kept.reject(key)
         elif isinstance(again, Choice) and usage.calls:  # else whoever asked has kept it
             self._kept.put({key: again})
-        return answer
+        return answer, replace(usage, repairs=usage.calls)
 
     def _keys(self, request: ChatRequest, polls: int, first_poll: int) -> list[str]:
         """One key per reply: everything that changes it."""
-        content = [
-            *self._place,
-            [(message.role, message.content) for message in request.messages],
-            request.schema,
-            request.temperature,
-            request.top_logprobs,
-            request.max_tokens,
-            self._replicate,
-        ]
-        common = hashlib.sha256(_encoded(content).encode()).hexdigest()
+        messages = [(message.role, message.content) for message in request.messages]
+        settings = (request.schema, request.temperature, request.top_logprobs, request.max_tokens)
+        content = _encoded([*self._place, messages, *settings, self.replicate])
+        common = hashlib.sha256(content.encode()).hexdigest()
         polled = range(first_poll, first_poll + polls)
         return [hashlib.sha256(f"{common}|poll {poll}".encode()).hexdigest() for poll in polled]
 
     # Stored replies, and one call for equal requests in flight.
 
     async def _replies(
-        self, request: ChatRequest, keys: Sequence[str], spent: list[Usage], *, keep: bool = True
-    ) -> list[Outcome]:
-        """Stored replies, and those of one call for all that are missing; ``spent`` gets what it cost."""
+        self, request: ChatRequest, keys: Sequence[str], *, keep: bool = True
+    ) -> tuple[list[Outcome], Usage]:
+        """Stored replies, and those of one call for all that are missing; and what it cost."""
         assert self._here is not None  # noqa: S101  # prepared
+        spent: list[Usage] = []
         flights = self._here.flights
         outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
         while missing := [key for key, outcome in outcomes.items() if outcome is None]:
@@ -237,7 +211,8 @@ class Session:
                     spent.append(Usage(stored=1))
                     if keep and store is not self._kept:
                         self._kept.put({key: given})
-        return [outcome for outcome in outcomes.values() if outcome is not None]
+        usage = spent[0] if len(spent) == 1 else sum(spent, Usage())
+        return [outcome for outcome in outcomes.values() if outcome is not None], usage
 
     async def _fetch(
         self, shared: _Shared, request: ChatRequest, keys: list[str], outcomes: dict[str, Outcome | None], keep: bool

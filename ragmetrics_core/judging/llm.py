@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from ragmetrics_core.judging.probabilities import mode_of, weights
 from ragmetrics_core.judging.rendering import render
 
 
+@dataclass(eq=False, repr=False)
 class LLMJudge(Judge):
     """A judge that asks a chat model.
 
@@ -47,22 +48,18 @@ class LLMJudge(Judge):
         'openai/gpt-4o-mini'
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        *,
-        max_tokens: int = 1024,
-        top_logprobs: int = 5,
-        attempts: int = 8,
-        timeout: float | None = 300.0,
-        replicate: int = 0,
-    ) -> None:
-        check_model(model)
-        self.name = model.name
-        self.model, self.models = model, (model,)
-        self.max_tokens = max_tokens
-        self.top_logprobs = top_logprobs
-        self._session = Session(model, attempts=attempts, timeout=timeout, replicate=replicate)
+    model: ChatModel
+    _: KW_ONLY
+    max_tokens: int = 1024
+    top_logprobs: int = 5
+    attempts: int = 8
+    timeout: float | None = 300.0
+    replicate: int = 0
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        self.name, self.models = self.model.name, (self.model,)
+        self._session = Session(self.model, attempts=self.attempts, timeout=self.timeout, replicate=self.replicate)
         self._run: Session | None = None
 
     def session(self, *, concurrency: int, store: ReplyStore | None, budget: Budget | None = None) -> LLMJudge:
