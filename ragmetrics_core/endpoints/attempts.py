@@ -40,8 +40,9 @@ class Availability:
         if self._outage is not None and time.monotonic() < self._outage[0] + _OUTAGE:
             raise self._outage[1].with_traceback(None)
 
-    def observe(self, outcome: ChatReply | errors.JudgeError) -> None:
+    def observe(self, ticket: None, outcome: ChatReply | errors.JudgeError | None) -> None:
         """Learn from a call; of an endpoint that has answered, one that it refuses tells little."""
+        del ticket  # as of a ``Limiter``
         if isinstance(outcome, ChatReply):
             self.answers += 1
             self._refusals = 0
@@ -51,7 +52,7 @@ class Availability:
             outcome.single = self.open = bool(self.answers) and self._refusals < _REFUSALS
             if not outcome.single:
                 self.refuse(outcome)
-        elif self._outage is None or time.monotonic() >= self._outage[0] + _OUTAGE:
+        elif outcome is not None and (self._outage is None or time.monotonic() >= self._outage[0] + _OUTAGE):
             self.open, self._outage = bool(self.answers) or not isinstance(outcome, errors.ConnectionFailed), None
 
     def refuse(self, error: errors.JudgeUnavailable) -> errors.JudgeUnavailable:
@@ -119,10 +120,8 @@ class Attempts:
         wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
         if error.retry_after is not None:
             wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
-        connecting = isinstance(error, errors.Unreachable) or (
-            not self.endpoint.answers and isinstance(error, errors.ConnectionFailed)
-        )
-        left = sent[0] + (_CONNECTING if connecting else _GIVEN_UP) - time.monotonic()
+        connecting = errors.Unreachable if self.endpoint.answers else errors.ConnectionFailed
+        left = sent[0] + (_CONNECTING if isinstance(error, connecting) else _GIVEN_UP) - time.monotonic()
         return wait if wait <= left else None
 
     # Slots, rate, budget, and the call.
@@ -138,15 +137,15 @@ class Attempts:
 
     async def _limited(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         tokens = sum(len(message.content) for message in request.messages) / 4
-        held: list[tuple[Limiter, Any]] = []
+        held: list[tuple[Limiter | Availability, Any]] = []
         outcome: ChatReply | errors.JudgeError | None = None
         try:
             for limiter in self.limiters:
                 held.append((limiter, await limiter.acquire(tokens)))
             self.endpoint.check()
             await self.store.settled()
-            held.append((self.budget, await self.budget.acquire(tokens)))
-            outcome = await self._call(request, sent)
+            held += [(self.budget, await self.budget.acquire(tokens)), (self.endpoint, None)]
+            outcome = await self._call(request, tokens, sent)
         except errors.JudgeError as error:
             outcome = error
             raise
@@ -155,23 +154,17 @@ class Attempts:
                 limiter.observe(ticket, outcome)
         return outcome
 
-    async def _call(self, request: ChatRequest, sent: list[float]) -> ChatReply:
+    async def _call(self, request: ChatRequest, tokens: float, sent: list[float]) -> ChatReply:
         sent.append(time.monotonic())
         try:
             async with asyncio.timeout(self.timeout):
-                reply = await typed(self.model.name, self._complete, request)
+                return await typed(self.model.name, self._complete, request)
         except TimeoutError:
-            error: errors.JudgeError = errors.JudgeTimeout(f"{self.model.name} sent no reply within {self.timeout:g} s")
-        except errors.JudgeError as raised:
-            error = raised
-        else:
-            self.endpoint.observe(reply)
-            return reply
-        if isinstance(error, errors.ContextWindowExceeded) and error.where and error.tokens is None:
-            tokens = sum(len(message.content) for message in request.messages) // 4
-            error = error.counted(error.where, tokens, error.window, about="about ")
-        self.endpoint.observe(error)
-        raise error
+            raise errors.JudgeTimeout(f"{self.model.name} sent no reply within {self.timeout:g} s") from None
+        except errors.ContextWindowExceeded as error:
+            if not error.where or error.tokens is not None:
+                raise
+            raise error.counted(error.where, int(tokens), error.window, about="about ") from None
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         return checked(self.model, await self.model.complete(request))
@@ -198,15 +191,12 @@ def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
     models = tuple(map(safe, reply.usage.models))
     if models == reply.usage.models and all(safe(choice.text) == choice.text for choice in reply.choices):
         return reply
-    choices = tuple(
-        replace(
-            choice,
-            text=safe(choice.text),
-            tokens=tuple(replace(token, token=safe(token.token)) for token in choice.tokens),
-        )
-        for choice in reply.choices
-    )
-    return replace(reply, choices=choices, usage=replace(reply.usage, models=models))
+    return replace(reply, choices=tuple(map(_clean, reply.choices)), usage=replace(reply.usage, models=models))
+
+
+def _clean(choice: Choice) -> Choice:
+    tokens = tuple(replace(token, token=safe(token.token)) for token in choice.tokens)
+    return replace(choice, text=safe(choice.text), tokens=tokens)
 
 
 def _wrong(reply: object) -> str:
