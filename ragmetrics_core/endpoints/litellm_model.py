@@ -152,11 +152,8 @@ class LiteLLMModel(ChatModel):
 
     def _reply(self, response: Any) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
-        usage, choices = getattr(response, "usage", None), map(_choice, response.choices or ())
-        sent, received = (getattr(usage, f"{side}_tokens", None) for side in ("prompt", "completion"))
-        reply = reply_of(
-            self.model, choices, sent=sent, received=received, models=[response.model], prices=self._prices
-        )
+        usage, choices = dict(getattr(response, "usage", None) or ()), map(_choice, response.choices or ())
+        reply = reply_of(self.model, choices, usage=usage, models=[response.model], prices=self._prices)
         cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
         if self._prices is None and isinstance(cost, (int, float)):
             return replace(reply, usage=replace(reply.usage, cost=float(cost)))

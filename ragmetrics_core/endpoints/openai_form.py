@@ -25,21 +25,17 @@ class Listed(NamedTuple):
     capabilities: Capabilities
 
 
+@lru_cache(maxsize=64)
 def listed(model: str) -> Listed | None:
     """What our dated file says of a model, named without ``openai/``; None if it is not in it."""
-    if model not in _listed_models():
+    text = files("ragmetrics_core.endpoints").joinpath("openai_prices.json").read_text("utf-8")
+    if (entry := json.loads(text)["models"].get(model)) is None:
         return None
-    sent, received, kind = _listed_models()[model]
+    sent, received, kind = entry
     able = Capabilities(n=True, logprobs=True, json_schema=kind == "chat", temperature=True, reasoning=False)
     if kind == "reasoning":
         able = Capabilities(n=None, logprobs=None, json_schema=True, temperature=False, reasoning=True)
     return Listed((sent / 1e6, received / 1e6), able)
-
-
-@lru_cache(maxsize=1)
-def _listed_models() -> dict[str, Any]:
-    text = files("ragmetrics_core.endpoints").joinpath("openai_prices.json").read_text("utf-8")
-    return dict(json.loads(text)["models"])
 
 
 def endpoint_name(address: str, extra: Mapping[str, Any]) -> str:
@@ -80,25 +76,27 @@ def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> Cha
     listed = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed, list) or not listed:
         raise errors.JudgeServerError(f"{model} sent a body without any reply; check the endpoint")
-    usage = body.get("usage")
-    counts = [usage.get(f"{side}_tokens") if isinstance(usage, dict) else 0 for side in ("prompt", "completion")]
     choices = [_choice(model, choice) for choice in listed]
-    return reply_of(model, choices, sent=counts[0], received=counts[1], models=[body.get("model")], prices=prices)
+    return reply_of(model, choices, usage=body.get("usage"), models=[body.get("model")], prices=prices)
 
 
 def reply_of(
     model: str,
     choices: Iterable[Choice],
     *,
-    sent: object,
-    received: object,
+    usage: object,
     models: Iterable[object],
     prices: tuple[float, float] | None = None,
 ) -> ChatReply:
-    """A reply with the tokens and names that were told, where they are such; ``JudgeServerError`` without a choice."""
+    """A reply with the tokens and names that were told, where they are such; ``JudgeServerError`` without a choice.
+
+    ``usage`` is a mapping of ``prompt_tokens`` and ``completion_tokens``, as far as they were told.
+    """
     if not (made := tuple(choices)):
         raise errors.JudgeServerError(f"{model} returned no reply; check its endpoint")
-    asked, said = (count if isinstance(count, int) and count > 0 else 0 for count in (sent, received))
+    told = usage if isinstance(usage, Mapping) else {}
+    counts = (told.get(f"{side}_tokens") for side in ("prompt", "completion"))
+    asked, said = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
     cost = None if prices is None else asked * prices[0] + said * prices[1]
     named = tuple(sorted({name for name in models if isinstance(name, str) and name}))
     return ChatReply(made, Usage(calls=1, prompt_tokens=asked, completion_tokens=said, cost=cost, models=named))
@@ -123,15 +121,12 @@ def choice_of(
 
 def tokens_of(logprobs: object) -> tuple[TokenAlternatives, ...]:
     """Log-probabilities of the tokens as OpenAI-like endpoints give them; none if they are not in that form."""
-    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    content = (logprobs.get("content") or ()) if isinstance(logprobs, Mapping) else ()
     try:
-        return tuple(
-            TokenAlternatives(
-                str(token["token"]),
-                float(token["logprob"]),
-                tuple((str(other["token"]), float(other["logprob"])) for other in token.get("top_logprobs") or ()),
-            )
-            for token in content or ()
-        )
+        return tuple(TokenAlternatives(*_told(it), tuple(map(_told, it.get("top_logprobs") or ()))) for it in content)
     except (TypeError, KeyError, ValueError, AttributeError):
         return ()
+
+
+def _told(token: Any) -> tuple[str, float]:
+    return str(token["token"]), float(token["logprob"])

@@ -109,16 +109,15 @@ class LangChainModel(FrameworkModel):
     ) -> ChatReply:
         """The reply, and what it cost: of several together, where that is told."""
         messages = [one for one in said if isinstance(one, AIMessage)]
-        usage = [one.usage_metadata for one in messages if one.usage_metadata is not None]
+        counted = [one.usage_metadata for one in messages if one.usage_metadata is not None]
         totals = (told or {}).get("token_usage") if len(said) > 1 else None
-        totals = totals if isinstance(totals, Mapping) else {}
-        return reply_of(
-            self.name,
-            choices,
-            sent=totals.get("prompt_tokens", sum(one["input_tokens"] for one in usage)),
-            received=totals.get("completion_tokens", sum(one["output_tokens"] for one in usage)),
-            models=[facts.get("model_name") for facts in (*(one.response_metadata for one in messages), told or {})],
-        )
+        usage = {
+            "prompt_tokens": sum(one["input_tokens"] for one in counted),
+            "completion_tokens": sum(one["output_tokens"] for one in counted),
+            **(totals if isinstance(totals, Mapping) else {}),
+        }
+        models = [facts.get("model_name") for facts in (*(one.response_metadata for one in messages), told or {})]
+        return reply_of(self.name, choices, usage=usage, models=models)
 
     def _set(self, request: ChatRequest) -> tuple[Runnable[Any, Any], dict[str, Any]]:
         """The model with the request's settings, and those that it has no field for, to be given with the call."""

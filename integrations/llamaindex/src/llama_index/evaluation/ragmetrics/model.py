@@ -162,13 +162,14 @@ def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
     raw = response.raw.model_dump() if isinstance(response.raw, BaseModel) else response.raw
     told = {"raw": raw, "more": response.additional_kwargs}
     said = _first(str, told, "raw.choices.0.finish_reason", "raw.stop_reason", "raw.done_reason")
-    sent, received = (
-        _first(int, told, *(f"{place}.{name}_tokens" for place in ("more", "raw.usage") for name in names))
-        for names in (("prompt", "input"), ("completion", "output"))
-    )
+    places = ("more", "raw.usage")
+    usage = {
+        f"{one}_tokens": _first(int, told, *(f"{place}.{name}_tokens" for place in places for name in (one, other)))
+        for one, other in (("prompt", "input"), ("completion", "output"))
+    }
     choice = choice_of(text, said, _first(str, told, "raw.choices.0.message.refusal"), tokens)
     models = [_first(str, told, "raw.model")]
-    return reply_of(llm.class_name(), [choice], sent=sent, received=received, models=models)
+    return reply_of(llm.class_name(), [choice], usage=usage, models=models)
 
 
 def _first(kind: type[T], told: object, *paths: str) -> T | None:

@@ -121,13 +121,11 @@ class HaystackModel(FrameworkModel):
         replies = output.get("replies") if isinstance(output, Mapping) else None
         said = [one for one in replies if isinstance(one, ChatMessage)] if isinstance(replies, list) else []
         first = said[0].meta if said else {}
-        usage = first.get("usage")
-        counts = [usage.get(f"{side}_tokens") if isinstance(usage, Mapping) else 0 for side in ("prompt", "completion")]
         choices = [
             choice_of(one.text, one.meta.get("finish_reason"), tokens=tokens_of(one.meta.get("logprobs")))
             for one in said
         ]
-        return reply_of(self.name, choices, sent=counts[0], received=counts[1], models=[first.get("model")])
+        return reply_of(self.name, choices, usage=first.get("usage"), models=[first.get("model")])
 
 
 def _is_openai(generator: object) -> bool:
