@@ -144,10 +144,7 @@ class OpenAICompatibleModel(ChatModel):
         """
         url = f"{self.base_url}/{path}{self._query and ('&' if '?' in path else '?')}{self._query}"
         bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
-        sent = await self._sent(method, url, data, *bounds)
-        if isinstance(sent, errors.JudgeError):
-            raise sent  # outside of any handler: what a client raised may hold keys and texts
-        status, headers, content = sent
+        status, headers, content = await self._sent(method, url, data, *bounds)
         if status in _REDIRECTS and "Location" in headers:
             raise moved(self.name, url, headers["Location"])
         if status >= 300:
@@ -160,8 +157,8 @@ class OpenAICompatibleModel(ChatModel):
 
     async def _sent(
         self, method: str, url: str, data: Any, longest: float, most: int
-    ) -> tuple[int, Mapping[str, str], bytes] | errors.JudgeError:
-        """Status, headers and content of the reply, or why there is none."""
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and content of the reply."""
         import aiohttp  # not every run needs it
 
         headers, limit = self._headers(), aiohttp.ClientTimeout(longest, _CONNECTING, sock_read=2 * self._timeout)
@@ -175,15 +172,15 @@ class OpenAICompatibleModel(ChatModel):
                     size += len(part)
                     if size > most:
                         got.close()
-                        return too_large(self.name, most)
+                        raise too_large(self.name, most)
                 return got.status, got.headers, b"".join(parts)
-        except aiohttp.ClientError as error:
-            kind = next(ours for name, ours in EXCEPTIONS if isinstance(error, getattr(aiohttp, name)))
-            return self._error(kind, _named(error))
-        except TimeoutError:
-            return errors.JudgeTimeout(f"{self.name} sent no reply within {longest:g} s")
-        except OSError as error:
-            return self._error(errors.ConnectionFailed, _named(error))
+        except (aiohttp.ClientError, OSError) as raised:
+            kinds = (ours for name, ours in EXCEPTIONS if isinstance(raised, getattr(aiohttp, name)))
+            fault = Fault(symbols=(type(raised).__name__,))  # its message may hold an address with a key
+            error = self._error(next(kinds, errors.ConnectionFailed), fault)
+            if type(raised) is TimeoutError:
+                error = errors.JudgeTimeout(f"{self.name} sent no reply within {longest:g} s")
+        raise error  # outside of any handler: what a client raised may hold keys and texts
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next call opens new ones."""
@@ -204,11 +201,6 @@ class OpenAICompatibleModel(ChatModel):
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
         has_key = self._api_key is not None or bool(os.environ.get(self.key_variable))
         return judge_error(kind, fault, self.name, self.base_url, "" if has_key else self.key_variable)
-
-
-def _named(error: Exception) -> Fault:
-    """A fault of which no more is told than the exception's class: its message may hold an address with a key."""
-    return Fault(symbols=(type(error).__name__,))
 
 
 _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}

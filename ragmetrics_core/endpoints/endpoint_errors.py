@@ -112,9 +112,8 @@ class Fault:
         text = "\n".join(map(str, (*chain, body)))  # newer clients of OpenAI keep the body out of their message
         holders = [holder for link in chain for holder in (link, getattr(link, "response", None))]
         statuses = (getattr(holder, name, None) for holder in holders for name in ("status_code", "status"))
-        headers = (
-            getattr(holder, name, None) for holder in holders for name in ("headers", "litellm_response_headers")
-        )
+        names = ("headers", "litellm_response_headers")
+        headers = (getattr(holder, name, None) for holder in holders for name in names)
         waits = (seconds(some.get("retry-after")) for some in headers if isinstance(some, (Mapping, Message)))
         return cls(
             status=next((status for status in statuses if isinstance(status, int)), None),
@@ -189,11 +188,9 @@ def _kind(stated: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeErr
     if _INVALID.search(fault.text) and fault.about_parameter:
         return errors.UnsupportedParameter
     kind = _STATUSES.get(fault.status, stated) if stated is errors.JudgeServerError else stated
-    fitting = (
-        rather for one, words, rather in _RATHER if one in (kind, errors.JudgeError) and words.search(fault.text)
-    )
-    if (rather := next(fitting, None)) is not None:
-        return rather
+    for one, words, rather in _RATHER:
+        if one in (kind, errors.JudgeError) and words.search(fault.text):
+            return rather
     if kind in (errors.JudgeServerError, errors.ConnectionFailed):
         return errors.JudgeServerError if fault.unreadable else fault.unanswered or kind
     return kind

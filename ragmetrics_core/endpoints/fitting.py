@@ -9,7 +9,7 @@ have two forms, of which an endpoint may know only one: the schema, and the limi
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -61,37 +61,34 @@ async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]]) -
     return [one.result() for one in running]
 
 
+@dataclass(slots=True, repr=False)
 class _Asking:
     """One request on its way."""
 
-    __slots__ = ("_arrived", "_send", "choices", "failures", "left", "request", "usage")
-
-    def __init__(self, request: ChatRequest, send: Send, arrived: Arrived) -> None:
-        self.request = request
-        self.left = list(range(request.n))  # positions of the replies that are still missing
-        self.choices: list[Choice] = []
-        self.failures: tuple[JudgeError, ...] = ()  # why they were not given, when they were asked for last
-        self.usage = Usage()
-        self._send, self._arrived = send, arrived
+    request: ChatRequest
+    send: Send
+    arrived: Arrived
+    left: list[int]  # positions of the replies that are still missing
+    choices: list[Choice] = field(default_factory=list)
+    failures: tuple[JudgeError, ...] = ()  # why they were not given, when they were asked for last
+    usage: Usage = field(default_factory=Usage)
 
     async def call(self, request: ChatRequest, position: int) -> None:
         """Send a call for the reply at a position, or for several from there on."""
-        reply = await self._send(request, position)
+        reply = await self.send(request, position)
         self.usage = self.usage + reply.usage if self.usage.calls else reply.usage
         self.failures += () if reply.choices else reply.failures
         given = reply.choices[: request.n]
         if given:
             self.choices += given
             self.left = [place for place in self.left if not position <= place < position + len(given)]
-            self._arrived(position, reply)
+            self.arrived(position, reply)
 
     @property
     def rejected(self) -> bool:
         """True if the endpoint rejected what is left for its form."""
-        return bool(self.failures) and all(
-            isinstance(error, RequestRejected) and not isinstance(error, ContextWindowExceeded)
-            for error in self.failures
-        )
+        form = [isinstance(it, RequestRejected) and not isinstance(it, ContextWindowExceeded) for it in self.failures]
+        return bool(form) and all(form)
 
 
 class Fitting:
@@ -117,22 +114,19 @@ class Fitting:
         if error is not None and time.monotonic() < since + _REMEMBERED_SECONDS:
             return ChatReply((), failures=(error,) * request.n)
         lacked = self._missing()
-        missing, asking = set(lacked), _Asking(request, send, arrived)
+        missing, asking = set(lacked), _Asking(request, send, arrived, [*range(request.n)])
         await self._ask(asking, missing)
         if asking.rejected:
             async with self._removing:  # one request finds out for all
                 await self._with_less(asking, missing)
+        complete = (choice for choice in asking.choices if choice.finish == "stop" and choice.text.strip())
         if asking.rejected:
             self._in_vain += 1
             self._rejected[key] = time.monotonic(), asking.failures[0]
             if len(self._rejected) > _REMEMBERED:
                 self._rejected.pop(next(iter(self._rejected)))
             missing &= lacked  # nothing was gained by what was removed
-        elif (
-            request.top_logprobs
-            and "logprobs" not in missing
-            and any(choice.finish == "stop" and choice.text.strip() and not choice.tokens for choice in asking.choices)
-        ):  # there is a complete reply without log-probabilities
+        elif request.top_logprobs and "logprobs" not in missing and not all(choice.tokens for choice in complete):
             self.learned.add("logprobs")
             missing.add("logprobs")
         lost = sorted(name for name in missing - _FORMS if _FEATURES[name].used(request))

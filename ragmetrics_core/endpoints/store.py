@@ -255,11 +255,6 @@ StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
 in the user's cache folder, False for memory, None for the default."""
 
 
-def _stored_at(place: str | os.PathLike[str]) -> ReplyStore:
-    folder = os.fspath(place).endswith(("/", os.sep))
-    return FolderStore(place) if folder else SqliteStore(Path(place).expanduser())
-
-
 def default_path() -> Path:
     """The file of stored replies: ``RAGMETRICS_STORE``, else one in the user's cache folder."""
     if chosen := os.environ.get("RAGMETRICS_STORE"):
@@ -275,12 +270,13 @@ def resolve_store(store: StoreLike) -> ReplyStore:
     True is the file in the user's cache folder, False memory, for this run, None the file that ``RAGMETRICS_STORE``
     names, else memory. ``SettingError`` for anything else, and for a file that is not ours (``ForeignFile``).
     """
+    named = os.environ.get("RAGMETRICS_STORE")
+    if store is True or (store is None and named):
+        store = named or default_path()
     if isinstance(store, ReplyStore):
         return store
-    if store is True or (store is None and os.environ.get("RAGMETRICS_STORE")):
-        return _stored_at(os.environ.get("RAGMETRICS_STORE") or default_path())
     if store is None or store is False:
         return MemoryStore()
     if isinstance(store, (str, os.PathLike)) and store:
-        return _stored_at(store)
+        return FolderStore(store) if os.fspath(store).endswith(("/", os.sep)) else SqliteStore(store)
     raise SettingError(f"store is a {type(store).__name__}; give a path, a ReplyStore, True or False")

@@ -97,15 +97,11 @@ class ScriptedJudge(Judge):
         try:
             said = said(question) if callable(said) else said
             if not isinstance(said, (Asked, JudgeError)):
-                said = _asked(question, said)
+                polls = said if isinstance(said, list) else [said] * question.polls
+                replies = tuple(it if isinstance(it, question.Reply) else question.read(it) for it in polls)
+                said = Asked(replies, weights=shares(replies, question.weigh) if question.weigh else ())
         except JudgeError as error:
             said = error
         except ValidationError as error:
             said = MalformedReply(f"the script's reply has not the form of {question.Reply.__name__}", raw=str(error))
         return Answer(NotAnswered(said) if isinstance(said, JudgeError) else said, Usage(calls=1))
-
-
-def _asked(question: Question[R], said: Any) -> Asked[R]:
-    polls = said if isinstance(said, list) else [said] * question.polls
-    replies = tuple(it if isinstance(it, question.Reply) else question.read(it) for it in polls)
-    return Asked(replies, weights=shares(replies, question.weigh) if question.weigh else ())

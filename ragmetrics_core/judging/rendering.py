@@ -24,14 +24,13 @@ _DIGITS = 39  # 128 bits in decimal, which most tokenizers write three digits to
 
 def fence(texts: Sequence[str]) -> str:
     """A number that none of these texts contains, from a 128-bit digest of the first of them."""
-    first = texts[0] if texts else ""
-    marks = (_digest(first, salt) for salt in count())
-    return next(mark for mark in marks if all(mark not in text for text in texts))
-
-
-def _digest(text: str, salt: int) -> str:
-    salted = f"{text}\0{salt}" if salt else text  # no text holds NUL
-    return f"{int.from_bytes(hashlib.sha256(salted.encode()).digest()[:16]):0{_DIGITS}d}"
+    salted = first = texts[0] if texts else ""
+    for salt in count(1):
+        mark = f"{int.from_bytes(hashlib.sha256(salted.encode()).digest()[:16]):0{_DIGITS}d}"
+        if all(mark not in text for text in texts):
+            break
+        salted = f"{first}\0{salt}"  # no text holds NUL
+    return mark
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
