@@ -47,17 +47,13 @@ def add_to(commands: Any) -> None:
     add(parser, "--threshold", "a point is positive from this score on (0.5)", "T", float, 0.5)
     add(parser, "--draws", f"resamples of intervals ({scoring.DRAWS})", "N", positive, scoring.DRAWS)
     shared.add_calls(parser)
-    _add_facts(commands)
-
-
-def _add_facts(commands: Any) -> None:
     kinds = shared.group(commands, "facts")
-    extract = command(kinds, "extract", _extract)
-    add(extract, "file", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path)
-    add(extract, "--out", "the facts, as JSON to edit; needed but for --dry-run", "FACTS.json", Path)
-    shared.add_judge(extract)
-    add(extract, "--extraction", "direct, or with a chain of thought", default="io", choices=("io", "cot"))
-    shared.add_calls(extract)
+    parser = command(kinds, "extract", _extract)
+    add(parser, "file", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path)
+    add(parser, "--out", "the facts, as JSON to edit; needed but for --dry-run", "FACTS.json", Path)
+    shared.add_judge(parser)
+    add(parser, "--extraction", "direct, or with a chain of thought", default="io", choices=("io", "cot"))
+    shared.add_calls(parser)
     add(command(kinds, "freeze", _freeze), "file", "a file of ragmetrics facts extract", "FACTS.json", Path)
 
 

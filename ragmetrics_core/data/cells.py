@@ -6,6 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ragmetrics_core.data.errors import RowError
@@ -66,10 +67,8 @@ def structured(value: Any) -> Any:
     value = plain_data(value)
     if not (isinstance(value, str) and value.strip()[:1] in ("[", "{")):
         return value
-    try:
+    with suppress(ValueError, RecursionError):
         return json.loads(value)
-    except (ValueError, RecursionError):
-        pass
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a text is no code of ours: its escapes are nobody's mistake

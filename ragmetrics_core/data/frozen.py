@@ -45,9 +45,8 @@ class Frozen(BaseModel):
     def model_rebuild(cls, **how: Any) -> bool | None:
         """Build the validator, at the first use of the class; one thread at a time, as pydantic does from 2.14 on."""
         with _BUILDING:
-            return super().model_rebuild(
-                **{**how, "_parent_namespace_depth": how.get("_parent_namespace_depth", 2) + 1}
-            )
+            how["_parent_namespace_depth"] = how.get("_parent_namespace_depth", 2) + 1
+            return super().model_rebuild(**how)
 
 
 class Settings(Frozen):

@@ -54,30 +54,26 @@ def demo() -> Report:
         for name, answer, _ in HANDWRITTEN
     ]
     report = evaluate(samples, judge=LexicalJudge(), progress=False)
-    print(_handwritten_lines(report))
+    print("\nWritten by hand, adherence as a person and as the embedded judge sees it:")
+    for (name, text, truth), result in zip(HANDWRITTEN, report.results[-len(HANDWRITTEN) :], strict=True):
+        value = result.results["context_adherence"].value
+        print(f"  {name:20} person: {truth:4}  judge: {'none' if value is None else f'{value:.2f}'}  {text}")
+    print()
     return report
 
 
 def corpus() -> list[Context]:
     """Paragraphs of our documentation; ``InputError`` if it is neither in the package nor beside it."""
     found = []
-    for page in _PAGES:
-        text = _page(page)
-        paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+    for name in _PAGES:
+        places = files("ragmetrics_core.demo").joinpath("corpus", name), Path(__file__).parents[2] / "docs" / name
+        page = next((place for place in places if place.is_file()), None)
+        if page is None:
+            raise InputError(f"the demo's page {name} is missing; install ragmetrics-core again")
+        paragraphs = [" ".join(part.split()) for part in page.read_text(encoding="utf-8").split("\n\n")]
         kept = [part for part in paragraphs if len(part) > 40 and not part.startswith(("#", "|"))]
-        found += [Context(text=part, id=f"{page}#{number}") for number, part in enumerate(kept)]
+        found += [Context(text=part, id=f"{name}#{number}") for number, part in enumerate(kept)]
     return found
-
-
-def _page(name: str) -> str:
-    """From the installed package, else from the checkout that the package stands in."""
-    packaged = files("ragmetrics_core.demo").joinpath("corpus", name)
-    if packaged.is_file():
-        return packaged.read_text(encoding="utf-8")
-    beside = Path(__file__).parents[2] / "docs" / name
-    if not beside.is_file():
-        raise InputError(f"the demo's page {name} is missing; install ragmetrics-core again")
-    return beside.read_text(encoding="utf-8")
 
 
 def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
@@ -109,13 +105,3 @@ def _answered(question: str, reference: str, chunks: Sequence[Context]) -> Sampl
         reference=reference,
         generator="extractive",
     )
-
-
-def _handwritten_lines(report: Report) -> str:
-    """One line per hand-written sample: what a person says and what the embedded judge says."""
-    lines = ["\nWritten by hand, adherence as a person and as the embedded judge sees it:"]
-    for (name, text, truth), result in zip(HANDWRITTEN, report.results[-len(HANDWRITTEN) :], strict=True):
-        value = result.results["context_adherence"].value
-        shown = "none" if value is None else f"{value:.2f}"
-        lines.append(f"  {name:20} person: {truth:4}  judge: {shown}  {text}")
-    return "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from ragmetrics_core.data import Answer, Asked, NotAnswered, Part, Question, QuestionNotSupported, R, Weight
+from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, QuestionNotSupported, R, Weight
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
 from ragmetrics_core.lexical.constants import ADHERENT, FACT, USEFUL, VETO, WITH_VECTORS, Features, Weights
@@ -111,61 +111,61 @@ def _adherent_by_wording(question: Adherent) -> Asked[Poll]:
 def _polled(
     probability: float, reason: str, sentences: tuple[SentenceSupport, ...], matches: Sequence[Match]
 ) -> Asked[Poll]:
+    """The poll, with the sentences that the contexts do not bear out; of a negative verdict at least the weakest."""
     verdict: PollVerdict = "yes" if probability >= 0.5 else "no"
-    weak = _unsupported(sentences, matches, adherent=verdict == "yes")
+    pairs = zip(sentences, matches, strict=True)
+    weak = tuple(it.sentence for it, match in pairs if it.coverage < _UNSUPPORTED or it.numbers or match.denied)
+    if verdict == "no" and not weak:
+        weak = (min(sentences, key=lambda item: item.coverage).sentence,)
     poll = Poll(verdict=verdict, reason=_hedged(probability, reason), unsupported=weak, sentences=sentences)
     return Asked((poll,), weights=(Weight(probability, "lexical"),))
 
 
 def _useful(question: Useful) -> Asked[Any]:
-    part = question.parts.get("chunks") or question.parts["chunk"]
     asked, answer = read(_question(question) or ""), read(question["answer"])
-    found = [_chunk(asked, answer, question["answer"], text) for text in part.texts]
-    return _asked(question, "chunks", part, USEFUL, found)
+    return _asked(question, "chunk", USEFUL, lambda text: _chunk(asked, answer, question["answer"], text))
 
 
 def _asked(
-    question: Question[Any], items: str, part: Part, weights: Weights, found: Iterable[tuple[Features, str]]
+    question: Question[Any], kind: str, weights: Weights, look: Callable[[str], tuple[Features, str]]
 ) -> Asked[Any]:
-    """The reply with a probability and a reason for each text of a part, from its features."""
-    chances = [(p := weights.probability(values), _hedged(p, reason)) for values, reason in found]
+    """The reply about one or several texts of a kind, with the probability that its features lead to, and a reason."""
+    part = question.parts.get(f"{kind}s") or question.parts[kind]
+    chances = [(p := weights.probability(values), _hedged(p, reason)) for values, reason in map(look, part.texts)]
     verdicts = [
         {"label": label, "useful": p >= 0.5, "covered": p >= 0.5, "grade": min(3, int(4 * p)), "reason": reason}
         for label, (p, reason) in zip(part.labels, chances, strict=True)
     ]
-    reply = question.read({**verdicts[0], items: verdicts})
+    reply = question.read({**verdicts[0], f"{kind}s": verdicts})
     return Asked((reply,), weights=tuple(Weight(p, "lexical") for p, _ in chances))
 
 
 def _chunk(asked: Passage, answer: Passage, wording: str, text: str) -> tuple[Features, str]:
     """Each chunk is judged by itself: judged against its neighbours, some chunk would always be crowned."""
-    chunk = read(text)
-    if answer.terms or asked.terms:
-        values = features.usefulness(asked, answer, chunk)
-        new = answer.terms - asked.terms or asked.terms
-        whose = "terms that only the answer has" if answer.terms - asked.terms else "terms of the question"
-        reason = f"{len(new & chunk.terms)} of {len(new)} {whose} found in the chunk"
-    else:
-        values = (float(holds(text, wording)),) * 3
-        reason = f"no content terms; the answer {'stands' if values[0] else 'does not stand'} in the chunk"
-    return values, reason
+    if not (answer.terms or asked.terms):
+        return _by_wording("answer", wording, "chunk", text)
+    chunk, new = read(text), answer.terms - asked.terms or asked.terms
+    whose = "terms that only the answer has" if answer.terms - asked.terms else "terms of the question"
+    reason = f"{len(new & chunk.terms)} of {len(new)} {whose} found in the chunk"
+    return features.usefulness(asked, answer, chunk), reason
+
+
+def _by_wording(whose: str, wording: str, where: str, text: str) -> tuple[Features, str]:
+    """All or nothing, where a wording without content terms can only be looked for word for word."""
+    held = holds(text, wording)
+    return (float(held),) * 3, f"no content terms; the {whose} {'stands' if held else 'does not stand'} in the {where}"
 
 
 def _facts_in_context(question: FactInContext) -> Asked[Any]:
     context = read(question["context"])
-    part = question.parts.get("facts") or question.parts["fact"]
-    return _asked(question, "facts", part, FACT, [_fact(question["context"], context, text) for text in part.texts])
+    return _asked(question, "fact", FACT, lambda wording: _fact(question["context"], context, wording))
 
 
 def _fact(text: str, context: Passage, wording: str) -> tuple[Features, str]:
     fact = read(wording)
-    if fact.terms:
-        values = features.presence(fact, context)
-        reason = _on_coverage("fact", wording, fact, features.absent(fact, context))
-    else:
-        values = (float(holds(text, wording)),) * 3
-        reason = f"no content terms; the fact {'stands' if values[0] else 'does not stand'} in the context"
-    return values, reason
+    if not fact.terms:
+        return _by_wording("fact", wording, "context", text)
+    return features.presence(fact, context), _on_coverage("fact", wording, fact, features.absent(fact, context))
 
 
 def _rate_recall(question: RateRecall) -> Asked[Rating]:
@@ -175,8 +175,7 @@ def _rate_recall(question: RateRecall) -> Asked[Rating]:
         reason = _on_coverage("reference", question["reference"], reference, reference.terms - answer.terms)
         reason += f"; the answer has {len(answer.terms - reference.terms)} others"
     else:
-        score = float(holds(question["answer"], question["reference"]))
-        reason = f"no content terms; the reference {'stands' if score else 'does not stand'} in the answer"
+        (score, *_), reason = _by_wording("reference", question["reference"], "answer", question["answer"])
     return Asked((Rating(score=score, reason=reason, band=band_of(score)),))
 
 
@@ -214,15 +213,6 @@ def _support(
         )
         for sentence, match in zip(answer.sentences[:MOST_SENTENCES], matches, strict=True)
     )
-
-
-def _unsupported(sentences: Sequence[SentenceSupport], matches: Sequence[Match], *, adherent: bool) -> tuple[str, ...]:
-    """Sentences that the contexts do not bear out; for a negative verdict at least the weakest one."""
-    pairs = zip(sentences, matches, strict=True)
-    weak = tuple(it.sentence for it, match in pairs if it.coverage < _UNSUPPORTED or it.numbers or match.denied)
-    if weak or adherent or not sentences:
-        return weak
-    return (min(sentences, key=lambda item: item.coverage).sentence,)
 
 
 def _on_adherence(

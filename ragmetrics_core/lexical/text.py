@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from ragmetrics_core.lexical.numerals import number, numbers, spelt, unmarked
 
@@ -93,28 +93,23 @@ def read(text: str) -> Passage:
     Returns:
         Its sentences, terms, bigrams and numbers.
     """
-    return _remembered(text) if len(text) <= _LONGEST_CACHED_TEXT else _read(text)
+    return _read(text) if len(text) <= _LONGEST_CACHED_TEXT else _read.__wrapped__(text)
 
 
+@lru_cache(maxsize=256)
 def _read(text: str) -> Passage:
     parts = ((sentence, content(sentence)) for sentence in split_sentences(text))
     sentences = tuple(Sentence(sentence, found) for sentence, found in parts if found)
-    terms: set[str] = set()
-    bigrams: set[tuple[str, str]] = set()
-    for sentence in sentences:
-        terms.update(sentence.terms)
-        bigrams.update(pairwise(sentence.terms))
+    terms = frozenset(chain.from_iterable(sentence.terms for sentence in sentences))
+    bigrams = frozenset(chain.from_iterable(pairwise(sentence.terms) for sentence in sentences))
     spelt_out = {number for sentence in sentences for number in spelt(sentence.terms)}
     beginnings = frozenset(beginning(term) for term in terms if not term[0].isdecimal())
-    return Passage(sentences, frozenset(terms), frozenset(bigrams), beginnings, numbers(text) | spelt_out)
+    return Passage(sentences, terms, bigrams, beginnings, numbers(text) | spelt_out)
 
 
 def beginning(term: str) -> str:
     """The part of a term that its relatives share, e.g. of *presence* and *presenting*."""
     return term[:4]
-
-
-_remembered = lru_cache(maxsize=256)(_read)
 
 
 def content(text: str) -> tuple[str, ...]:
@@ -127,10 +122,7 @@ def content(text: str) -> tuple[str, ...]:
         >>> content("The cities of France, in 1,998")
         ('city', 'franc', '1998')
     """
-    found: list[str] = []
-    for token in _TOKEN.findall(unmarked(text)):
-        found += _terms_of(token)
-    return tuple(found)
+    return tuple(chain.from_iterable(map(_terms_of, _TOKEN.findall(unmarked(text)))))
 
 
 def _terms_of(token: str) -> tuple[str, ...]:

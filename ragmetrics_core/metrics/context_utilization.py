@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from statistics import fmean
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Generic, Literal, cast
 
 from pydantic import BaseModel, Field, model_validator
 
 from ragmetrics_core.data import Context, JudgedChunk, JudgedChunks, MalformedReply, Sample, SettingError, Share, Silent
 from ragmetrics_core.data.questions import Instructions, Part, Question, Split, Weigh, about, ask
-from ragmetrics_core.data.replies import Asked, Bit, Comment, EachOnce, Labelled, NotAnswered, Points, verdicts_of
+from ragmetrics_core.data.replies import Asked, Bit, Comment, EachOnce, Item, Labelled, NotAnswered, Points, verdicts_of
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.calls import call_table, originals
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
@@ -38,16 +39,10 @@ class _LabelledUsefulness(Usefulness, Labelled): ...
 class _LabelledGrade(UsefulGrade, Labelled): ...
 
 
-class UsefulnessList(Silent, extra="ignore"):
-    """A verdict on each of several chunks."""
+class EachChunk(Silent, Generic[Item], extra="ignore"):
+    """A verdict on each of several chunks, or a grade of each."""
 
-    chunks: EachOnce[_LabelledUsefulness]
-
-
-class GradeList(Silent, extra="ignore"):
-    """A grade of each of several chunks."""
-
-    chunks: EachOnce[_LabelledGrade]
+    chunks: EachOnce[Item]
 
 
 class Useful(Question[Any]):
@@ -72,9 +67,9 @@ _UNKNOWN = JudgedChunk.model_construct(rank=0)
 _EMPTY = _UNKNOWN.model_copy(update={"useful": False, "probability": 0.0, "grade": 0, "reason": "The chunk is empty."})
 _REPLIES: dict[str, type[BaseModel]] = {
     "useful_binary": Usefulness,
-    "useful_list_binary": UsefulnessList,
+    "useful_list_binary": EachChunk[_LabelledUsefulness],
     "useful_graded": UsefulGrade,
-    "useful_list_graded": GradeList,
+    "useful_list_graded": EachChunk[_LabelledGrade],
 }
 _FORMULAS = {
     "binary": "average precision: sum of P@k over the ranks k of useful chunks / number of useful chunks",
@@ -173,10 +168,8 @@ class ContextUtilization(Metric):
             shown = [order, order[::-1]][: self.orders]
         replies = yield from ask([self._question(sample, chunks) for chunks in shown])
         said = [dict(_verdicts(reply, chunks)) for reply, chunks in zip(replies, shown, strict=True)]
-        evidence = [
-            self._evidence(contexts, verdicts)
-            for verdicts in (said if self.orders == 2 else [dict(one for part in said for one in part.items())])
-        ]
+        said = said if self.orders == 2 else [dict(ChainMap(*said))]
+        evidence = [self._evidence(contexts, verdicts) for verdicts in said]
         if error := unanswered(replies):
             return self.failed(error, evidence[0])
         outcomes = [self._outcome(sample, one) for one in evidence]

@@ -137,14 +137,10 @@ Grid = dict[tuple[str, str], Cell]
 EMPTY = Cell.model_construct(probability=0.0, mode="verdict", reason="The context is empty.")
 
 
-_ONE = Covered.model_construct(covered=True)
-
-
 def _covered(question: FactInContext) -> tuple[Any, Any]:
     """Every fact is covered."""
-    if "facts" not in question.parts:
-        return _ONE, _ONE
-    reply = question.read({"facts": [{"label": label, "covered": 1} for label in question.parts["facts"].labels]})
+    labels = question.parts["facts"].labels if "facts" in question.parts else ()
+    reply = question.read({"covered": 1, "facts": [{"label": label, "covered": 1} for label in labels]})
     return reply, reply
 
 

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
 from operator import attrgetter
-from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 from pydantic import Field
@@ -40,12 +39,6 @@ def turn(sample: Sample) -> dict[str, Part]:
     """The parts contexts, question and answer of a sample."""
     contexts = tuple(context.text for context in sample.contexts if not context.blank)
     return {"contexts": Part("Context", contexts), **about(sample), "answer": Part("Answer", sample.answer or "")}
-
-
-def _symbol(value: Any) -> str:
-    """A setting in a signature; of texts and collections only a digest, as they may be long or private."""
-    plain = isinstance(value, (int, float, NoneType))
-    return str(value) if plain else digest(json.dumps(value))
 
 
 def _groups(requires: Any) -> tuple[tuple[str, ...], ...]:
@@ -124,7 +117,9 @@ class Metric(Silent, Settings, ABC):
         """Settings that change scores, for the signature: by default the metric's own fields."""
         own = type(self).model_fields.keys() - Metric.model_fields.keys()
         given = self.model_dump(mode="json", include=own).items()
-        return {f"own_{name}" if name in Signature.model_fields else name: _symbol(value) for name, value in given}
+        # Of texts and collections only a digest, as they may be long or private.
+        told = {name: str(it) if isinstance(it, int | float | None) else digest(json.dumps(it)) for name, it in given}
+        return {f"own_{name}" if name in Signature.model_fields else name: text for name, text in told.items()}
 
     def instructions(self) -> tuple[Instructions, ...]:
         """What judges are told, question by question; made, and so checked, at construction."""

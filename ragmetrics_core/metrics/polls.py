@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data import Asked, Claim, Comment, ContextWindowExceeded, NotAnswered, Share, Silent, TooFewPolls
-from ragmetrics_core.data.questions import Batch, Instructions, Question, Replies, ask, divided
+from ragmetrics_core.data.questions import Batch, Instructions, Part, Question, Replies, ask, divided
 from ragmetrics_core.metrics.calls import Groups
 from ragmetrics_core.metrics.fact_matrix import distinct, extraction
 from ragmetrics_core.metrics.templates import prompt
@@ -86,10 +86,9 @@ def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
     """The question what claims rest on, asked as often as that about the whole answer."""
     said = ({"reason": "It stands there. " * n, "claims": [{"claim": "A claim.", "needs": needs}] * 3}
             for n, needs in ((9, "evidence"), (42, "none")))  # fmt: skip
-    (short, long), part = map(LabelledPoll.model_validate, said), whole.parts["contexts"]
-    groups = {"contexts": ("Context", found.evidence), "earlier": ("Earlier context", found.earlier)}
-    groups |= {"user": ("User", found.user), "own": ("Assistant", found.own)}
-    parts = {name: replace(part, label=label, text=texts) for name, (label, texts) in groups.items()}
+    short, long = map(LabelledPoll.model_validate, said)
+    parts = {"contexts": Part("Context", found.evidence), "earlier": Part("Earlier context", found.earlier)}
+    parts |= {"user": Part("User", found.user), "own": Part("Assistant", found.own)}
     return RestsOn(
         parts={**parts, "answer": whole.parts["answer"]},
         instructions=prompt("adherent_labelled", None, "contexts earlier user own answer", language=language),

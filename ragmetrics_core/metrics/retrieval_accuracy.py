@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from ragmetrics_core.data import Cell, Context, Fact, NotAnswered, Sample, Undefined
+from ragmetrics_core.data import Asked, Context, Fact, JudgeError, Sample, Undefined
 from ragmetrics_core.data.questions import Batch, Instructions, Part, Replies, about, ask
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.calls import curve, originals
@@ -101,8 +101,8 @@ class RetrievalAccuracy(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Extract facts where the sample brings none, judge every fact in every context, combine by fact."""
         options = yield from self._facts(sample)
-        if isinstance(options, NotAnswered):
-            return self.failed(options.error)
+        if isinstance(options, JudgeError):
+            return self.failed(options)
         if not any(options):
             return self.undefined("the reference states no fact", "no_facts")
         contexts = sample.retrieved if sample.retrieved is not None else sample.contexts
@@ -126,19 +126,16 @@ class RetrievalAccuracy(Metric):
             best = best.model_copy(update={"ledger": curve(sample, contexts, best.combine)})
         return self._concluded(best)
 
-    def _facts(self, sample: Sample) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | NotAnswered]:
+    def _facts(self, sample: Sample) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | JudgeError]:
         """The sample's own facts, or those of each distinct reference."""
         if sample.facts:
             return [_distinct(sample.facts)]
         told, cot = self.instructions()[1], self.extraction == "cot"
         asked, texts = {"question": Part("Question", sample.question)}, dict.fromkeys(sample.reference)
         replies = yield from ask([matrix.extraction(text, told, asked, reasoning=cot) for text in texts])
-        options = []
-        for reply in replies:
-            if isinstance(reply, NotAnswered):
-                return reply
-            options.append(_distinct(Fact(text=text) for text in reply.reply.facts))
-        return options
+        if error := unanswered(replies):
+            return error
+        return [_distinct(Fact(text=text) for text in it.reply.facts) for it in replies if isinstance(it, Asked)]
 
     def _control(self, texts: Sequence[str]) -> str | None:
         """One foreign context, chosen by digest so that equal runs choose alike; None if there is none."""
@@ -151,6 +148,9 @@ class RetrievalAccuracy(Metric):
         self, sample: Sample, option: Sequence[Fact], grid: matrix.Grid, contexts: Sequence[Context]
     ) -> matrix.AccuracyEvidence:
         rows = tuple(tuple(matrix.EMPTY if c.blank else grid[c.text, fact.text] for c in contexts) for fact in option)
+        modes = {cell.mode for row in rows for cell in row if cell is not matrix.EMPTY}
+        # Where the embedded judge split the reference itself, its soft mean is nearer to people's labels.
+        overlap = self.combination == "or" and not sample.facts and modes == {"lexical"}
         copied = tuple(None if first == at else first for at, first in enumerate(originals(contexts)))
         evidence = matrix.AccuracyEvidence(
             facts=tuple(option),
@@ -159,7 +159,7 @@ class RetrievalAccuracy(Metric):
             context_ids=tuple(context.id for context in contexts),
             cells=rows,
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
-            combination="soft" if self._word_overlap(sample, rows) else self.combination,
+            combination="soft" if overlap else self.combination,
             duplicate_of=copied if self.combination == "noisy_or" else (),
         )
         update: dict[str, float] = {}
@@ -167,16 +167,10 @@ class RetrievalAccuracy(Metric):
             soft = evidence.model_copy(update={"combination": "soft", "duplicate_of": ()})
             update["soft"] = soft.combine(range(len(contexts)))
         places = {context.text: column for column, context in enumerate(contexts)}
-        shown = [places.get(context.text) for context in sample.contexts if not context.blank]
-        kept = [column for column in shown if column is not None]
-        if sample.retrieved is not None and kept and len(kept) == len(shown):
-            update["contexts_value"] = evidence.combine(kept)
+        shown = {context.text for context in sample.contexts if not context.blank}
+        if sample.retrieved is not None and shown and shown <= places.keys():
+            update["contexts_value"] = evidence.combine(places[text] for text in shown)
         return evidence.model_copy(update=update)
-
-    def _word_overlap(self, sample: Sample, rows: Sequence[Sequence[Cell]]) -> bool:
-        """True where the embedded judge split the reference itself: its soft mean is nearer to people's labels."""
-        modes = {cell.mode for row in rows for cell in row if cell is not matrix.EMPTY}
-        return self.combination == "or" and not sample.facts and modes == {"lexical"}
 
     def _concluded(self, evidence: matrix.AccuracyEvidence) -> Outcome:
         covered = sum(any(cell.covered for cell in row) for row in evidence.cells)

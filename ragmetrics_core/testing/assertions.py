@@ -1,7 +1,6 @@
 """Assertions for people's own test suites, with the three outcomes of a gate."""
 
 import warnings
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from ragmetrics_core.data import Failed, InputError, Sample, Scored, SettingError, Undefined
@@ -57,9 +56,11 @@ def assert_score(
     if not 0 <= at_least <= 1:
         raise SettingError(f"at_least lies in [0, 1], got {at_least}")
     if isinstance(measured, (Scored, Undefined, Failed)):
-        _assert_one(measured, at_least)
+        if measured.value is None:
+            raise AssertionError(f"{measured.metric} is {measured.status}: {measured.reason}")
+        if measured.value < at_least - 1e-9:
+            raise AssertionError(f"{measured.metric} is {measured.value:.4f}, less than {at_least:g}; see its reason")
         return
-    decisions: Sequence[Decision]
     if isinstance(measured, Report):
         names = measured.metrics if metric is None else [metric if isinstance(metric, str) else metric.name]
         if not names:
@@ -81,7 +82,7 @@ def assert_score(
 
 def _decided(
     rows: Samples, at_least: float, metric: Metric | str | None, until: UntilDecided, how: dict[str, Any]
-) -> tuple[Decision, ...]:
+) -> list[Decision]:
     metrics = chosen(metric)
     if metric is None:  # those that apply to any row
         rows = list(each_sample(rows, {}))
@@ -91,11 +92,4 @@ def _decided(
     report = evaluate(rows, metrics, until=until, gates=gates, **how)
     if not report.results:
         raise InputError("there are no rows to assert anything of")
-    return report.decisions
-
-
-def _assert_one(result: Scored | Undefined | Failed, at_least: float) -> None:
-    if result.value is None:
-        raise AssertionError(f"{result.metric} is {result.status}: {result.reason}")
-    if result.value < at_least - 1e-9:
-        raise AssertionError(f"{result.metric} is {result.value:.4f}, less than {at_least:g}; see its reason")
+    return list(report.decisions)

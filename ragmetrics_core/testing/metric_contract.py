@@ -49,10 +49,8 @@ class MetricContract:
         sample, _ = self.good()
         assert self.metric().needs
         for group in self.metric().needs:
-            silent = ScriptedJudge({})
-            outcome = self.outcome(
-                sample.model_copy(update={field: getattr(Sample(), field) for field in group}), silent
-            )
+            silent, bare = ScriptedJudge({}), {field: getattr(Sample(), field) for field in group}
+            outcome = self.outcome(sample.model_copy(update=bare), silent)
             assert outcome.status == "undefined"
             assert outcome.value is None
             assert outcome.reason
@@ -78,11 +76,9 @@ class MetricContract:
         texts = {"question": "other?", "answer": "other", "generator": "x"}
         ledger = Ledger.model_validate({"calls": [{"kind": "tool", "items": ["other"]}]})
         others: dict[str, object] = {**texts, "reference": ("other",), "metadata": {"a": 1}, "ledger": ledger}
-        for field, value in others.items():
-            if field in required | self.reads:
-                continue
+        for field in sorted(others.keys() - required - self.reads):
             sample, judge = self.good()
-            changed, again = sample.model_copy(update={field: value}), self.good()[1]
+            changed, again = sample.model_copy(update={field: others[field]}), self.good()[1]
             assert self.outcome(changed, again) == self.outcome(sample, judge), field
 
     def test_input_is_untouched(self) -> None:
