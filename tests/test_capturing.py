@@ -31,7 +31,6 @@ from ragmetrics_core.capturing import (
     Overrides,
     Problems,
     Tree,
-    Turns,
     as_judge_work,
     guarded,
     judge_context,
@@ -114,12 +113,18 @@ def shown_by(prompt, run):
     return samples_of(Tree(Node("step", "app", 0, 5, calls), question=run["inputs"]["query"], answers=answers))
 
 
-def turns(where, problems):
-    built = Overrides(build=partial(samples_from, **vars(where)))
-    return Turns(lambda run: [Tree(Node("step"), run=run)], built, problems, "say where things are by build=")
+def places(*sources, **named):
+    return Overrides(build=partial(samples_from, **vars(Overrides(*sources, **named))))
 
 
-DOOR = FrontDoor(LISTENERS, turns, lambda judge: judge, unseen="make the calls inside the block")
+DOOR = FrontDoor(
+    LISTENERS,
+    lambda run, where: [Tree(Node("step"), run=run)],
+    lambda judge: judge,
+    places=places,
+    unseen="make the calls inside the block",
+    hint="say where things are by build=",
+)
 capture = DOOR.capture
 
 

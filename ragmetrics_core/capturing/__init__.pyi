@@ -19,6 +19,7 @@ from ragmetrics_core.capturing.reading import answer_text as answer_text
 from ragmetrics_core.capturing.reading import compact as compact
 from ragmetrics_core.capturing.reading import conversation as conversation
 from ragmetrics_core.capturing.reading import documents_in as documents_in
+from ragmetrics_core.capturing.reading import each as each
 from ragmetrics_core.capturing.reading import has_written as has_written
 from ragmetrics_core.capturing.reading import history_in as history_in
 from ragmetrics_core.capturing.reading import one_line as one_line

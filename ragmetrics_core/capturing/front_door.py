@@ -9,6 +9,7 @@ from ragmetrics_core.capturing.background import BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured, Given, Redact
 from ragmetrics_core.capturing.hooks import Listener, Listeners, Problems
 from ragmetrics_core.capturing.reading import Overrides, Source
+from ragmetrics_core.capturing.tree import Tree
 from ragmetrics_core.capturing.turns import Turns
 from ragmetrics_core.data import Sample, SampleResult
 from ragmetrics_core.endpoints.limits import Limits
@@ -26,23 +27,28 @@ _MISSED = (
 class FrontDoor(Generic[Run]):
     """``capture`` and ``watch`` over an adapter's hooks, and ``samples_from`` without them.
 
-    ``turns`` makes the samples of one listener, ``as_judge`` a judge of the framework's own model object, ``as_run`` a
+    ``trees`` makes the trees of a recorded run, ``as_judge`` a judge of the framework's own model object, ``as_run`` a
     run of what an application returned; ``places`` takes an adapter's own arguments, too; ``unseen`` says what to do
-    where a block saw no run.
+    where a block saw no run, ``hint`` where it saw some and none gave a sample.
     """
 
     def __init__(
         self,
         listeners: Listeners,
-        turns: Callable[[Overrides, Problems], Turns[Run]],
+        trees: Callable[[Run, Overrides], Iterable[Tree]],
         as_judge: Callable[[Any], JudgeLike],
         *,
         as_run: Callable[[Any], Run] | None = None,
         places: Callable[..., Overrides] = Overrides,
         unseen: str,
+        hint: str,
     ) -> None:
-        self._listeners, self._turns, self._as_judge = listeners, turns, as_judge
-        self._as_run, self._places, self._unseen = as_run, places, unseen
+        self._listeners, self._trees, self._as_judge = listeners, trees, as_judge
+        self._as_run, self._places, self._unseen, self._hint = as_run, places, unseen, hint
+
+    def turns(self, where: Overrides, problems: Problems) -> Turns[Run]:
+        """What makes the samples of one listener."""
+        return Turns(lambda run: self._trees(run, where), where, problems, self._hint)
 
     @contextmanager
     def capture(
@@ -99,7 +105,7 @@ class FrontDoor(Generic[Run]):
         where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
         given = Given(question, reference, id, dict(metadata or {}), conversation)
         listener = Listener(Problems(), all_threads=all_threads, data=where.needs_data)
-        turns = self._turns(where, listener.problems)
+        turns = self.turns(where, listener.problems)
         turns.share(conversation, redact)
         captured: Captured[Run] = Captured(
             turns.add,
@@ -160,7 +166,7 @@ class FrontDoor(Generic[Run]):
         """
         where = self._places(**places)
         listener = Listener(Problems(), everywhere=True, data=where.needs_data)
-        turns = self._turns(where, listener.problems)
+        turns = self.turns(where, listener.problems)
         watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
             turns.add,
             metrics,
@@ -199,5 +205,5 @@ class FrontDoor(Generic[Run]):
             SettingError: If it is nothing of which the adapter makes samples, or a setting is invalid.
         """
         where = self._places(**places)
-        turns = self._turns(where, Problems(logged=False))
+        turns = self.turns(where, Problems(logged=False))
         return [*turns.add(run if self._as_run is None else self._as_run(run)), *turns.finish()]

@@ -216,6 +216,13 @@ class Listeners:
             one.missed = one.missed or not one.all_threads
         return (*found, *(one for one in strangers if one.all_threads))
 
+    def begin(self) -> tuple[Listener, ...]:
+        """The same, and they know that a run began."""
+        found = self.here()
+        for one in found:
+            one.begun = True
+        return found
+
 
 def in_a_capture() -> bool:
     """Whether code here carries the context of any capture; a thread that was started bare does not."""

@@ -70,7 +70,7 @@ class FrameworkModel(ChatModel):
     name = ""
 
     def __init__(
-        self, held: object, *, name: str, capabilities: Capabilities, judge_async: bool, cache_key: str | None
+        self, held: object, name: str, capabilities: Capabilities, judge_async: bool, cache_key: str | None
     ) -> None:
         self._held, self.name, self._capabilities = held, name, capabilities
         self._async, self._cache_key = judge_async, cache_key

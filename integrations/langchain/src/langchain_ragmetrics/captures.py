@@ -6,51 +6,40 @@ of a call says the same things for that call.
 
 from contextvars import ContextVar
 from dataclasses import fields
+from functools import cache
+from types import SimpleNamespace
 from typing import Any, cast
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
-from langchain_ragmetrics.capturing.recorder import Receiver, Recorder
-from langchain_ragmetrics.capturing.trees import AnyRun, Finding, assembler
+from langchain_ragmetrics.capturing.recorder import Recorder
+from langchain_ragmetrics.capturing.trees import AnyRun, Finding, trees
 from langchain_ragmetrics.model import LangChainJudge, as_judge
-from ragmetrics_core.capturing import BackgroundEvaluator, FrontDoor, Listener, Listeners, Metrics, Problems
+from ragmetrics_core.capturing import BackgroundEvaluator, FrontDoor, Listeners, Metrics, Problems
 
 
-def _listening() -> tuple[Receiver, ...]:
-    """Everybody who listens in this context; a root begins for them."""
-    listening = LISTENERS.here()
-    for one in listening:
-        one.begun = True
-    return tuple(one.record for one in listening)
+@cache
+def _hook() -> None:
+    """Have LangChain find the recorder while somebody listens; a hook stays, for there is no way to take it back.
+
+    LangChain expects a context variable, but that would not be seen by threads of the user.
+    """
+    slot = SimpleNamespace(get=lambda: RECORDER if LISTENERS.here() else None)
+    register_configure_hook(cast("ContextVar[Any]", slot), inheritable=True)
 
 
-class _Slot:
-    """Stands where LangChain expects a context variable: a variable would not be seen by threads of the user."""
-
-    hooked = False
-
-    def get(self) -> BaseCallbackHandler | None:
-        """The recorder while somebody listens."""
-        return RECORDER if LISTENERS.here() else None
-
-    def hook(self, listener: Listener) -> None:
-        """Stand there from the first listener on; LangChain has no way to take a hook back."""
-        del listener
-        if not self.hooked:
-            self.hooked = True
-            register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)
-
-
-LISTENERS = Listeners(_Slot().hook)
-RECORDER = Recorder(LISTENERS.problems, _listening)
+LISTENERS = Listeners(lambda _: _hook())
+RECORDER = Recorder(LISTENERS.problems, lambda: tuple(one.record for one in LISTENERS.begin()))
 
 _DOOR = FrontDoor[AnyRun](
     LISTENERS,
-    lambda where, problems: assembler(Finding(**vars(where)), problems),
+    trees,
     as_judge,
     places=Finding,
     unseen="nothing of LangChain or LangGraph ran in it; make the calls inside the block",
+    hint="runs were seen, but no retrieval: if documents are fetched by direct calls of a vector store, wrap it with "
+    "langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step; if they "
+    "come from tools that return text, name these by context_tools=; else say where they are by contexts_from=",
 )
 capture = _DOOR.capture
 watch = _DOOR.watch
@@ -97,7 +86,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
         **settings: Any,
     ) -> None:
         places = {one.name: settings.pop(one.name) for one in fields(Finding) if one.name in settings}
-        turns = assembler(Finding(**places), Problems())
+        turns = _DOOR.turns(Finding(**places), Problems())
         turns.share()
         settings |= {"keep": keep, "max_queue": max_queue, "rest": turns.finish, "problems": turns.problems}
         BackgroundEvaluator.__init__(self, turns.add, metrics, as_judge(judge), **settings)

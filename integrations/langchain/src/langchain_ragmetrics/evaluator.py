@@ -86,11 +86,13 @@ class RagMetricsRunEvaluator(RunEvaluator):
         found = [
             native(outcome, number, problem if "reference" in outcome.reason else "", evaluator_run_id)
             for number, sample in enumerate(samples)
-            for outcome in self._outcomes(_with_reference(sample, reference))
+            for outcome in self._outcomes(sample, reference)
         ]
         return found[0] if len(found) == 1 else EvaluationResults(results=found)
 
-    def _outcomes(self, sample: Sample) -> list[MetricResult]:
+    def _outcomes(self, sample: Sample, reference: Sequence[str]) -> list[MetricResult]:
+        if reference and not sample.reference:
+            sample = sample.model_copy(update={"reference": tuple(reference)})
         with capturing.as_judge_work():
             return list(self._run.follow(next(self._counted), sample).result().results.values())
 
@@ -114,10 +116,6 @@ def native(
         evaluator_info={"judge": outcome.judge, "signature": str(outcome.signature)},
         source_run_id=evaluator_run_id,
     )
-
-
-def _with_reference(sample: Sample, reference: Sequence[str]) -> Sample:
-    return sample.model_copy(update={"reference": tuple(reference)}) if reference and not sample.reference else sample
 
 
 def _plain_sample(run: RunBase) -> Sample:

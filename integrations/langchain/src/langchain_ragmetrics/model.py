@@ -63,10 +63,7 @@ class LangChainModel(FrameworkModel):
     ) -> None:
         if not isinstance(model, Runnable):
             raise TypeError(f"LangChainModel needs a chat model or runnable of LangChain, got {type(model).__name__}")
-        able = capabilities or _capabilities(model)
-        super().__init__(
-            model, name=name or _name_of(model), capabilities=able, judge_async=judge_async, cache_key=cache_key
-        )
+        super().__init__(model, name or _name_of(model), capabilities or _capabilities(model), judge_async, cache_key)
         self._model = model
 
     def _form(self) -> object:

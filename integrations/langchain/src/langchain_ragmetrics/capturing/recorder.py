@@ -45,11 +45,10 @@ class Recorder(BaseCallbackHandler):
         self.open: dict[UUID | None, Run] = {}
         self._roots: dict[UUID, tuple[Receiver, ...]] = {}
 
-    def __copy__(self) -> "Recorder":
+    def __copy__(self, *_: object) -> "Recorder":
         return self  # a copy of a config shares its handlers
 
-    def __deepcopy__(self, memo: object) -> "Recorder":
-        return self
+    __deepcopy__ = __copy__
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self._roots)} open runs, {len(self.problems)} problems)"

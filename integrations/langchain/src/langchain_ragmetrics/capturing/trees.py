@@ -13,7 +13,7 @@ from langsmith.run_trees import RunTree
 
 from langchain_ragmetrics.values import artifacts_of, is_command, message_of, plain, text_of
 from ragmetrics_core import Turn, capturing
-from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Problems, Tree, Turns, documents_in
+from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, documents_in
 
 FALLBACKS = "RunnableWithFallbacks"
 OBSERVED = "ragmetrics-observed"
@@ -24,11 +24,6 @@ CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ABANDONED = "the stream was abandoned before its end"
-_HINT = (
-    "runs were seen, but no retrieval: if documents are fetched by direct calls of a vector store, wrap it with "
-    "langchain_ragmetrics.observe(vectorstore), or call langchain_ragmetrics.add_documents(docs) in that step; if they "
-    "come from tools that return text, name these by context_tools=; else say where they are by contexts_from="
-)
 
 
 @dataclass(eq=False, slots=True)
@@ -59,22 +54,17 @@ class Finding(Overrides):
     every_turn: bool = False  # a root that called a model is a sample even where nothing was retrieved
 
 
-def assembler(finding: Finding, problems: Problems) -> Turns[AnyRun]:
-    """Makes samples of roots as they end, and joins roots that belong to one question."""
-    return Turns(partial(_trees, finding), finding, problems, _HINT)
-
-
-def _trees(finding: Finding, run: AnyRun) -> Iterator[Tree]:
+def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
     """The roots that count: of a ``map`` its items, of fallbacks in LangSmith their alternatives, roots as well."""
     inside = children(run)
     if run.name.startswith("RunnableEach<"):
         for child in inside:
-            yield from _trees(finding, child)
+            yield from trees(child, where)
     elif run.name != FALLBACKS or inside or run.error:
-        yield _tree(run, finding)
+        yield _tree(run, every_turn=isinstance(where, Finding) and where.every_turn)
 
 
-def _tree(run: AnyRun, finding: Finding) -> Tree:
+def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     """One root with all below it, and what LangChain says of question, history and answer."""
     root, inputs, output = _node(run), plain(run.inputs), plain(run.outputs or {})
     given = metadata_of(run).get("ragmetrics")
@@ -94,7 +84,7 @@ def _tree(run: AnyRun, finding: Finding) -> Tree:
         history=_history(run, inputs, output, asked) if root.kind == "step" else (),
         answers=_answers(root, output),
         output=output,
-        is_query=finding.every_turn and models,
+        is_query=every_turn and models,
         gives_documents=_gives_documents(root, output, models=models),
         error=error,
         complete=not error and not (empty and not models),

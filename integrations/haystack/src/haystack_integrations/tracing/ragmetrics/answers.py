@@ -8,7 +8,7 @@ from typing import Any
 from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, Node, Run
 from haystack_integrations.tracing.ragmetrics.tree import Calls, prompt, replies
 
-from ragmetrics_core.capturing import Answer, Message, documents_in, one_line, texts_in
+from ragmetrics_core.capturing import Answer, Message, documents_in, each, one_line, texts_in
 
 _NAMED = ("replies", "reply", "answer", "answers", "response", "last_message")
 _VERDICT = re.compile(
@@ -110,17 +110,10 @@ def _cut_short(sockets: Mapping[str, Any], last: Any) -> bool:
 
 def _objects(place: str, value: object) -> list[Answer]:
     """One answer per generated answer; of extracted ones the best."""
-    made = list(_answers_in(value))
+    made: list[Answer] = list(each(value, Answer))
     cut = [one for one in made if one.extracted]
     best = next((one for one in cut if one.text), cut[0] if cut else None)
     return [replace(one, place=place) for one in made if not one.extracted or one is best]
-
-
-def _answers_in(value: object) -> Iterator[Answer]:
-    if isinstance(value, Answer):
-        yield value
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ():
-        yield from _answers_in(item)
 
 
 def _spoken(calls: Calls, place: str, value: object) -> Iterator[Answer]:
@@ -151,7 +144,7 @@ def _final(run: Run, found: list[Answer]) -> list[Answer]:
 def _received(run: Run, place: str, *, whole: bool) -> bool:
     """Whether a component took what a socket gave, or any socket of its component."""
     node = _component(run, place)
-    spec = node.tags.get("haystack.component.output_spec", {}) if node is not None else {}
+    spec = node.gives if node is not None else {}
     sockets = spec.values() if whole else [spec.get(place.rpartition(".")[2]) or {}]
     return any(socket.get("receivers") for socket in sockets)
 

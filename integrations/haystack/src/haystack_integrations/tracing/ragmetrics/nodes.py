@@ -27,12 +27,7 @@ KEPT = frozenset({PIPELINE, COMPONENT, AGENT, AGENT_LLM, AGENT_TOOL})
 
 _EDITED = re.compile(r"The parameters for tool '[^']*' were updated by the user to:\n")
 _DEPTH = 6
-_clock = itertools.count(1)
-
-
-def tick() -> int:
-    """The next position in time, over all runs."""
-    return next(_clock)
+tick = itertools.count(1).__next__  # gives the next position in time, over all runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +110,11 @@ class Node:
 
     operation: str  # Haystack's name of it, e.g. ``haystack.component.run``
     name: str  # of the component or tool; "" for others
-    type: str  # class of the component
+    type: str  # class of the component, with its module
     parent: Node | None  # the span around it
     opened: int  # when it began, by ``tick``
-    tags: Mapping[str, Any] = field(repr=False)  # class and sockets of the component, as Haystack describes them
+    takes: Mapping[str, Any] = field(default_factory=dict, repr=False)  # input sockets, as Haystack describes them
+    gives: Mapping[str, Any] = field(default_factory=dict, repr=False)  # output sockets, likewise
     closed: int = 0  # when it ended; 0 while it goes on
     input: Mapping[str, Any] = field(default_factory=dict, repr=False)  # values of its input sockets
     output: Any = field(default=None, repr=False)  # values of its output sockets; None if it ended without
@@ -144,10 +140,14 @@ class Node:
         return tuple(found)
 
     @property
+    def agent(self) -> Node | None:
+        """The agent around it."""
+        return next((one for one in self.ancestors if one.operation == AGENT), None)
+
+    @property
     def ends_agent(self) -> bool:
         """Whether the agent around a tool ended with it, so that its result is the answer."""
-        agent = next((one for one in self.ancestors if one.operation == AGENT), None)
-        return agent is not None and agent.sockets.get("exit_reason") == self.name
+        return self.agent is not None and self.agent.sockets.get("exit_reason") == self.name
 
     @property
     def sockets(self) -> Mapping[str, Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
+from itertools import islice
+from traceback import walk_stack
 from typing import Any
 
 from haystack.core.errors import BreakpointException, PipelineRuntimeError
@@ -26,8 +27,6 @@ _OURS = "haystack_integrations.components.evaluators.ragmetrics."
 _SPANS = ("haystack.component", "haystack.agent", "haystack.agent.step.llm", "haystack.agent.step.tool")
 _INPUTS = frozenset(f"{span}.input" for span in _SPANS)
 _OUTPUTS = frozenset((*(f"{span}.output" for span in _SPANS), "haystack.pipeline.output_data"))
-_TYPE = "haystack.component.fully_qualified_type"
-_TAGS = (_TYPE, "haystack.component.input_spec", "haystack.component.output_spec")
 _DISPLACED = "another tracer was enabled meanwhile and took our place; enable tracers before capture() or watch()"
 _FRAMES = 40
 
@@ -43,9 +42,8 @@ class TeeSpan(Span):
         self.problems = run.problems
 
     def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # a copy under construction has none
-            raise AttributeError(name)
-        return getattr(self.inner, name)  # what only the other tracer's span has
+        # What only the other tracer's span has; a copy under construction has no inner one.
+        return getattr(object.__getattribute__(self, "inner"), name)
 
     def set_tag(self, key: str, value: Any) -> None:
         """Set a tag on both."""
@@ -97,9 +95,7 @@ class Tee(Tracer):
         self.problems, self._listeners = listeners.problems, listeners
 
     def __getattr__(self, name: str) -> Any:
-        if name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)  # what only the other tracer has, e.g. flush()
+        return getattr(object.__getattribute__(self, "inner"), name)  # what only the other tracer has, e.g. flush()
 
     @contextlib.contextmanager
     def trace(
@@ -128,7 +124,8 @@ class Tee(Tracer):
 
     @guarded
     def _opened(self, operation: str, tags: dict[str, Any], parent_span: Span | None, inner: Span) -> TeeSpan | None:
-        if str(tags.get(_TYPE, "")).startswith(_OURS):
+        owner = str(tags.get("haystack.component.fully_qualified_type", ""))
+        if owner.startswith(_OURS):
             return None  # the evaluator itself is no part of what is evaluated
         outer = _open_span()
         around = parent_span if isinstance(parent_span, TeeSpan) else outer
@@ -137,8 +134,8 @@ class Tee(Tracer):
         if run is None:
             return None
         name = tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
-        node = Node(operation, name, tags.get("haystack.component.type", ""), parent, tick(), {})
-        node.tags = {key: tags[key] for key in _TAGS if key in tags}
+        takes, gives = (tags.get(f"haystack.component.{side}_spec") or {} for side in ("input", "output"))
+        node = Node(operation, name, owner, parent, tick(), takes, gives)
         if operation == PIPELINE:
             node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
         run.nodes.append(node)
@@ -150,12 +147,10 @@ class Tee(Tracer):
             around = _started_by(set(texts_in(copied(tags.get("haystack.pipeline.input_data")))))
             if around is not None:
                 return around
-        listening = self._listeners.here()
+        listening = self._listeners.begin()
         if not listening:
             return None
         run = Run(listening[0].problems, listening, strand())
-        for one in listening:
-            one.begun = True
         _open_runs[run] = None
         return run, None
 
@@ -182,18 +177,14 @@ def _open_span() -> TeeSpan | None:
 
 def _started_by(texts: set[str]) -> tuple[Run, Node] | None:
     """The open component whose method this bare thread executes and whose inputs hold these texts; and its run."""
-    frame, types = sys._getframe(1), set()  # noqa: SLF001  # the one way to see who started a bare thread's work
-    for _ in range(_FRAMES):
-        owner = frame.f_locals.get("self")
-        if inspect.getattr_static(owner, "__haystack_input__", None) is not None:
-            types.add(f"{type(owner).__module__}.{type(owner).__name__}")
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
+    # The one way to see who started a bare thread's work.
+    callers = (frame.f_locals.get("self") for frame, _ in islice(walk_stack(None), _FRAMES))
+    owners = [type(one) for one in callers if inspect.getattr_static(one, "__haystack_input__", None) is not None]
+    types = {f"{owner.__module__}.{owner.__name__}" for owner in owners}
     for run in list(_open_runs) if texts and types else ():
         waiting = (node for node in reversed(run.nodes) if node.operation == COMPONENT and not node.closed)
         for node in waiting:
-            if node.tags.get(_TYPE) in types and texts <= set(texts_in(node.input)):
+            if node.type in types and texts <= set(texts_in(node.input)):
                 return run, node
     return None
 

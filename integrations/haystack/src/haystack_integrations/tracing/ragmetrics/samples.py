@@ -35,7 +35,7 @@ def as_run(result: object) -> Run:
     if not isinstance(value, dict):
         raise SettingError(f"samples_from() takes a run, a pipeline's result or answers, got {type(result).__name__}")
     run = Run(Problems())
-    run.nodes.append(Node(AGENT if "last_message" in value else PIPELINE, "", "", None, 1, {}, closed=1, output=value))
+    run.nodes.append(Node(AGENT if "last_message" in value else PIPELINE, "", "", None, 1, closed=1, output=value))
     return run
 
 
@@ -62,7 +62,9 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     asked = _question(calls, call.prompt if call is not None else (), carried)
     flow, place = calls.flow(last) if answer is None and last is not None else (None, "")
     left = documents_left(run)
-    gives_documents = answer is None and bool(left) and run.error is None and _ends_with_retrieval(calls, last)
+    # Models, if any were called, may only have written queries for a later retriever.
+    searched_last = last is None or any(node.opened > last.closed and calls.retrieves(node) for node in run.nodes)
+    gives_documents = answer is None and bool(left) and run.error is None and searched_last
     if gives_documents or (answer is not None and left and call is None and not answer.documents):
         place, flow = left[-1]
         answer = answer and replace(answer, documents=None)
@@ -94,18 +96,14 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     )
 
 
-def _ends_with_retrieval(calls: Calls, last: Node | None) -> bool:
-    """Whether models, if any were called, only wrote queries for a later retriever."""
-    return last is None or any(node.opened > last.closed and calls.retrieves(node) for node in calls.run.nodes)
-
-
 def _resumed(run: Run) -> bool:
     """True for a run from a snapshot: its first component was given what no component of the run returned."""
     first = next(run.components(), None)
-    spec = first.tags.get("haystack.component.input_spec") or {} if first is not None else {}
-    given = run.input.get(first.name) or {} if first is not None else {}
-    fed = [name for name, socket in spec.items() if socket.get("senders") and name not in given]
-    return first is not None and any(first.input.get(name) for name in fed)
+    if first is None:
+        return False
+    given = run.input.get(first.name) or {}
+    fed = [name for name, socket in first.takes.items() if socket.get("senders") and name not in given]
+    return any(first.input.get(name) for name in fed)
 
 
 def _warnings(run: Run, where: Overrides) -> list[str]:
@@ -207,7 +205,7 @@ def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
     lists = [_messages(value) for _, name, value in _inputs(calls.run) if name not in _NEVER]
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
         listed = [_messages(value) for value in node.sockets.values()]
-        if "Builder" in node.type or calls.of[node].kind in ("model", "agent"):
+        if "Builder" in node.type.rpartition(".")[2] or calls.of[node].kind in ("model", "agent"):
             written += [one for messages in listed for one in messages]
         elif node.closed and (before is None or node.closed < before):
             lists += [[one for one in messages if one not in written] for messages in listed]

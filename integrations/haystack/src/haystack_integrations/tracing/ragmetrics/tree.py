@@ -1,7 +1,8 @@
 """From the spans of a run to the core's tree of calls: what each component, agent step and tool is. Pure."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -32,7 +33,7 @@ class Calls:
         parent = self.of[node.parent] if node.parent is not None else None
         if parent is not None and node.operation not in _CALLS:
             return self._of_agent(parent, node) if node.operation == AGENT else parent
-        made = Call(self._kind(node), node.path or node.type or "run", node.opened, node.closed or None)
+        made = Call(self._kind(node), node.path or "run", node.opened, node.closed or None)
         made.taken = tuple(one for value in node.input.values() for one in self._documents_of(value))
         if node is not self.run.root:
             made.documents = self._documents(node)
@@ -64,9 +65,9 @@ class Calls:
             return "tool"
         if self.is_model(node):
             return "model"
-        if ".evaluators." in str(node.tags.get("haystack.component.fully_qualified_type")):
+        if ".evaluators." in node.type:
             return "ignored"
-        inside = self.inside(node)
+        inside = self.inside[node]
         if any(inner.operation == AGENT_LLM or "replies" in inner.sockets for inner in inside):
             return "agent"
         if any(documents_in(node.input)) and any(documents_in(node.sockets)) and not inside:
@@ -77,7 +78,7 @@ class Calls:
         """What a tool was asked in fact, which call of the model it answers, and its result as the model saw it."""
         one = next(iter(node.input.values()), None) if len(node.input) == 1 else None
         made.name, made.query = node.name, one if isinstance(one, str) else compact(node.input)
-        models = [model for agent in _agents(node) for model in self._models_of.get(agent, ())]
+        models = self._models_of[node.agent]
         asking = [self.of[one].reply for one in models if one.parent is node.parent]
         asked = [call for reply in asking if reply is not None for call in reply.calls]
         later = next((one for one in models if one.opened > node.opened), None)
@@ -96,12 +97,12 @@ class Calls:
         made.control = (later is None and node.ends_agent and not made.documents) or "tool_keywords" in node.input
 
     @cached_property
-    def _models_of(self) -> dict[Node, list[Node]]:
+    def _models_of(self) -> Mapping[Node | None, list[Node]]:
         """Calls of the model of each agent, in their order."""
-        found: dict[Node, list[Node]] = {}
+        found = defaultdict[Node | None, list[Node]](list)
         for node in self.run.nodes:
-            for agent in _agents(node) if node.operation == AGENT_LLM else ():
-                found.setdefault(agent, []).append(node)
+            if node.operation == AGENT_LLM:
+                found[node.agent].append(node)
         return found
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
@@ -109,7 +110,7 @@ class Calls:
         given = set(map(one_line, texts_in(node.input)))
         found = tuple(one for one in written(documents_in(node.output)) if one_line(one.text) not in given)
         empty = any(value == () and "document" in name for name, value in node.sockets.items())
-        return found if found or empty or (emits_documents(node) and node.output is not None) else None
+        return found if found or empty or (_for_documents(node.gives) and node.output is not None) else None
 
     def _documents_of(self, value: object) -> tuple[Document, ...]:
         """Documents in what a socket was given, or behind it: windows around documents, their bare texts."""
@@ -122,7 +123,7 @@ class Calls:
         found: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
             given = written(documents_in(node.input))
-            lists = () if any(map(self.is_model, (node, *self.inside(node)))) else node.sockets.items()
+            lists = () if any(map(self.is_model, (node, *self.inside[node]))) else node.sockets.items()
             for name, texts in lists:
                 if isinstance(texts, tuple) and _is_texts(texts) and (given or _EVIDENCE.search(name)):
                     pairs = [*zip(given, texts, strict=False)] if len(given) == len(texts) else []
@@ -140,31 +141,27 @@ class Calls:
         return next((self._asked(one, steps - 1) for one in embedders if one.closed), None)
 
     @cached_property
-    def _inside(self) -> dict[Node, list[Node]]:
-        found: dict[Node, list[Node]] = {}
+    def inside(self) -> Mapping[Node, list[Node]]:
+        """Spans inside each span."""
+        found = defaultdict[Node, list[Node]](list)
         for node in self.run.nodes:
             for outer in node.ancestors if node.operation in _CALLS else ():
-                found.setdefault(outer, []).append(node)
+                found[outer].append(node)
         return found
-
-    def inside(self, node: Node) -> list[Node]:
-        """Spans inside a span."""
-        return self._inside.get(node, [])
 
     def is_model(self, node: Node) -> bool:
         """True if a span called a chat model itself: a prompt in, replies out, and no such span inside it."""
         if node.operation == AGENT_LLM:
             return True
-        speaks = "replies" in (node.tags.get("haystack.component.output_spec") or node.sockets)
-        return node.operation == COMPONENT and speaks and bool(prompt(node)) and not self.inside(node)
+        speaks = "replies" in (node.gives or node.sockets)
+        return node.operation == COMPONENT and speaks and bool(prompt(node)) and not self.inside[node]
 
     def retrieves(self, node: Node) -> bool:
         """True for a component that makes documents out of none, unless one inside it does."""
-        if node.operation != COMPONENT or any(self.retrieves(inner) for inner in self.inside(node)):
+        if node.operation != COMPONENT or any(self.retrieves(inner) for inner in self.inside[node]):
             return False
-        spec = node.tags.get("haystack.component.input_spec") or {}
-        given = any(documents_in(node.input)) or any("Document" in str(socket.get("type")) for socket in spec.values())
-        found = bool(self._documents(node)) or (emits_documents(node) and not any(documents_in(node.sockets)))
+        given = any(documents_in(node.input)) or _for_documents(node.takes)
+        found = bool(self._documents(node)) or (_for_documents(node.gives) and not any(documents_in(node.sockets)))
         return not given and found
 
     @property
@@ -185,24 +182,21 @@ class Calls:
 
     def _fed_by(self, node: Node, socket: str = "") -> list[Node]:
         """The latest visits of the components that feed a call; the component around it where none does."""
-        spec = node.tags.get("haystack.component.input_spec") or {}
-        names = {sender for name, one in spec.items() if socket in name for sender in one.get("senders") or ()}
+        names = {sender for name, one in node.takes.items() if socket in name for sender in one.get("senders") or ()}
         before = (one for one in self.run.components() if one.parent is node.parent and 0 < one.closed < node.opened)
         visits = {one.name: one for one in before if one.name in names}
         return [*visits.values()] or [one for one in node.ancestors if one.operation == COMPONENT][:1]
 
     def _sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
         """Input sockets of a component that hold lists of documents, empty ones among them."""
-        spec = node.tags.get("haystack.component.input_spec") or {}
-        found = [(name, value, self._documents_of(value)) for name, value in node.input.items()]
-        empty = {name for name, value, _ in found if value == () and "document" in f"{name} {spec.get(name)}".lower()}
+        found = [(name, value == (), self._documents_of(value)) for name, value in node.input.items()]
+        empty = {name for name, none, _ in found if none and "document" in f"{name} {node.takes.get(name)}".lower()}
         return [(f"{node.path}.{name}", documents) for name, _, documents in found if documents or name in empty]
 
 
-def emits_documents(node: Node) -> bool:
-    """True if an output socket is for documents."""
-    spec = node.tags.get("haystack.component.output_spec") or {}
-    return any("Document" in str(socket.get("type")) for socket in spec.values())
+def _for_documents(sockets: Mapping[str, Any]) -> bool:
+    """True if a socket is for documents."""
+    return any("Document" in str(socket.get("type")) for socket in sockets.values())
 
 
 def _is_texts(value: tuple[Any, ...]) -> bool:
@@ -218,11 +212,6 @@ def _with_ids(reply: Said, node: Node) -> Said:
     """A reply whose calls of tools have ids, by which their order is told."""
     named = (replace(one, id=one.id or f"{node.opened}.{place}") for place, one in enumerate(reply.calls))
     return replace(reply, calls=tuple(named))
-
-
-def _agents(node: Node) -> list[Node]:
-    """The agent around a span; none where there is none."""
-    return [one for one in node.ancestors if one.operation == AGENT][:1]
 
 
 def _ran(node: Node, beside: Sequence[Node], calls: Sequence[tuple[ToolCall, T]]) -> list[T]:

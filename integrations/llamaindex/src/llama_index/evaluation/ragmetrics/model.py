@@ -53,10 +53,9 @@ class LlamaIndexModel(FrameworkModel):
         capabilities: Capabilities | None = None,
         cache_key: str | None = None,
     ) -> None:
-        able = capabilities_of(llm) if capabilities is None else capabilities
         name = llm.metadata.model_name
         name = llm.class_name() if name == "unknown" else name  # the framework's word for no name
-        super().__init__(llm, name=name, capabilities=able, judge_async=judge_async, cache_key=cache_key)
+        super().__init__(llm, name, capabilities or capabilities_of(llm), judge_async, cache_key)
         self.llm = llm
         self._copies: WeakKeyDictionary[asyncio.AbstractEventLoop, _Copies] = WeakKeyDictionary()
 

@@ -1,7 +1,6 @@
 """``capture``, ``watch`` and ``samples_from`` without a change to the pipeline; a pipeline over many inputs."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from haystack import Pipeline
@@ -14,26 +13,23 @@ from haystack_integrations.tracing.ragmetrics.samples import as_run, trees
 from tqdm import tqdm  # type: ignore[import-untyped]  # ships no type information
 
 from ragmetrics_core import Report, Sample, evaluate
-from ragmetrics_core.capturing import CaptureNotes, FrontDoor, JudgeLike, Metrics, SettingError, Turns
+from ragmetrics_core.capturing import CaptureNotes, FrontDoor, JudgeLike, Metrics, SettingError
 
 
 def as_judge(judge: Any) -> JudgeLike:
     """A ChatGenerator of Haystack as a judge; anything else as it is."""
-    if not isinstance(judge, Component):
-        return judge  # type: ignore[no-any-return]  # resolve_judge says what it cannot take
-    return HaystackModel(judge)  # type: ignore[arg-type]  # a component whose run takes messages
+    # Of a component the run must take messages; what else cannot be taken resolve_judge says.
+    return HaystackModel(judge) if isinstance(judge, Component) else judge  # type: ignore[arg-type]  # see above
 
 
-_SAMPLELESS = (
-    "Haystack's runs were seen, but none of them retrieved or answered; say where things are by question_from=, "
-    "contexts_from= and answer_from= (component.socket), or by build="
-)
 _DOOR: FrontDoor[Run] = FrontDoor(
     LISTENERS,
-    lambda where, problems: Turns(partial(trees, where=where), where, problems, _SAMPLELESS),
+    trees,
     as_judge,
     as_run=as_run,
     unseen="no pipeline or agent of Haystack ran in it; make the calls inside the block",
+    hint="Haystack's runs were seen, but none of them retrieved or answered; say where things are by question_from=, "
+    "contexts_from= and answer_from= (component.socket), or by build=",
 )
 _WHERE = ("question_from", "contexts_from", "answer_from", "context_tools", "build")
 capture = _DOOR.capture

@@ -70,7 +70,8 @@ class RagMetricsEvaluator:
     ) -> None:
         if chat_generator is not None and judge is not None:
             raise SettingError("give chat_generator= or judge=, not both")
-        self.metrics = _metrics(metrics)
+        given = [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
+        self.metrics = tuple(capturing.chosen(None if given is None else map(_made, given)))
         self.chat_generator = chat_generator
         self.judge = judge
         self.raise_on_failure, self.progress_bar = raise_on_failure, progress_bar
@@ -212,24 +213,15 @@ def _judge_name(judge: JudgeLike) -> str | None:
     )
 
 
-def _metrics(metrics: Sequence[MetricLike] | MetricLike | None) -> tuple[Metric, ...]:
-    """Metrics from names, objects and ``{"name": …, "settings": {…}}``, with ``"type"`` for an import path.
-
-    None makes all four; Haystack's allowlist must hold the path.
+def _made(one: object) -> Metric | str:
+    """A metric or its name, also of ``{"name": …, "settings": {…}}``, with ``"type"`` for an import path.
 
     Raises:
-        SettingError: If a name or setting is unknown.
-        DeserializationError: If an import path is not on the allowlist.
+        SettingError: If it is none of these, or a name or setting is unknown.
+        DeserializationError: If Haystack's allowlist does not hold the import path.
     """
-    given = [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
-    return tuple(capturing.chosen(None if given is None else [_made(one) for one in given]))
-
-
-def _made(one: object) -> Metric:
-    if isinstance(one, Metric):
+    if isinstance(one, (Metric, str)):
         return one
-    if isinstance(one, str):
-        return capturing.metric_named(one)
     if not isinstance(one, Mapping) or not ({"name", "type"} & set(one)) or set(one) - {"name", "type", "settings"}:
         raise SettingError("a metric is a name, a Metric, or {name or type, settings}, got " + type(one).__name__)
     settings = dict(one.get("settings") or {})

@@ -54,13 +54,10 @@ class HaystackModel(FrameworkModel):
         self._takes_settings = "generation_kwargs" in inspect.signature(chat_generator.run).parameters
         self._lock = threading.Lock()
         self._warm = False
-        super().__init__(
-            chat_generator,
-            name=name or _named(chat_generator),
-            capabilities=capabilities or self._guessed(),
-            judge_async=judge_async and hasattr(chat_generator, "run_async"),
-            cache_key=cache_key,
-        )
+        awaits = judge_async and hasattr(chat_generator, "run_async")
+        model = getattr(chat_generator, "model", None)
+        named = name or (model if isinstance(model, str) and model else type(chat_generator).__name__)
+        super().__init__(chat_generator, named, capabilities or self._guessed(), awaits, cache_key)
 
     def _guessed(self) -> Capabilities:
         """What those for OpenAI spell like OpenAI is tried once; others take at most a temperature and a prompt."""
@@ -132,9 +129,3 @@ def _is_openai(generator: object) -> bool:
     """Without importing OpenAI's client: where the module of its generator is not loaded there is none."""
     module = sys.modules.get("haystack.components.generators.chat.openai")
     return module is not None and isinstance(generator, module.OpenAIChatGenerator)
-
-
-def _named(generator: object) -> str:
-    """The model's name where the generator tells it, else the generator's class."""
-    model = getattr(generator, "model", None)
-    return model if isinstance(model, str) and model else type(generator).__name__

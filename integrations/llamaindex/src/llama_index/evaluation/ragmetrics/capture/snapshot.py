@@ -33,6 +33,8 @@ from ragmetrics_core import Turn
 from ragmetrics_core.capturing import ANSWER_KEYS, Document, Message, Node, ToolCall, history_in, spoken
 
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
+_Response = Response | PydanticResponse | AgentChatResponse | Streamed
+Returned = _Response | AgentOutput  # what engines and agents return
 
 _conversations: dict[tuple[int, str], str] = {}  # names, by what keeps the messages
 _ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
@@ -71,7 +73,7 @@ def copy_start(run: Run, arguments: Mapping[str, Any], instance: object, data: b
         if emptied:
             start_over(instance)
         run.conversation = None if told or memory is None else _conversation(memory)
-        run.history = () if emptied else turns_of(told or _kept(memory))
+        run.history = () if emptied else spoken(_messages(told or _kept(memory)))
         run.fields = {name: text for name, value in fields.items() if (text := question_of(value))}
         run.root.taken = tuple(one for value in fields.values() for one in documents_of(value))
 
@@ -222,11 +224,6 @@ def question_of(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def turns_of(value: object) -> tuple[Turn, ...]:
-    """What user and assistant said in chat messages."""
-    return spoken(_messages(value))
-
-
 def prompted_turns(given: Mapping[str, Any]) -> tuple[Turn, ...]:
     """The turns in a template of messages, or as the framework writes them into one that condenses a question."""
     prompt, told = given.get("prompt"), given.get("prompt_args")
@@ -285,7 +282,7 @@ def answer_of(result: object) -> str | None:
 def sources_of(result: object) -> tuple[Document, ...]:
     """The source nodes that a result names; of an agent those that its tools returned."""
     found = result_of(result)
-    if isinstance(found, (Response, PydanticResponse, AgentChatResponse, Streamed)):
+    if isinstance(found, _Response):
         return documents_of(found.source_nodes)
     calls: Iterable[object] = found.tool_calls if isinstance(found, AgentOutput) else ()  # results among the calls
     outputs = [call.tool_output.raw_output for call in calls if isinstance(call, ToolCallResult)]
@@ -301,7 +298,7 @@ def plain(value: object, depth: int = 6) -> Any:
     if isinstance(value, NodeWithScore):
         found = document_of(value)
         return {"id": found.id, "text": found.text, "score": found.score, "metadata": found.metadata}
-    if isinstance(value, (Response, PydanticResponse, AgentChatResponse, Streamed, AgentOutput)):
+    if isinstance(value, Returned):
         more = {name: getattr(value, name, None) for name in ("source_nodes", "metadata")}
         return {"response": answer_of(value), **{name: plain(one, depth - 1) for name, one in more.items()}}
     if isinstance(value, Event):

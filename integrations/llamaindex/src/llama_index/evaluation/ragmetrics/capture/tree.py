@@ -3,30 +3,39 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from llama_index.evaluation.ragmetrics.capture import snapshot
 from llama_index.evaluation.ragmetrics.capture.run import Pointer, Run
-from llama_index.evaluation.ragmetrics.capture.snapshot import argument_of, plain
 
-from ragmetrics_core import Turn
-from ragmetrics_core.capturing import (
-    Answer,
-    Document,
-    Message,
-    Node,
-    Overrides,
-    Tree,
-    history_in,
-    name_authors,
-    one_line,
-)
+from ragmetrics_core import Turn, capturing
+from ragmetrics_core.capturing import Answer, Document, Message, Node, Overrides, Tree, one_line
 
 _QUESTION_FIELDS = ("query", "question", "input", "message")
+
+
+def as_run(response: object) -> Run:
+    """A run, or one that holds only what the application returned; ``SettingError`` if it is neither."""
+    if isinstance(response, Run):
+        return response
+    result = snapshot.result_of(response)
+    if not isinstance(result, (str, snapshot.Returned)):
+        needed = "samples_from needs a run or a response of a query engine, chat engine, agent or workflow"
+        raise capturing.SettingError(f"{needed}, got {type(result).__name__}")
+    named = {one.key: one for one in snapshot.sources_of(response)}.values()
+    # An answer to a sub-question is known by how the framework writes such nodes.
+    written = [one for one in named if one.text.startswith(("Sub question:", "\nQuestion:")) and not one.metadata]
+    found = tuple(one for one in named if one.text.strip() and (one not in written or one.score is not None))
+    run = Run(Node("step", "response", text=snapshot.answer_of(response)), sources=found, result=response)
+    run.complete = run.root.text is not None or not isinstance(result, snapshot.Streamed)
+    run.other, data = tuple(one for one in named if one not in found), snapshot.plain(result)
+    run.outputs = data if isinstance(data, dict) else {}
+    return run
 
 
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
     """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
     if not run.settled:
         run.other, run.settled = (*run.other, *_settled(run.root)), True
-        name_authors(run.root)
+        capturing.name_authors(run.root)
     asked, place = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
     if run.streamed and run.root.text and models and models[-1].reply is None and models[-1].error is None:
@@ -50,7 +59,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             warnings=_warnings(run, flow),
             run=run.result or run,
             places=(run.outputs, run.inputs),
-            plain=plain,
+            plain=snapshot.plain,
         )
     ]
 
@@ -77,7 +86,7 @@ def _settled(root: Node) -> tuple[Document, ...]:
         made = [(one, call) for one in node.children if one.reply is not None for call in one.reply.calls]
         for one in node.children:  # some providers know no ids and repeat the tool's name
             own = [at for at, (_, call) in enumerate(made) if one.kind == "tool" and call.id == one.call]
-            own = [at for at in own if argument_of({"kwargs": made[at][1].arguments}) == one.query] or own
+            own = [at for at in own if snapshot.argument_of({"kwargs": made[at][1].arguments}) == one.query] or own
             if own:
                 one.agent, one.branch = made[own[0]][0].agent, f"{own[0]:06}"
         node.prompt = tuple(
@@ -126,7 +135,7 @@ def _told(models: Sequence[Node], asked: str | None) -> tuple[Turn, ...]:
     said = ([one for one in node.prompt if not one.calls] for node in models)
     wanted = None if asked is None else one_line(asked)
     found = [some for some in said if any(one.role == "user" and wanted in (None, one_line(one.text)) for one in some)]
-    return max((history_in(some, asked) for some in found), key=len, default=())
+    return max((capturing.history_in(some, asked) for some in found), key=len, default=())
 
 
 def _synthesizers(run: Run) -> list[Node]:
