@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ragmetrics_core.data import Context, Failed, InputError, Sample, Scored, SettingError, Settings, Undefined
 from ragmetrics_core.datasets.documents import CHUNK_SIZE, Document, chunked, plain
-from ragmetrics_core.datasets.making import Maker, WriteQuestion, answered, header, template
+from ragmetrics_core.datasets.making import TEMPLATE, Maker, WriteQuestion, answered, header
 from ragmetrics_core.datasets.sets import CombinationPoint, ContinuousSet, LabelledDocument
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
@@ -88,8 +88,7 @@ def build_continuous(
     samples = (Sample(id=name, contexts=_chosen(name, pool, settings)) for name in candidates)
     made = maker.until(settings.documents, samples, labelled, lambda document: plain(document.question))
     points = tuple(point for document in made for point in document_points(document, settings))
-    prompts = (template(), *metric.prompts())
-    told = header("continuous", documents, settings, source, maker, *prompts)
+    told = header("continuous", documents, settings, source, maker, TEMPLATE, *metric.prompts())
     return ContinuousSet(header=told, documents=tuple(made), points=points)
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from ragmetrics_core.data import Context, InputError, Sample, SettingError, Settings, extra, own, told
 from ragmetrics_core.data.cells import context
 from ragmetrics_core.datasets.documents import CHUNK_SIZE, Document, Pair, check_pairs, chunked, plain
-from ragmetrics_core.datasets.making import Maker, WriteQuestion, answered, header, template
+from ragmetrics_core.datasets.making import TEMPLATE, Maker, WriteQuestion, answered, header
 from ragmetrics_core.datasets.sets import DiscretePoint, DiscreteSet, Label, digest_of
 from ragmetrics_core.lexical.text import content
 
@@ -104,7 +104,7 @@ def build_discrete(
                 f"{2 * settings.take} are needed, better {settings.top}"
             )
         points += [_point(pair, contexts, settings.take, label) for label in _LABELS]
-    told = header("discrete", documents, settings, source, maker, template(), pairs="written" if maker else "given")
+    told = header("discrete", documents, settings, source, maker, TEMPLATE, pairs="written" if maker else "given")
     return DiscreteSet(header=told, points=tuple(points))
 
 

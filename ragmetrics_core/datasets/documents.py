@@ -55,9 +55,8 @@ def chunked(document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0) -> 
     while start < len(text):
         end = _end(text, start, size)
         texts.append(text[start:end].strip())
-        gap = None  # the next chunk begins after the first white space of the overlap
-        if overlap and end < len(text):
-            gap = _GAP.search(text, max(end - overlap - 1, start + 1), end - 1)
+        # The next chunk begins after the first white space of the overlap.
+        gap = _GAP.search(text, max(end - overlap - 1, start + 1), end - 1) if end < len(text) else None
         start = gap.end() if gap else end
     named = enumerate(filter(None, texts))
     return tuple(Context(id=f"{document.id}#{number}", text=text) for number, text in named)

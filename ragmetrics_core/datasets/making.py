@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from importlib.resources import files
-from itertools import islice
+from itertools import islice, product
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
@@ -24,6 +24,9 @@ T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
 Making = Callable[[Sample], Generator[Any, Any, T | Failed | Undefined]]
 """A plan whose end is not a score, but what a model made of the sample, or why it made nothing."""
+
+TEMPLATE = files(__package__).joinpath("prompts", "write_question.txt").read_text("utf-8")
+"""The prompt that has a question and its response written."""
 
 _Stated = Annotated[str, Field(min_length=1)]
 
@@ -74,26 +77,22 @@ class WriteQuestion(Question[Written]):
         """The question for these chunks, in the order of the document."""
         return cls(
             parts={"chunks": Part("Chunk", tuple(chunks), "letters")},
-            instructions=Instructions(template(), language=language),
+            instructions=Instructions(TEMPLATE, language=language),
             Reply=Written,
             example=_examples,
         )
 
 
-def template() -> str:
-    """The prompt that has a question and its response written."""
-    return files("ragmetrics_core.datasets").joinpath("prompts", "write_question.txt").read_text(encoding="utf-8")
-
-
 def _examples(question: WriteQuestion) -> tuple[Written, Written]:
     """One sentence from each chunk, and three; different for different chunks."""
     own = sha256("\0".join(question["chunks"]).encode(errors="replace")).hexdigest()
-    short, long = (
-        [TaggedSentence(text=f"{own} {own} {n}.", chunk=label) for label in question.parts["chunks"].labels
-         for n in range(each)]
-        for each in (1, 3)
-    )  # fmt: skip
-    return Written(question=f"{own}?", sentences=tuple(short)), Written(question=f"{own}?", sentences=tuple(long))
+
+    def written(each: int) -> Written:
+        tagged = product(question.parts["chunks"].labels, range(each))
+        sentences = tuple(TaggedSentence(text=f"{own} {own} {n}.", chunk=label) for label, n in tagged)
+        return Written(question=f"{own}?", sentences=sentences)
+
+    return written(1), written(3)
 
 
 class Maker:
@@ -134,10 +133,7 @@ class Maker:
         for row in stream(this, samples, progress=self._progress, columns={}):
             outcome = row.results["making"]
             self.usage += outcome.usage
-            if isinstance(outcome, Scored):
-                yield cast("Any", outcome.evidence).item
-            else:
-                yield outcome
+            yield cast("Any", outcome.evidence).item if isinstance(outcome, Scored) else outcome
         if this.interrupted:
             raise KeyboardInterrupt
         if this.stopped:

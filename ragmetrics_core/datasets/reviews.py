@@ -48,8 +48,7 @@ class Reviews:
 
     def __init__(self, path: str | Path, given: sets.AnySet) -> None:
         self.path = Path(path).with_suffix(".reviews.jsonl")
-        self.first: dict[str, Review] = {}
-        self.second: dict[str, Review] = {}
+        self.first, self.second = dict[str, Review](), dict[str, Review]()
         self._set = sets.digest_of([sets.to_jsonl(given)])
         lines = own_lines(self.path, "the file of reviews") if self.path.exists() else ()
         for number, (place, row) in enumerate(lines):

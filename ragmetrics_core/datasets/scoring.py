@@ -162,9 +162,8 @@ def score_table(given: AnySet, reviews: Reviews | None, scores: Sequence[Score],
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join(
-        [f"{name}: {heading(given, reviews)}".removeprefix(": "), *lines, *caveats(given, reviews, scores)]
-    )
+    title = f"{name}: {heading(given, reviews)}".removeprefix(": ")
+    return "\n".join([title, *lines, *caveats(given, reviews, scores)])
 
 
 def heading(given: AnySet, reviews: Reviews | None) -> str:
@@ -206,13 +205,12 @@ def caveats(given: AnySet, reviews: Reviews | None, scores: Sequence[Score]) -> 
     lines = [composition(given, reviews), f"Intervals (95 %) resample the {documents} documents.{few}"]
     if documents < 2:
         lines[1] = "One document: no intervals, because the points of a document hang together."
-    if _NOT_EVIDENCE in marks:
-        lines.append(
-            f"{_NOT_EVIDENCE} not evidence: the judge counts words, and so do the BM25 ranks that are the labels."
-        )
-    if _FAMILY in marks:
-        made = "labelled the set" if isinstance(given, ContinuousSet) else "wrote the questions and answers"
-        lines.append(f"{_FAMILY} of the same family as {given.header.model}, which {made}: it may favour its own.")
+    made = "labelled the set" if isinstance(given, ContinuousSet) else "wrote the questions and answers"
+    meanings = {
+        _NOT_EVIDENCE: "not evidence: the judge counts words, and so do the BM25 ranks that are the labels.",
+        _FAMILY: f"of the same family as {given.header.model}, which {made}: it may favour its own.",
+    }
+    lines += [f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in marks]
     if isinstance(given, DiscreteSet):
         lines.append("Accuracy and F1: a point counts as positive from the threshold on, 0.5 if none was given.")
     return lines

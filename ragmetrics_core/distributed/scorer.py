@@ -91,10 +91,12 @@ class Scorer:
         with _TURN:
             if self._run is None:
                 self._run = Run(*self._settings, self.limits if self.budget is None else self.budget())
-            judged = {row.index: row for row in stream(self._run, rows, progress=False, columns={})}
+            results = list(stream(self._run, rows, progress=False, columns={}))
             if self._run.interrupted:  # an engine ends a task so
                 raise KeyboardInterrupt
-        results = [judged.get(at) or _not_judged(at, row) for at, row in enumerate(rows)]
+        for index, row in enumerate(rows[len(results) :], len(results)):  # behind a limit that ended the run
+            bad = isinstance(row, RowError)
+            results.append(SampleResult(index=index, sample=None if bad else row, problem=str(row) if bad else ""))
         added = columns_of(results, [metric.name for metric in self.metrics])
         pa = extra("pyarrow", "parquet", "scoring a table")
         return pa.Table.from_arrays([*table.columns, *added.values()], schema=pa.schema(fields))
@@ -104,9 +106,3 @@ class Scorer:
             return row if isinstance(row, RowError) else Sample.from_row(row, **self._columns)
         except RowError as error:
             return error
-
-
-def _not_judged(index: int, row: Sample | RowError) -> SampleResult:
-    """A row behind a limit that ended the run."""
-    bad = isinstance(row, RowError)
-    return SampleResult(index=index, sample=None if bad else row, problem=str(row) if bad else "")

@@ -1,6 +1,7 @@
 """What a span says, by the names that its instrumentation uses; these stand in ``dialects.toml``."""
 
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
@@ -8,7 +9,7 @@ from typing import Any, cast
 
 from ragmetrics_core.capturing import Document, Message
 from ragmetrics_core.capturing.tree import Kind
-from ragmetrics_core.traces.values import made, messages_in, plain
+from ragmetrics_core.traces.values import made, mapping, messages_in, plain
 
 DIALECTS: dict[str, dict[str, Any]] = tomllib.loads(files(__package__).joinpath("dialects.toml").read_text("utf-8"))
 _KINDS = {name: cast("Kind", kind) for kind, names in DIALECTS.pop("kinds").items() for name in names}
@@ -30,7 +31,7 @@ class Reading:
     prompt: tuple[Message, ...] = ()
     replies: tuple[Message, ...] = ()
     query: str | None = None
-    tool: str = ""
+    tool: str | None = None
     call: str | None = None
     model: str | None = None
     session: str | None = None
@@ -65,9 +66,8 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     def messages(field: str) -> tuple[Message, ...]:
         return tuple(one for value in told(field) for one in messages_in(value))
 
-    kind, metadata = str(plain(attributes.get(names["mark"])) or "").lower(), plain(attributes.get("metadata"))
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    single = {field: next(map(str, told(field)), None) for field in ("query", "call", "model", "session")}
+    kind, metadata = str(plain(attributes.get(names["mark"])) or "").lower(), mapping(plain(attributes.get("metadata")))
+    single = {field: next(map(str, told(field)), None) for field in ("query", "tool", "call", "model", "session")}
     return Reading(
         "ignored" if "ragmetrics.judge" in attributes else _KINDS.get(kind, "step" if kind else None),
         _unwrapped(next(told("input"), None), "inputs"),
@@ -76,7 +76,6 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
         _documents(attributes, names.get("taken", ())) or (),
         messages("prompt"),
         messages("replies"),
-        tool=next(map(str, told("tool")), ""),
         given=metadata.get("ragmetrics") or next(told("given"), {}),
         **{**single, "session": single["session"] or metadata.get("thread_id")},
     )
@@ -86,22 +85,18 @@ def _value(attributes: Mapping[str, Any], name: str) -> Any:
     """An attribute, or the value that is written as one attribute for each leaf: ``name.0.role``."""
     if not name.endswith("."):
         return attributes.get(name)
-    root: dict[str, Any] = {}
-    for key in (key for key in attributes if key.startswith(name)):
-        at, (*path, last) = root, key[len(name) :].split(".")
-        for part in path:
-            at = at.setdefault(part, {}) if isinstance(at, dict) else {}
-        if isinstance(at, dict):
-            at[last] = attributes[key]
-    return _listed(root) or None
+    return _nested({key.removeprefix(name): value for key, value in attributes.items() if key.startswith(name)}) or None
 
 
-def _listed(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if value and all(key.isdecimal() for key in value):
-        return [_listed(value[key]) for key in sorted(value, key=int)]
-    return {key: _listed(item) for key, item in value.items()}
+def _nested(leaves: Mapping[str, Any]) -> Any:
+    if "" in leaves:
+        return leaves[""]
+    parts = defaultdict[str, dict[str, Any]](dict)
+    for path, value in leaves.items():
+        first, _, rest = path.partition(".")
+        parts[first][rest] = value
+    found = {key: _nested(part) for key, part in parts.items()}
+    return [found[key] for key in sorted(found, key=int)] if found and all(map(str.isdecimal, found)) else found
 
 
 def _documents(attributes: Mapping[str, Any], names: Sequence[str]) -> tuple[Document, ...] | None:

@@ -15,7 +15,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
 
-from ragmetrics_core.data import InputError, RowError, extra
+from ragmetrics_core.data import InputError, RowError, extra, told
 from ragmetrics_core.traces.spans import WRONG, Span, UnknownForm, spans_in
 
 _SPOOLED = 64 * 2**20  # what cannot be read twice is kept in memory up to here, then in a temporary file
@@ -69,9 +69,7 @@ class Lines:
         if self.items:
             return list(spans_in(self.items[offset]))
         self._files[file].seek(offset)
-        found = list(spans_in(json.loads(self._files[file].read(length))))
-        self._files[file].seek(offset + length)
-        return found
+        return list(spans_in(json.loads(self._files[file].read(length))))
 
 
 def traces_of(lines: Lines, largest: int) -> Iterator[tuple[str, list[Span] | None]]:
@@ -120,14 +118,14 @@ def _together(trace: str, lines: Lines, places: list[tuple[int, int, int]]) -> l
 
 def _opened(path: Path) -> BufferedReader:
     """A file whose lines are JSON and that can be read twice."""
-    try:
+    with told(f"{path} cannot be read"):
         source = path.open("rb")
         start = source.peek(4)[:4] if source.seekable() else b""
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     if start == b"PAR1":
         source.close()
-        return _spooled(json.dumps(row, default=str).encode() + b"\n" for row in _rows(path))
+        batches = extra("pyarrow.parquet", "parquet", f"reading {path}").ParquetFile(path).iter_batches(batch_size=1000)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        return _spooled(json.dumps(row, default=str).encode() + b"\n" for row in rows)
     if start[:2] == b"\x1f\x8b":
         with source, gzip.open(source) as packed:
             return _spooled(_unpacked(packed))
@@ -146,9 +144,3 @@ def _spooled(parts: Iterable[bytes]) -> BufferedReader:
     file = tempfile.SpooledTemporaryFile(max_size=_SPOOLED)  # noqa: SIM115  # lives as long as the samples are read
     file.writelines(parts)
     return cast("BufferedReader", file)
-
-
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    parquet = extra("pyarrow.parquet", "parquet", f"reading {path}")
-    for batch in parquet.ParquetFile(path).iter_batches(batch_size=1000):
-        yield from batch.to_pylist()

@@ -11,7 +11,7 @@ from ragmetrics_core.capturing.tree import Answer, Document, Kind, Message
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.trees import Call
-from ragmetrics_core.traces.values import evaluated, mapping, messages_in, plain
+from ragmetrics_core.traces.values import evaluated, mapping, messages_in, plain, replies_in
 
 _DOCUMENT = re.compile(r"\bDocument\(id=([^,]{1,200}), ")
 _ANSWER = re.compile(r"""GeneratedAnswer\(data=('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\")""")
@@ -44,10 +44,9 @@ def read(calls: Sequence[Call]) -> None:
         given, made = dict(_sockets(said.input)), dict(_sockets(said.output))
         asked = question_in({name: some[-1] for name, value in given.items() if (some := list(_texts(value)))})
         if said.kind == "model":
-            shown = messages_in(tuple(given[name] for name in ("messages", "prompt") if name in given))
-            said.prompt, said.input, said.output = shown or said.prompt, None, None
-            told = said.replies or tuple(each(made.get("replies"), Message))
-            said.replies = told or tuple(Message("assistant", one) for one in _texts(made.get("replies")))
+            said.prompt = messages_in((given.get("messages"), given.get("prompt"))) or said.prompt
+            said.replies = said.replies or replies_in(made.get("replies"))
+            said.input = said.output = None
         elif said.kind in ("retriever", "reranker"):
             said.input, said.output = asked, None
             said.documents = found if said.documents is None else tuple(one for one in said.documents if one.text)

@@ -72,8 +72,8 @@ class _Trace:
             if later.span.name.endswith(".parse_agent_output"):  # here the reply of the step before is not cut
                 self._made[step] = self._made.get(step) or self._event(later)
         self._methods = {call: _method(call, self._given[call], self._made[call]) for call in self._given}
-        held = [each((one.documents or (), self._made[call], self._given[call]), Document) for call, one in said]
-        nodes = [node for some in held for node in some]
+        held = [(one.documents, self._made[call], self._given[call]) for call, one in said]
+        nodes = list(each(held, Document, depth=9))
         self._named = {node.id: node for node in reversed(nodes) if node.text}
         self._whole = {(node.id, node.forms[0]): node for node in nodes if node.forms}
         self._chunks = sorted((text for call in calls for text in self._texts(call)), key=len)
@@ -121,8 +121,7 @@ class _Trace:
         """What a model was shown and said; a call inside it is the same one."""
         given, output = self._given[call], self._made[call]
         loose = (*(mapping(given).get("args") or ()), *mapping(mapping(given).get("kwargs")).values())
-        shown = given if isinstance(given, str) else next(iter(loose), None) if _has(given, "args") else None
-        said.prompt = said.prompt or messages_in(given) or messages_in(shown)
+        said.prompt = said.prompt or messages_in(given) or messages_in(loose[:1] if _has(given, "args") else ())
         told = replies_in(output) if _has(output, "message") or not said.replies else said.replies
         inner = [one for one in call.walk() if one is not call]
         replies = told or next((some for one in inner if (some := replies_in(self._made.get(one)))), ())
@@ -144,8 +143,7 @@ class _Trace:
         for one in [] if models else [one for one in inner if self._methods[one] == _PREPARED][-1:]:
             self._methods[one], self._given[one], self._made[one] = "complete", self._made[one], None
             models = [one]
-        outer = [one for one in models if not any(one in other.inside for other in models)][-1:]
-        for one in outer:
+        for one in [one for one in models if not any(one in other.inside for other in models)][-1:]:
             if isinstance(reply, Message) and one.said is not None and (calls or not one.said.replies):
                 one.said.replies, self._made[one] = (replace(reply, calls=calls),), None
 
@@ -168,16 +166,14 @@ class _Trace:
         """An engine, a workflow or a synthesizer: what it was asked, which nodes it was given, what it answered."""
         given, method = self._given[call], self._methods[call]
         said.query, said.output = _query(given), _answer(self._made[call])
-        said.input = {"question": said.query, "chat_history": mapping(given).get("chat_history")}
         if said.kind == "step" and not call.span.name.startswith("Generation."):  # that one shows a model no nodes
             said.taken = self._nodes(mapping(given).get("nodes")) or self._shown(call, sources)
         if method == "run":
             steps = [one for one in call.inside if one in self._made]
             ends = (one for one in steps if self._methods[one] == "run_agent_step" or _has(self._made[one], "result"))
             texts = [text for one in ends if (text := _answer(self._made[one]))]
-            said.output = said.output or next(iter(texts[::-1]), None)
-            said.query = self._asked(call, steps)
-            said.input = {**said.input, "question": said.query}
+            said.query, said.output = self._asked(call, steps), said.output or (texts[-1] if texts else None)
+        said.input = {"question": said.query, "chat_history": mapping(given).get("chat_history")}
 
     def _asked(self, call: Call, steps: Sequence[Call]) -> str | None:
         """What a workflow was asked: its message, else a text of its start event; None where that was not recorded."""

@@ -67,11 +67,8 @@ def spans_in(value: Any) -> Iterator[Span]:
 
 def _told(span: Any) -> dict[str, Any]:
     """What a span of the SDK says; its own ``to_json`` would take several times as long, beside the application."""
-    around = (
-        {}
-        if span.parent is None
-        else {"parent_id": f"{span.parent.span_id:016x}", "flags": span.parent.is_remote * 0x200}
-    )
+    above = span.parent
+    around = {} if above is None else {"parent_id": f"{above.span_id:016x}", "flags": above.is_remote * 0x200}
     return {
         "trace_id": f"{span.context.trace_id:032x}",
         "span_id": f"{span.context.span_id:016x}",
@@ -181,10 +178,9 @@ def _nanoseconds(value: Any) -> int:
 
 def _value(value: Any) -> Any:
     """A value of OTLP as a plain one."""
-    kind, found = next(iter(value.items()), ("", None)) if value else ("", None)
-    items = (found or {}).get("values") or () if kind in ("arrayValue", "kvlistValue") else ()
+    kind, found = next(iter((value or {}).items()), ("", None))
     if kind == "arrayValue":
-        return [_value(one) for one in items]
+        return [_value(one) for one in (found or {}).get("values") or ()]
     if kind == "kvlistValue":
-        return {one["key"]: _value(one.get("value")) for one in items}
+        return {one["key"]: _value(one.get("value")) for one in (found or {}).get("values") or ()}
     return int(found or 0) if kind == "intValue" else found

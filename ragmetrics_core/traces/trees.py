@@ -70,14 +70,12 @@ def _name(said: Sequence[Reading]) -> None:
     named: dict[str, dict[str, None]] = {}
     for one in (document for some in said for document in each(some.input, Document) if document.id is not None):
         named.setdefault(one.text, {})[one.id] = None
-    ids = {text: list(some) for text, some in named.items()}
-    for some in said if ids else ():
+    for some in said if named else ():
         found = list(each(some.output, Document)) if some.kind == "retriever" and some.documents is None else []
         if any(one.id is None for one in found):
-            left = {text: iter(names) for text, names in ids.items()}
-            some.documents = tuple(
-                one if one.id else replace(one, id=next(left.get(one.text, iter(())), None)) for one in found
-            )
+            left = {text: iter(ids) for text, ids in named.items()}
+            ids = (one.id or next(left.get(one.text, iter(())), None) for one in found)
+            some.documents = tuple(replace(one, id=name) for one, name in zip(found, ids, strict=True))
             some.output = None
 
 
@@ -88,10 +86,9 @@ def _resolve(said: Sequence[Reading], resolve: Resolve, trace: str) -> None:
         texts = (resolve if isinstance(resolve, Mapping) else resolve(missing)) if missing else {}
     except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"resolve= failed on trace {trace}: {type(error).__name__}: {error}") from error
-    for some in said:
-        listed = some.documents or ()
-        found = (replace(one, text=one.text or str(texts.get(one.id or "") or "")) for one in listed)
-        some.documents = tuple(found) or some.documents
+    for some in (some for some in said if some.documents):
+        found = (replace(one, text=one.text or str(texts.get(one.id or "") or "")) for one in some.documents or ())
+        some.documents = tuple(found)
 
 
 def trees_of(call: Call) -> Iterator[Tree]:
@@ -131,6 +128,7 @@ def _tree(call: Call, said: Reading) -> Tree:
         node.documents = tuple(one for one in node.documents or () if one.text) or None
     waits = any((one.error or "").startswith("GraphInterrupt") for one in root.walk())
     error = call.span.error or (_ABANDONED if output is None and _is_abandoned(call) else None)
+    shows_none = said.documents == () or (output is not None and any(not one.taken for one in synthesizers[-1:]))
     alone = root.kind in ("retriever", "reranker") or (root.kind == "tool" and not models)
     return Tree(
         root,
@@ -139,11 +137,9 @@ def _tree(call: Call, said: Reading) -> Tree:
         history=(history_in(inputs) or history_in(output, asked)) if is_step else (),
         answers=_answers(root, output, synthesizers),
         output=output,
-        flow=()
-        if said.documents == () or (output is not None and any(not one.taken for one in synthesizers[-1:]))
-        else None,
+        flow=() if shows_none else None,
         is_query=root.kind == "agent" and (bool(models) or said.query is not None),
-        gives_documents=alone or (bool(output) and isinstance(output, tuple) and {*map(type, output)} == {Document}),
+        gives_documents=alone or (isinstance(output, tuple) and {*map(type, output)} == {Document}),
         error=error,
         complete=not error and not (output is None and not models),
         thread=said.session and f"{root.name}/{said.session}",

@@ -73,14 +73,13 @@ def _unwrapped(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 def made(text: object, name: object = None, score: object = None, metadata: object = None) -> Document:
     """A document of what was recorded of it."""
-    metadata = _decoded(metadata)
-    kept = {str(key): entry for key, entry in metadata.items()} if isinstance(metadata, Mapping) else {}
+    kept = {str(key): entry for key, entry in mapping(_decoded(metadata)).items()}
     scores = (float(one) for one in (score, *map(kept.get, SCORE_KEYS)) if isinstance(one, (int, float)))
     return Document(str(text or ""), None if name is None else str(name), next(scores, None), kept)
 
 
 def _document(value: object) -> Document | None:
-    fields = _unwrapped(value)[1] if isinstance(value, Mapping) else {}
+    fields = _unwrapped(mapping(value))[1]
     node = fields.get("node")
     if isinstance(node, Mapping) and "id_" in node:
         return _scored(node, fields.get("score"))
@@ -117,8 +116,7 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     role = _ROLES.get(str(fields.get("role") or kind or fields.get("type")))
     content = next((fields[key] for key in ("content", "contents", "parts", "blocks") if key in fields), None)
     parts = [one for one in content if isinstance(one, Mapping)] if isinstance(content, list) else []
-    more = fields["additional_kwargs"] if isinstance(fields.get("additional_kwargs"), Mapping) else {}
-    fields = {**more, **fields}
+    fields = {**mapping(fields.get("additional_kwargs")), **fields}
     calls = list(fields.get("tool_calls") or ())
     calls += (one for one in parts if one.get("type") in _CALLS or {"tool_call", "tool_name"} & set(one))
     if role is None or (content is None and not calls and set(fields) != {"role"}):
@@ -132,10 +130,9 @@ def _message(value: Mapping[str, Any]) -> Message | None:
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
     call = _unwrapped(call)[1]
-    inner = call["function"] if isinstance(call.get("function"), Mapping) else call
+    inner = mapping(call.get("function")) or call
     given = _decoded(next((inner[key] for key in ("args", "arguments", "input") if key in inner), None))
-    name = str(inner.get("name") or inner.get("tool_name") or "")
-    return ToolCall(name, given if isinstance(given, Mapping) else {}, call.get("id"))
+    return ToolCall(str(inner.get("name") or inner.get("tool_name") or ""), mapping(given), call.get("id"))
 
 
 def text_of(content: object) -> str:
