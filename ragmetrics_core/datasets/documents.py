@@ -94,8 +94,7 @@ def load_documents(paths: Iterable[str | Path], *, where: Mapping[str, str] | No
             joined; SQuAD: one per paragraph), and folders of these.
         where: Fields that a row must have, with their values; other rows are left out.
     """
-    found: dict[str, Document] = {}
-    names: Counter[str] = Counter()
+    found, names = dict[str, Document](), Counter[str]()
     for name, text in (document for path in _files(paths) for document in _texts(path, where or {})):
         if text.strip() and text not in found:
             names[name] += 1

@@ -16,6 +16,7 @@ from ragmetrics_core.traces.values import evaluated, mapping, messages_in, plain
 _DOCUMENT = re.compile(r"\bDocument\(id=([^,]{1,200}), ")
 _ANSWER = re.compile(r"""GeneratedAnswer\(data=('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\")""")
 _NAMED = ("last_message", "replies", "reply", "answer", "answers", "response")
+_WRITTEN = ("ChatMessage(", "GeneratedAnswer(", "ExtractedAnswer(", "Document(")  # objects, as ``repr`` begins them
 _DOCUMENTS = "haystack.dataclasses.document.Document"
 
 
@@ -115,9 +116,7 @@ def _opened(value: Any) -> Any:
         if {"data", "query", "meta"} <= set(value):
             return Answer(str(value["data"] or ""), "answers", extracted="documents" not in value)
         return {key: _opened(one) for key, one in value.items()}
-    if not isinstance(value, str) or not value.startswith(
-        ("ChatMessage(", "GeneratedAnswer(", "ExtractedAnswer(", "Document(")
-    ):
+    if not isinstance(value, str) or not value.startswith(_WRITTEN):
         return value
     answer, document = _ANSWER.match(value), _DOCUMENT.match(value)
     if answer is not None:

@@ -36,16 +36,13 @@ _TOLD = {
     ">selections": "select",
     "query_bundle nodes": "postprocess_nodes",
     "query nodes": "synthesize",
-    "nodes": "build",
-    "documents": "build",
+    **dict.fromkeys(("nodes", "documents"), "build"),
     "text_chunks": "get_response",
     "str_or_query_bundle": "query",
     "query_bundle": "_query",
     "message": "chat",
     "prompt_args": "predict",
-    "messages": "complete",
-    "prompt": "complete",
-    "args": "complete",
+    **dict.fromkeys(("messages", "prompt", "args"), "complete"),
     ">messages": "_prepare_chat_with_tools",
 }
 _PREPARED = "_prepare_chat_with_tools"  # it tells the prompt where a model's own call was not recorded
@@ -125,10 +122,8 @@ class _Trace:
         told = replies_in(output) if _has(output, "message") or not said.replies else said.replies
         inner = [one for one in call.walk() if one is not call]
         replies = told or next((some for one in inner if (some := replies_in(self._made.get(one)))), ())
-        named = (
-            tuple(replace(one, name=one.name or self._tools.get(one.id, "")) for one in it.calls) for it in replies
-        )
-        said.replies = tuple(replace(it, calls=calls) for it, calls in zip(replies, named, strict=True))
+        named = (tuple(replace(it, name=it.name or self._tools.get(it.id, "")) for it in one.calls) for one in replies)
+        said.replies = tuple(replace(one, calls=calls) for one, calls in zip(replies, named, strict=True))
         for one in inner:
             one.said = None
 

@@ -14,8 +14,8 @@ _ID = ("span_id", "spanId", "context.span_id", "id")
 _ABOVE = ("parentObservationId", "parent_observation_id", "parent_run_id")
 _PARENT = ("parent_id", "parentSpanId", "parent_span_id", *_ABOVE)
 _START = ("start_time", "startTime", "start_time_unix_nano", "startTimeUnixNano")
-WRONG = (TypeError, ValueError, LookupError, AttributeError, RecursionError, SyntaxError, OverflowError)  # values
 _END = ("end_time", "endTime", "end_time_unix_nano", "endTimeUnixNano")
+WRONG = (TypeError, ValueError, LookupError, AttributeError, RecursionError, SyntaxError, OverflowError)  # values
 
 
 @dataclass(frozen=True, slots=True)
