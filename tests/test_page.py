@@ -39,7 +39,7 @@ from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
-from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, facets_of, index_of, json_text
+from ragmetrics_core.page.rows import LONGEST, cut, detail_lines, entry_of, facets_of, json_text
 from ragmetrics_core.reporting.report import Folded, Report
 from ragmetrics_core.reporting.run_facts import Audit, RunFacts
 
@@ -96,7 +96,7 @@ def test_texts_are_cut_with_a_note() -> None:
 
 def test_nothing_can_leave_a_script_element() -> None:
     rows = [row(0, 0.5, "</script><!--<script>&\u2028")]
-    found = index_of(rows, ["context_utilization", "other"])
+    found = [entry_of(row, ["context_utilization", "other"]) for row in rows]
     (line,) = detail_lines(rows)
     for text in (json_text(found), line):
         assert not set("<>&\u2028") & set(text)

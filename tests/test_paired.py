@@ -14,7 +14,7 @@ from scipy import stats
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.reporting.matching import group_of
-from ragmetrics_core.statistics.means import mean_interval, ratio_mean
+from ragmetrics_core.statistics.means import grouped, mean_interval, ratio_mean
 from ragmetrics_core.statistics.paired import (
     detectable,
     difference_interval,
@@ -30,7 +30,7 @@ KEYS = [0, 0, 0, 1, 1, 2, 2, -1, -1, 3]
 
 def test_the_error_over_clusters_against_statsmodels() -> None:
     # sm.OLS(VALUES, np.ones(10)).fit(cov_type="cluster", cov_kwds={"groups": …}).bse, statsmodels 0.15.0
-    assert ratio_mean(VALUES, KEYS)[1] == pytest.approx(0.07116178749862877)
+    assert ratio_mean(*grouped(VALUES, KEYS))[1] == pytest.approx(0.07116178749862877)
     found = mean_interval(VALUES, KEYS)
     assert found is not None
     assert found.clusters == 6

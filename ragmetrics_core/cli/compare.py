@@ -50,7 +50,7 @@ def _compare(options: argparse.Namespace) -> int:
         found.to_html(options.report)
         lines.append(f"Report: {options.report}")
     decisions = found.regressions(min_scored=options.min_scored) if options.fail_on_regression else ()
-    lines += [f"{decision.outcome}: {decision.sentence}" for decision in decisions]
+    lines += map(str, decisions)
     shared.summarise(options, "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""]))
     show("\n".join(lines))
     return shared.exit_code(decisions, options)

@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
         found = estimate(source, metrics, judge)
         undecided = [Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)) for gate in gates]
         lines = needed(found, gates if found.samples else (), until or UntilDecided(**how))
-        show("\n".join([found.text(), *lines, *map(_told, undecided)]))
+        show("\n".join([found.text(), *lines, *map(str, undecided)]))
         applies = len(found.left_out) < len(metrics) and found.samples
         return shared.exit_code(undecided, options) if applies else _say_idle(source, found.left_out)
     if options.report:
@@ -110,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
         report = report_of(this, kept or Folded(), asked=options.metrics is not None)
         report.to_html(options.report, cluster=options.cluster)
     decisions = this.facts.decisions or [decide(gate, summary, **how) for gate in gates]
-    if lines := [*_lines(this, summary, reasons, source, options), *map(_told, decisions)]:
+    if lines := [*_lines(this, summary, reasons, source, options), *map(str, decisions)]:
         show("\n".join(lines))
     if this.interrupted:
         print("ragmetrics: interrupted; what was done is counted above", file=sys.stderr)
@@ -188,10 +188,6 @@ def _applied(summary: Summary, options: argparse.Namespace) -> Summary:
     """Without metrics that nobody named and that applied to no row."""
     kept = tuple(own for own in summary.metrics if own.count or own.failed or options.metrics is not None)
     return summary.model_copy(update={"metrics": kept})
-
-
-def _told(decision: Decision) -> str:
-    return f"{decision.outcome}: {decision.sentence}"
 
 
 def _say_idle(source: Source, reasons: Mapping[str, str]) -> int:

@@ -1,7 +1,7 @@
 """What a run would cost: the metrics' own plans are carried out with a judge that counts instead of calling."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, product
 from typing import Any
@@ -87,11 +87,9 @@ class CountingJudge(Judge):
     name = "dry run"
 
     def __init__(self, models: Sequence[ChatModel], *, high: bool) -> None:
-        self._counted = Usage()
-        self._capabilities = models[0].capabilities() if models else None
-        self._prices = models[0].prices() if models else None
-        self._high, self._others = high, [CountingJudge([model], high=high) for model in models[1:]]
-        self._asked: set[int] = set()
+        self._models = [(model.capabilities(), model.prices()) for model in models]
+        self._high, self._asked = high, set[int]()
+        self.total = Usage()  # what was counted so far
 
     def carry_out(self, metric: Metric, sample: Sample) -> None:
         """Count what a metric asks of a sample; without an event loop, which would take half of the time."""
@@ -100,9 +98,7 @@ class CountingJudge(Judge):
             step = next(plan)
             while True:
                 step = plan.send(tuple(self.count(question).reply for question in step))
-        except StopIteration:
-            return
-        except Exception:  # noqa: BLE001  # a run goes on, too, and says which metric it was
+        except Exception:  # noqa: BLE001  # its end; after an error a run goes on, too, and says which metric it was
             return
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -112,13 +108,11 @@ class CountingJudge(Judge):
     def count(self, question: Question[R]) -> Answer[R]:
         """Count a question, unless the same was asked before: a run keeps replies."""
         replies = self._replies(question)
-        if self._capabilities is not None:
+        if self._models:
             key = hash((type(question), question.first_poll or 0, question.instructions, *question.parts.values()))
-            if key not in self._asked:
-                self._asked.add(key)
-                self._count(question, replies)
-                for other in self._others:
-                    other.count(question)
+            new = self._models if key not in self._asked else ()
+            self._asked.add(key)
+            self.total = sum((self._spent(question, replies, *model) for model in new), self.total)
         if not replies:
             said = f"questions of type {type(question).__name__} name no example reply"
             return Answer(NotAnswered(QuestionNotSupported(said)))
@@ -133,24 +127,20 @@ class CountingJudge(Judge):
         agreed = (self._high and not (rounds and poll % 2) for poll in range(first, first + question.polls))
         return tuple(examples[high] for high in agreed)
 
-    @property
-    def total(self) -> Usage:
-        """What was counted so far."""
-        own, prices = self._counted, self._prices
-        cost = None if prices is None else own.prompt_tokens * prices[0] + own.completion_tokens * prices[1]
-        return sum((other.total for other in self._others), replace(own, cost=cost if own.calls else 0.0))
-
-    def _count(self, question: Question[R], replies: tuple[R, ...]) -> None:
-        polls, calls = self._volume(question)
+    def _spent(
+        self, question: Question[R], replies: tuple[R, ...], can: Capabilities, prices: tuple[float, float] | None
+    ) -> Usage:
+        """What a model takes to answer a question."""
+        polls, calls = self._volume(question, can)
         per_token, said = 3 if self._high else 4, _UNKNOWN[self._high]
         if replies:
             said = len(replies[0].model_dump_json(exclude_defaults=True)) // per_token
-        prompt = calls * (_characters(question) // per_token + 8)
-        self._counted += Usage(calls=calls, prompt_tokens=prompt, completion_tokens=polls * said)
+        sent, received = calls * (_characters(question) // per_token + 8), polls * said
+        cost = None if prices is None else sent * prices[0] + received * prices[1]
+        return Usage(calls=calls, prompt_tokens=sent, completion_tokens=received, cost=cost)
 
-    def _volume(self, question: Question[R]) -> tuple[int, int]:
+    def _volume(self, question: Question[R], can: Capabilities) -> tuple[int, int]:
         """Replies and calls of a question."""
-        can = self._capabilities or Capabilities()
         together = (not self._high if can.n is None else can.n) and can.temperature is not False
         polls = question.polls if question.weigh is None else question.weigh.fallback_polls
         if question.weigh is not None:

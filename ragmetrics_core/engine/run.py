@@ -54,6 +54,7 @@ class Run:
             raise SettingError(f"concurrency must be at least 1, got {concurrency}")
         self.metrics = chosen(metrics)
         self.concurrency = concurrency
+        self.window = 2 * concurrency  # most samples in flight, so that memory is bounded while every call slot is used
         self.interrupted = False
         self.audit: Audit | None = None
         self._models: set[str] = set()
@@ -184,14 +185,8 @@ class Run:
         outcomes = [task.result() for task in running]
         self._models.update(*(outcome.usage.models for outcome in outcomes))
         spent = sum((outcome.usage for outcome in outcomes if _cut(outcome)), Usage())
-        named = zip((metric.name for metric in metrics), outcomes, strict=True)
-        results = {name: outcome for name, outcome in named if not _cut(outcome)}
+        results = {metric.name: own for metric, own in zip(metrics, outcomes, strict=True) if not _cut(own)}
         return SampleResult(index=index, sample=item, results=results, unfinished=spent if spent != Usage() else None)
-
-    @property
-    def window(self) -> int:
-        """Most samples in flight, so that memory is bounded while every call slot is used."""
-        return 2 * self.concurrency
 
 
 def stream(run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]) -> Iterator[SampleResult]:

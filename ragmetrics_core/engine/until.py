@@ -170,7 +170,7 @@ class Decider:
             self._unit.clear()
         if self.done and not before:
             for decision in self.decisions:
-                logger.info("%s: %s", decision.outcome, decision.sentence)
+                logger.info("%s", decision)
 
     def _score(self, row: SampleResult, place: int) -> tuple[Score, bool]:
         """A row's score for a gate, None where it failed; and False where it is undefined."""

@@ -84,21 +84,23 @@ def _said(result: MetricResult) -> dict[str, Says]:
         return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
-    evidence = result.evidence
+    value, evidence = result.value, result.evidence
+    near = (value - _CONVENTION, value + _CONVENTION)
     if isinstance(evidence, FactMatrix):
-        return _of_facts(result.value, evidence)
+        return _of_facts(value, evidence)
     if isinstance(evidence, JudgedChunks):
-        return _of_chunks(result.value, evidence)
+        return _of_chunks(value, evidence)
     if isinstance(evidence, Polled):
-        return {"adherent": _sure(*_adherence_bounds(result.value, evidence))}
+        return {"adherent": _sure(value, *(evidence.repeatability or near), *(evidence.bounds or ()))}
     if evidence is not None and evidence.kind == "context_recall":
-        return {"matching": _sure(result.value - _CONVENTION, result.value + _CONVENTION)}
+        return {"matching": _sure(*near)}
     return {}
 
 
-def _sure(low: float, high: float) -> bool | None:
-    """On which side of one half the bounds lie; None if they hold it."""
-    return low > HALF if low > HALF or high < HALF else None
+def _sure(*values: float) -> bool | None:
+    """On which side of one half all of them lie; None if they do not lie on one."""
+    above = min(values) > HALF
+    return above if above or max(values) < HALF else None
 
 
 def _of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
@@ -108,11 +110,10 @@ def _of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
         sum(weight for weight, p in zip(weights, best, strict=True) if p > bound) / sum(weights)
         for bound in reversed(_UNSURE)
     )
-    low, high = min(least, value), max(most, value)  # a diagnosis never contradicts the score
     prompted = value if evidence.contexts_value is None else evidence.contexts_value
     return {
-        "facts_found": _sure(low, high),
-        "facts_prompted": _sure(min(low, prompted), max(high, prompted)),
+        "facts_found": _sure(least, most, value),  # a diagnosis never contradicts the score
+        "facts_prompted": _sure(least, most, value, prompted),
         "any_fact": True if least > 0 else False if most == 0 else None,
         "facts_lost": value - prompted >= _LOST,
     }
@@ -131,8 +132,3 @@ def _verdict(useful: bool | None, probability: float | None) -> bool | None:
     if probability is None:
         return useful
     return None if _UNSURE[0] < probability < _UNSURE[1] else probability > HALF
-
-
-def _adherence_bounds(value: float, evidence: Polled) -> tuple[float, float]:
-    low, high = evidence.repeatability or (value - _CONVENTION, value + _CONVENTION)
-    return min(low, *(evidence.bounds or (low,)), value), max(high, *(evidence.bounds or (high,)), value)

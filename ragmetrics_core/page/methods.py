@@ -14,9 +14,9 @@ _METRICS, _COMBINATIONS, _REFERENCES = (_TEXTS[name] for name in ("definitions",
 
 def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     """How the numbers of a report came about, for a paper or a protocol: paragraphs, and the references they name."""
-    kinds = {numbers.metric: _kind(numbers.metric, run) for numbers in summary.metrics}
-    definitions = [_definition(kind, run) for kind in _METRICS if kind in kinds.values()]
-    others = [metric for metric, kind in kinds.items() if kind not in _METRICS]
+    names = [numbers.metric for numbers in summary.metrics]
+    definitions = [_definition(name, run) for name in _METRICS if name in names]
+    others = [name for name in names if name not in _METRICS]
     judges = ", ".join(run.judges) or "not recorded"
     models = f" (returned as {', '.join(summary.usage.models)})" if summary.usage.models else ""
     made = f"ragmetrics {run.version or 'of unknown version'}"
@@ -32,18 +32,13 @@ def paragraphs(summary: Summary, run: RunFacts) -> tuple[str, ...]:
     return tuple(filter(None, (text, " ".join((*quoted(run), *summary.warnings)), second, " ".join(references))))
 
 
-def _kind(metric: str, run: RunFacts) -> str:
-    """The published name behind a metric's own: the first part of its prompt's signature, else the name."""
-    return metric if metric in _METRICS or metric not in run.metrics else run.metrics[metric].metric
-
-
-def _definition(kind: str, run: RunFacts) -> str:
-    settings = run.metrics[kind].settings if kind in run.metrics else {}
+def _definition(name: str, run: RunFacts) -> str:
+    settings = run.metrics[name].settings if name in run.metrics else {}
     polls = settings.get("polls")
     known = f", {polls} polls at most" if polls else ""
-    definition = _COMBINATIONS.get(settings.get("combination", ""), _METRICS[kind])
-    if kind == "retrieval_accuracy" and definition == _METRICS[kind] and {*EMBEDDED} & {*run.judges}:
-        definition += _TEXTS["lexical"][kind]
+    definition = _COMBINATIONS.get(settings.get("combination", ""), _METRICS[name])
+    if name == "retrieval_accuracy" and definition == _METRICS[name] and {*EMBEDDED} & {*run.judges}:
+        definition += _TEXTS["lexical"][name]
     return definition + known
 
 

@@ -14,7 +14,7 @@ from ragmetrics_core.data import InputError, SampleResult, clean, extra, judge_i
 from ragmetrics_core.page import biases
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.methods import paragraphs, quoted
-from ragmetrics_core.page.rows import cut, detail_lines, facets_of, index_of, json_text, packed
+from ragmetrics_core.page.rows import cut, detail_lines, entry_of, facets_of, json_text, packed
 from ragmetrics_core.reporting.cards import card_of
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -34,8 +34,7 @@ def write_page(path: str | Path, rows: Sequence[SampleResult], summary: Summary,
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
     """Write a comparison as one HTML page: a forest plot, then the most changed samples side by side, losses first."""
-    samples = dict.fromkeys((one.first.index, one.second.index) for one in comparison.most_changed)
-    pairs = [pair for pair in comparison.matched.pairs if (pair[0].index, pair[1].index) in samples]
+    pairs = {(it.first.index, it.second.index): (it.first, it.second) for it in comparison.most_changed}.values()
     names = [*dict.fromkeys(change.metric for change in comparison.changes)]
     changed = sorted(
         ((list(_values(pair, names)), pair) for pair in pairs), key=lambda it: min(two - one for _, one, two in it[0])
@@ -86,7 +85,7 @@ def check_page(path: Path) -> None:
 def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> dict[str, Any]:
     """Everything that the template of a report shows."""
     metrics = [numbers.metric for numbers in summary.metrics]
-    index = index_of(rows, metrics)
+    index = [entry_of(row, metrics) for row in rows]
     least = [min((own for own in entry[3] if isinstance(own, float)), default=-1.0) for entry in index]
     shares = biases.usefulness_by_rank(rows)
     places = enumerate(run.audit.by_place[:15] if run.audit else (), 1)

@@ -29,14 +29,27 @@ def cut(text: str) -> str:
     return text if kept == text else kept + note
 
 
-def index_of(rows: Iterable[SampleResult], metrics: Sequence[str]) -> list[list[Any]]:
-    """What the table shows and sorts by.
+def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
+    """What the table shows of a row and sorts by.
 
-    Per row: its index, id, an excerpt of the question (or the problem), per metric a score or a status, the
-    diagnosis or null and the scores that it rests on, and the grade of the capture or null; where there is a ledger,
-    the conversation and the turn.
+    Its index, id, an excerpt of the question (or the problem), per metric a score or a status, the diagnosis or null
+    and the scores that it rests on, and the grade of the capture or null; where there is a ledger, the conversation
+    and the turn.
     """
-    return [_entry(row, metrics) for row in rows]
+    sample = row.sample
+    texts = (sample.question, sample.answer, *sample.reference) if sample else ()
+    title = row.problem or next(filter(None, texts), "")
+    title = " ".join(str(clean(title))[:1000].split())
+    if len(title) > _EXCERPT:
+        title = title[:_EXCERPT] + "…"
+    results = map(row.results.get, metrics)
+    outcomes = [own and (own.status if own.value is None else round(own.value, 4)) for own in results]
+    found = diagnose(row)
+    guess = (found.code, ", ".join(found.because)) if found else (None, "")
+    notes = sample.capture if sample else None
+    entry = [row.index, cut(sample.id or "") if sample else "", title, outcomes, *guess, notes and notes.grade]
+    ledger = sample.ledger if sample else None
+    return [*entry, cut(ledger.conversation or ""), ledger.turn] if ledger else entry
 
 
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
@@ -88,23 +101,6 @@ def _own(row: SampleResult) -> SampleResult:
     calls = (it if it.turn == ledger.turn else it.model_copy(update={"items": ()}) for it in ledger.calls)
     sample = row.sample.model_copy(update={"ledger": ledger.model_copy(update={"calls": tuple(calls)})})
     return row.model_copy(update={"sample": sample})
-
-
-def _entry(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
-    sample = row.sample
-    texts = (sample.question, sample.answer, *sample.reference) if sample else ()
-    title = row.problem or next(filter(None, texts), "")
-    title = " ".join(str(clean(title))[:1000].split())
-    if len(title) > _EXCERPT:
-        title = title[:_EXCERPT] + "…"
-    results = map(row.results.get, metrics)
-    outcomes = [own and (own.status if own.value is None else round(own.value, 4)) for own in results]
-    found = diagnose(row)
-    guess = (found.code, ", ".join(found.because)) if found else (None, "")
-    notes = sample.capture if sample else None
-    entry = [row.index, cut(sample.id or "") if sample else "", title, outcomes, *guess, notes and notes.grade]
-    ledger = sample.ledger if sample else None
-    return [*entry, cut(ledger.conversation or ""), ledger.turn] if ledger else entry
 
 
 def _short(value: Any, path: str, lost: Counter[str]) -> Any:

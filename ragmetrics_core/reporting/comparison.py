@@ -30,7 +30,6 @@ MARGIN = 0.02
 _ALPHA = 0.05
 _SHOWN = 10
 
-
 Bounds = tuple[float, float]
 Verdict = Literal["better", "worse", "same", "undecided", "not tested"]
 
@@ -145,7 +144,7 @@ class Comparison(Frozen):
     def table(self) -> str:
         """The comparison as plain text, a paragraph per metric and slice, without texts of samples."""
         lines = [str(self.matched), self.judged, *(f"! not comparable: {found}" for found in self.differing)]
-        lines += [f"{own.outcome}: {own.sentence}" for own in self.decisions]
+        lines += map(str, self.decisions)
         for change in self.changes:
             lines += ["", *change.lines(self.margin)]
         return "\n".join(lines)

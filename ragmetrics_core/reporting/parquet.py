@@ -135,12 +135,7 @@ def _result(metric: str, cell: Mapping[str, Any], sample: Sample | None) -> dict
 class ParquetRows(Sequence[SampleResult]):
     """The rows of a Parquet file or folder that a ``Scorer`` made, each read when it is asked for.
 
-    Args:
-        path: The file or folder.
-        columns: Where a field of the sample is, as they were given to the ``Scorer``.
-
-    Raises:
-        InputError: If it cannot be read, or holds no results.
+    Arguments and errors are those of ``Report.from_parquet``.
     """
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
@@ -262,17 +257,17 @@ def _values(column: Any) -> dict[Any, int]:
 class ParquetReport(Report):
     """A report over the rows of a Parquet file or folder, which are read when they are needed, a batch at a time.
 
-    Arguments and errors are those of ``ParquetRows``. A summary keeps 17 bytes per score.
+    Arguments and errors are those of ``Report.from_parquet``. A summary keeps 17 bytes per score.
     """
 
     results: ParquetRows
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
         self.results = rows = ParquetRows(path, columns)
-        found = {
-            name: {own for part in rows.columns(name, "signature") for own in _values(part)} for name in rows.metrics
+        signatures = {
+            name: sorted({own for part in rows.columns(name, "signature") for own in _values(part)})
+            for name in rows.metrics
         }
-        signatures = {name: sorted(own) for name, own in found.items()}
         several = [f"{name}: rows of {len(own)} signatures" for name, own in signatures.items() if len(own) > 1]
         metrics = {name: Signature.model_validate(own[0] if own else name) for name, own in signatures.items()}
         judges = tuple(sorted({one.judge for one in metrics.values()} - {""}))
@@ -288,12 +283,10 @@ class ParquetReport(Report):
         slices: Iterable[str] = (),
     ) -> Summary:  # fmt: skip
         """The run in numbers, as of every report; by another ``cluster`` or by ``slices`` it reads all of each row."""
-        tally, whole = Tally(self.metrics, cluster=cluster, slices=slices), cluster not in ("auto", None) or slices
-        if self.results.ledgers or whole:
-            for row in self.results:
-                tally.add(row)
-        else:
-            self.results.add_to(tally, clustered=cluster == "auto")
+        if self.results.ledgers or slices or cluster not in ("auto", None):
+            return super().summary(thresholds, cluster=cluster, bootstrap=bootstrap, slices=slices)
+        tally = Tally(self.metrics, cluster=cluster)
+        self.results.add_to(tally, clustered=cluster == "auto")
         return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
 
     def scores(self, metric: str) -> list[float | None]:

@@ -34,7 +34,6 @@ class Sink(Protocol):
 
     def flush(self) -> None:
         """Return when all that was written has arrived; most keep nothing back."""
-        return
 
 
 class Folded(Sequence[SampleResult]):
@@ -76,8 +75,7 @@ class Report:
     compare = compare
 
     def __init__(self, results: Iterable[SampleResult], run: RunFacts | None = None) -> None:
-        ordered = results if isinstance(results, Folded) else tuple(sorted(results, key=lambda row: row.index))
-        self.results = ordered
+        self.results = results if isinstance(results, Folded) else tuple(sorted(results, key=lambda row: row.index))
         self.run = run or RunFacts()
 
     @property

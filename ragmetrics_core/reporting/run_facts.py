@@ -66,6 +66,9 @@ class Decision(Frozen):
     outcome: Outcome = Field(description="``passed``, ``failed`` or ``undecided``")
     sentence: str = Field(description="why, with the numbers")
 
+    def __str__(self) -> str:
+        return f"{self.outcome}: {self.sentence}"
+
 
 class SequentialDecision(Decision):
     """What was decided of one metric while the run went on, so that the run could stop."""

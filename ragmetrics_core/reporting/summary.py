@@ -3,7 +3,7 @@
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import partial
+from copy import deepcopy
 from itertools import chain, compress
 from typing import Annotated, TypeVar
 
@@ -23,7 +23,6 @@ CAPTION = "mean score of this judge on samples like these; poll noise included, 
 """What an interval means; it stands beside every interval."""
 
 _UNTIL_DECIDED = f"{CAPTION}. The mean is that of the scored: stopping early pushes it away from the threshold"
-
 
 _RELATED = {
     "generator": "judges tend to favour texts of their own family (self-preference)",
@@ -161,9 +160,8 @@ class Tally:
     """
 
     def __init__(self, metrics: Sequence[str], *, cluster: GroupBy = "auto", slices: Iterable[str] = ()) -> None:
-        self._slices: dict[str, dict[str, Tally]] = {key: {} for key in slices}
-        self._bad: list[SampleResult] = []  # which belong to no slice, and so to each
-        self._empty = partial(Tally, metrics, cluster=cluster)
+        # Per key the tallies of its values; None: of bad rows alone, which belong to no slice, and so to each.
+        self._slices: dict[str, dict[str | None, Tally]] = {it: {None: Tally(metrics, cluster=cluster)} for it in slices}
         self._number_of = numbering(cluster)
         self.metrics = {name: MetricTally() for name in metrics}
         self.rows: Counter[str] = Counter()
@@ -178,16 +176,12 @@ class Tally:
         bad = sample is None or bool(result.problem)
         self.rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
         for key, own in self._slices.items():
-            value = None if bad else group_of(sample, key)
-            name = None if bad else f"without {key}" if value is None else str(value)
-            if name is not None and name not in own:
-                own[name] = self._empty()
-                for row in self._bad:
-                    own[name].add(row)
-            for tally in own.values() if name is None else [own[name]]:
+            value = group_of(sample, key)
+            name = f"without {key}" if value is None else str(value)
+            if not bad and name not in own:
+                own[name] = deepcopy(own[None])
+            for tally in own.values() if bad else [own[name]]:
                 tally.add(result)
-        if bad and self._slices:
-            self._bad.append(result)
         number = -1 if bad else self._number_of(sample)
         for name, metric in self.metrics.items():
             metric.add(result.results.get(name), number, sample.ledger if sample else None, bad=bad)
@@ -219,7 +213,7 @@ class Tally:
             **self.rows, grades=_counts(self.grades), metrics=metrics, usage=self.usage, stopped=run.ended_early,
             judges=run.judges, decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
             related=_counts(self.related), slices={
-                key: {name: tally.summary(thresholds, run=run) for name, tally in own.items()}
+                key: {name: tally.summary(thresholds, run=run) for name, tally in own.items() if name is not None}
                 for key, own in self._slices.items()
             },
         )  # fmt: skip

@@ -5,16 +5,16 @@ Labels must be drawn at random with equal probabilities. ``ppi`` uses the scores
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import fsum, sqrt
 from statistics import NormalDist, covariance, fmean, pvariance
+from typing import NamedTuple
 
 from pydantic import Field
 
 from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.frozen import Frozen
 from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.statistics.means import Interval, mean_interval, ratio_mean, share_clusters, t_quantile
+from ragmetrics_core.statistics.means import Interval, grouped, mean_interval, ratio_mean, share_clusters, t_quantile
 
 FEWEST = 5
 """With fewer labels of the rarer class only the labels themselves are used."""
@@ -43,8 +43,7 @@ class CorrectedMean(Frozen):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(NamedTuple):
     """Scores with the numbers of their clusters (negative: a cluster of its own)."""
 
     values: Sequence[float]
@@ -86,8 +85,8 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores, *, seed: int = 0
     weights = _weights(truth, scores, others, seed)
     centre, weight = fmean(others.values), fmean(weights)
     corrected = [y - w * (f - centre) for y, w, f in zip(truth, weights, scores.values, strict=True)]
-    middle, wide, freedom = ratio_mean(corrected, scores.keys, added=(0.0, 1.0))
-    half = t_quantile(0.975, freedom) * sqrt(wide**2 + (weight * ratio_mean(others.values, others.keys)[1]) ** 2)
+    middle, wide, freedom = ratio_mean(*grouped(corrected, scores.keys), added=(0.0, 1.0))
+    half = t_quantile(0.975, freedom) * sqrt(wide**2 + (weight * ratio_mean(*grouped(*others))[1]) ** 2)
     name = "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one at 1"
     return _cut(fmean(corrected), middle - half, middle + half, name, (len(labels), len(others.values)), weight)
 
@@ -128,7 +127,7 @@ def rogan_gladen(labels: Sequence[bool], scores: Scores, others: Scores, *, thre
         mean * (right[0] - verdict) / len(yes) if label else (1 - mean) * (1 - verdict - right[1]) / len(no)
         for label, verdict in zip(labels, own, strict=True)
     ] + [(verdict - share) / len(rest) for verdict in rest]
-    error, alone = (ratio_mean(linear, keys)[1] for keys in ([*scores.keys, *others.keys], [-1] * len(linear)))
+    error, alone = (ratio_mean(*grouped(linear, it))[1] for it in ([*scores.keys, *others.keys], [-1] * len(linear)))
     effect = max(1.0, (error / alone) ** 2) if alone else 1.0
     low, high = _lang_reiczigel(sum(rest), len(rest), (sum(yes), len(yes)), (sum(no), len(no)), effect)
     name = "Rogan–Gladen, interval after Lang & Reiczigel"

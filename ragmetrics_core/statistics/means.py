@@ -145,8 +145,8 @@ def padded_t(
         Linearised variance of a ratio mean: Cochran (1977), Sampling Techniques, 3rd ed., section 9A.2.
     """
     sums, sizes = grouped(values, keys)
-    centre, error, _ = _ratio_mean(sums, sizes)
-    middle, wide, freedom = _ratio_mean(sums, sizes, [end for end in ends for _ in range(added)])
+    centre, error, _ = ratio_mean(sums, sizes)
+    middle, wide, freedom = ratio_mean(sums, sizes, [end for end in ends for _ in range(added)])
     half = t_quantile(0.5 + level / 2, freedom) * wide
     low, high = max(ends[0], min(centre, middle - half)), min(ends[1], max(centre, middle + half))
     bounds = f"{added} added at {ends[0]:g} and {added} at {ends[1]:g}".replace("-", "−")
@@ -176,15 +176,11 @@ def grouped(values: Sequence[float], keys: Sequence[int]) -> tuple["array[float]
     return sums + alone, sizes + array("d", [1.0]) * len(alone)
 
 
-def ratio_mean(values: Sequence[float], keys: Sequence[int], added: Sequence[float] = ()) -> tuple[float, float, int]:
+def ratio_mean(sums: Sequence[float], sizes: Sequence[float], added: Sequence[float] = ()) -> tuple[float, float, int]:
     """Mean over all values, its standard error over clusters (0 for one cluster), degrees of freedom.
 
-    ``keys`` are as in ``grouped``; ``added`` are values of further clusters, each of average size.
+    ``sums`` and ``sizes`` are those of ``grouped``; ``added`` are values of further clusters, each of average size.
     """
-    return _ratio_mean(*grouped(values, keys), added)
-
-
-def _ratio_mean(sums: Sequence[float], sizes: Sequence[float], added: Sequence[float] = ()) -> tuple[float, float, int]:
     typical, count = fsum(sizes) / len(sizes), len(sums) + len(added)
     further = [(value * typical, typical) for value in added]
     total = fsum(chain(sizes, (size for _, size in further)))

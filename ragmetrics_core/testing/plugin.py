@@ -45,7 +45,7 @@ def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
         report = evaluate(samples, progress=False, **how | ({"metrics": metrics} if metrics is not None else {}))
         asked = [parse_gate(gate, report.metrics) for gate in ([gates] if isinstance(gates, str) else gates)]
         decisions = [decide(gate, report, on=on) for gate in asked]
-        told = [report.table(), *(f"{own.outcome}: {own.sentence}" for own in decisions)]
+        told = [report.table(), *map(str, decisions)]
         request.node.user_properties.append(("ragmetrics", "\n".join(told)))  # which travels from workers of xdist
         if wrong := [own.sentence for own in decisions if own.outcome != "passed"]:
             pytest.fail("\n".join(wrong), pytrace=False)
