@@ -22,11 +22,7 @@ _KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
 
 
 def resolve_judge(
-    judge: str | Judge | ChatModel | None,
-    *,
-    metric_model: str | None = None,
-    api_base: str | None = None,
-    api_key: str | None = None,
+    judge: str | Judge | ChatModel | None, *, metric_model: str | None = None, api_base: str | None = None
 ) -> Judge:
     """Find the judge to use.
 
@@ -34,9 +30,8 @@ def resolve_judge(
         judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``), ``"lexical"`` for the embedded
             judge, ``module:name`` of a judge or chat model of your own, or None.
         metric_model: The metric's own ``model``, used where ``judge`` is None; after it ``RAGMETRICS_JUDGE``.
-        api_base: Address of an endpoint of your own; None takes ``RAGMETRICS_API_BASE``, if that is set.
-        api_key: The key; None takes it from the provider's environment variable; with ``openai-compatible/MODEL``
-            only from ``RAGMETRICS_API_KEY``.
+        api_base: Address of an endpoint of your own; None takes ``RAGMETRICS_API_BASE``, if that is set. Keys stand in
+            the provider's environment variable, that of ``openai-compatible/MODEL`` in ``RAGMETRICS_API_KEY``.
 
     Returns:
         The judge, the same one for the same name, endpoint and key; without any choice the embedded one, which one
@@ -52,27 +47,27 @@ def resolve_judge(
         return LLMJudge(chosen)
     if chosen is None:
         _announce()
-        return _by_name("lexical", None, None)
+        return _by_name("lexical", None)
     if isinstance(chosen, str):
-        return _by_name(chosen.strip(), api_base or os.environ.get("RAGMETRICS_API_BASE") or None, api_key)
+        return _by_name(chosen.strip(), api_base or os.environ.get("RAGMETRICS_API_BASE") or None)
     raise SettingError(
         f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on ChatModel, a model's name such as "
         "'openai/gpt-4o-mini', or 'lexical'"
     )
 
 
-def _by_name(name: str, api_base: str | None, api_key: str | None) -> Judge:
+def _by_name(name: str, api_base: str | None) -> Judge:
     """One judge, and so one session, per name, endpoint, key and environment, also where threads ask at once."""
     # What the environment holds of keys and addresses counts, so that a corrected key makes a new session.
     environment = hash(frozenset(pair for pair in os.environ.items() if _KEYS.search(pair[0])))
-    place = (name, api_base, api_key, environment)
-    judge = _judges.get(place) or _judges.setdefault(place, _made(name, api_base, api_key))
+    place = (name, api_base, environment)
+    judge = _judges.get(place) or _judges.setdefault(place, _made(name, api_base))
     while len(_judges) > _MOST:
         _judges.pop(next(iter(_judges)), None)
     return judge
 
 
-def _made(name: str, api_base: str | None, api_key: str | None) -> Judge:
+def _made(name: str, api_base: str | None) -> Judge:
     if name in ("lexical", "lexical+vectors"):
         from ragmetrics_core.lexical.judge import LexicalJudge  # the largest part of judging, often unused
 
@@ -85,12 +80,12 @@ def _made(name: str, api_base: str | None, api_key: str | None) -> Judge:
                 f"{name} needs the address of its endpoint: api_base= (--api-base) or RAGMETRICS_API_BASE, "
                 "e.g. http://127.0.0.1:8000/v1"
             )
-        return LLMJudge(OpenAICompatibleModel(api_base, name.removeprefix(_COMPATIBLE), api_key=api_key))
+        return LLMJudge(OpenAICompatibleModel(api_base, name.removeprefix(_COMPATIBLE)))
     if name.startswith("openai/") or listed(name) is not None:
-        return LLMJudge(OpenAICompatibleModel.openai(name, api_base=api_base, api_key=api_key))
+        return LLMJudge(OpenAICompatibleModel.openai(name, api_base=api_base))
     if _OWN.fullmatch(name):
-        return _own(name, api_base != (os.environ.get("RAGMETRICS_API_BASE") or None) or api_key is not None)
-    return LLMJudge(LiteLLMModel(name, api_base=api_base, api_key=api_key))
+        return _own(name, api_base != (os.environ.get("RAGMETRICS_API_BASE") or None))
+    return LLMJudge(LiteLLMModel(name, api_base=api_base))
 
 
 def _own(place: str, addressed: bool) -> Judge:

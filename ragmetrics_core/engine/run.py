@@ -68,16 +68,15 @@ class Run:
         self._door = asyncio.Lock()
         models = {metric.name: metric.model if judge is None else None for metric in self.metrics}
         judges = {model: resolve_judge(judge, metric_model=model) for model in models.values()}
+        self._chat_models = [model for own in judges.values() for model in own.models]
         if batch:
             if until is not None or self._budget.limits.deadline or self._budget.limits.per_minute:
                 raise SettingError("batches know neither until=, a deadline nor limits per minute: leave them out")
-            asked_of = [model for own in judges.values() for model in own.models]
-            self.store = self.parking = ParkingStore(self.store, asked_of, self._budget)
+            self.store = self.parking = ParkingStore(self.store, self._chat_models, self._budget)
         asked = {
             model: RunJudge(own.session(concurrency=concurrency, store=self.store, budget=self._budget), self._slots)
             for model, own in judges.items()
         }
-        self.judges = list(judges.values())
         self._judges = {name: asked[model] for name, model in models.items()}
         if gates and until is None:
             raise SettingError('gates= end a run until="decided"; of a run over all rows ask decide(gate, report)')
@@ -86,8 +85,7 @@ class Run:
 
     def check_prices(self) -> None:
         """Refuse a cap on money, by ``SettingError``, where nobody knows what a call costs."""
-        models = [model for judge in self.judges for model in judge.models]
-        for model in models if self._budget.limits.max_cost is not None else ():
+        for model in self._chat_models if self._budget.limits.max_cost is not None else ():
             wait_for(model.prepare())
             if model.prices() is None:
                 raise SettingError(

@@ -161,7 +161,7 @@ class Tally:
 
     def __init__(self, metrics: Sequence[str], *, cluster: GroupBy = "auto", slices: Iterable[str] = ()) -> None:
         # Per key the tallies of its values; None: of bad rows alone, which belong to no slice, and so to each.
-        self._slices: dict[str, dict[str | None, Tally]] = {it: {None: Tally(metrics, cluster=cluster)} for it in slices}
+        self._by: dict[str, dict[str | None, Tally]] = {it: {None: Tally(metrics, cluster=cluster)} for it in slices}
         self._number_of = numbering(cluster)
         self.metrics = {name: MetricTally() for name in metrics}
         self.rows: Counter[str] = Counter()
@@ -175,7 +175,7 @@ class Tally:
         sample = result.sample
         bad = sample is None or bool(result.problem)
         self.rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
-        for key, own in self._slices.items():
+        for key, own in self._by.items():
             value = group_of(sample, key)
             name = f"without {key}" if value is None else str(value)
             if not bad and name not in own:
@@ -214,7 +214,7 @@ class Tally:
             judges=run.judges, decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
             related=_counts(self.related), slices={
                 key: {name: tally.summary(thresholds, run=run) for name, tally in own.items() if name is not None}
-                for key, own in self._slices.items()
+                for key, own in self._by.items()
             },
         )  # fmt: skip
 

@@ -54,14 +54,13 @@ class NotCorrectable(InputError):
     """The labels say nothing that the verdicts could be corrected by."""
 
 
-def ppi(labels: Sequence[bool], scores: Scores, others: Scores, *, seed: int = 0) -> CorrectedMean:
+def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean:
     """Estimate the mean label over all samples from labels drawn at random and the scores of all.
 
     Args:
         labels: Labels of the labelled samples.
         scores: Their scores, in the same order.
         others: Scores of the samples without a label.
-        seed: Of the split into folds.
 
     Returns:
         The labels' mean, corrected by what the scores say of the other samples. The weight of the scores is
@@ -82,7 +81,7 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores, *, seed: int = 0
     if min(sum(labels), len(labels) - sum(labels)) < FEWEST or not others.values:
         return _labels_alone(labels, scores.keys, len(others.values))
     truth = [float(label) for label in labels]
-    weights = _weights(truth, scores, others, seed)
+    weights = _weights(truth, scores, others)
     centre, weight = fmean(others.values), fmean(weights)
     corrected = [y - w * (f - centre) for y, w, f in zip(truth, weights, scores.values, strict=True)]
     middle, wide, freedom = ratio_mean(*grouped(corrected, scores.keys), added=(0.0, 1.0))
@@ -151,14 +150,14 @@ def _labels_alone(labels: Sequence[bool], keys: Sequence[int], others: int) -> C
     return CorrectedMean(mean=fmean(labels), interval=interval, weight=None, labelled=len(labels), unlabelled=others)
 
 
-def _weights(truth: Sequence[float], scores: Scores, others: Scores, seed: int) -> list[float]:
+def _weights(truth: Sequence[float], scores: Scores, others: Scores) -> list[float]:
     """Per label the weight of the scores, estimated on the clusters of the other folds."""
     spread = pvariance([*scores.values, *others.values])
     if spread < 1e-12:
         return [0.0] * len(truth)
     clusters = [key if key >= 0 else -1 - place for place, key in enumerate(scores.keys)]
     order = sorted(set(clusters))
-    random.Random(seed).shuffle(order)  # noqa: S311 - a split is no cryptography
+    random.Random(0).shuffle(order)  # noqa: S311 - a split is no cryptography
     fold = {cluster: place % _FOLDS for place, cluster in enumerate(order)}
     factor = (1 + len(truth) / len(others.values)) * spread
     by_fold = []

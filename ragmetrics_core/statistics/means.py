@@ -13,7 +13,7 @@ from itertools import chain, islice
 from math import atan2, cos, exp, fsum, lgamma, pi, sin, sqrt
 from statistics import NormalDist
 
-from ragmetrics_core.data.errors import InputError, SettingError
+from ragmetrics_core.data.errors import InputError
 from ragmetrics_core.data.extras import extra
 from ragmetrics_core.data.intervals import wilson
 
@@ -66,10 +66,8 @@ def sd(values: Sequence[float]) -> float | None:
     return sqrt(fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
-def mean_interval(
-    values: Sequence[float], keys: Sequence[int] = (), *, level: float = 0.95, bootstrap: bool = False, seed: int = 0
-) -> Interval | None:
-    """Confidence interval for the mean score of this judge on samples like these.
+def mean_interval(values: Sequence[float], keys: Sequence[int] = (), *, bootstrap: bool = False) -> Interval | None:
+    """95 % confidence interval for the mean score of this judge on samples like these.
 
     Scores that are all 0 or 1: Wilson. Otherwise, and where scores share a cluster, the t interval after adding two
     scores (or clusters of average size) at 0 and two at 1, cut to [0, 1]. Equal scores never give zero width.
@@ -77,16 +75,13 @@ def mean_interval(
     Args:
         values: Scores in [0, 1], in any order.
         keys: Number of each score's cluster, negative for one of its own; empty if each stands alone.
-        level: Confidence level, above 0 and at most 0.9999.
         bootstrap: The BCa bootstrap instead of t, from 300 scores on that stand alone; needs the extra ``stats``.
-        seed: Of the bootstrap.
 
     Returns:
         The interval with its method named; None without scores.
 
     Raises:
         InputError: If a score is not in [0, 1].
-        SettingError: If the level is not in that range.
         MissingDependency: If the bootstrap is asked for and scipy is not installed.
 
     Source:
@@ -100,27 +95,25 @@ def mean_interval(
         >>> round(interval.low, 2), round(interval.high, 2)
         (0.37, 0.96)
     """
-    if not 0 < level <= 0.9999:
-        raise SettingError(f"a confidence level lies between 0 and 0.9999, e.g. 0.95; got {level}")
     if not all(0 <= value <= 1 for value in values):
         raise InputError("scores lie in [0, 1]; at least one value does not")
     if not values:
         return None
-    if share_clusters(keys):
-        return padded_t(values, keys, level=level, ends=(0.0, 1.0), added=2)
-    if all(value in (0, 1) for value in values):
-        return Interval(*wilson(sum(values), len(values), level), "Wilson")
-    if bootstrap and len(values) >= FEWEST_FOR_BOOTSTRAP and min(values) < max(values):
-        return _bca(tuple(sorted(values)), level, seed)
-    return padded_t(values, (), level=level, ends=(0.0, 1.0), added=2)
+    if not share_clusters(keys):
+        if all(value in (0, 1) for value in values):
+            return Interval(*wilson(sum(values), len(values)), "Wilson")
+        if bootstrap and len(values) >= FEWEST_FOR_BOOTSTRAP and min(values) < max(values):
+            return _bca(tuple(sorted(values)))
+        keys = ()
+    return padded_t(values, keys, ends=(0.0, 1.0), added=2)
 
 
 @lru_cache(maxsize=64)
-def _bca(values: tuple[float, ...], level: float, seed: int) -> Interval:
+def _bca(values: tuple[float, ...]) -> Interval:
     stats, numpy = extra("scipy.stats", "stats", "a bootstrap"), extra("numpy", "stats", "a bootstrap")
     found = stats.bootstrap(
-        (numpy.asarray(values),), numpy.mean, confidence_level=level, n_resamples=_RESAMPLES, method="BCa", batch=100,
-        rng=numpy.random.default_rng(seed),
+        (numpy.asarray(values),), numpy.mean, confidence_level=0.95, n_resamples=_RESAMPLES, method="BCa", batch=100,
+        rng=numpy.random.default_rng(0),
     ).confidence_interval  # fmt: skip
     return Interval(float(found.low), float(found.high), f"BCa bootstrap, {_RESAMPLES:,} resamples")
 
@@ -131,15 +124,15 @@ def share_clusters(keys: Sequence[int]) -> bool:
 
 
 def padded_t(
-    values: Sequence[float], keys: Sequence[int], *, level: float, ends: tuple[float, float], added: int
+    values: Sequence[float], keys: Sequence[int], *, ends: tuple[float, float], added: int, level: float = 0.95
 ) -> Interval:  # fmt: skip
     """The t interval over clusters, cut to the ends of the scale, after adding clusters of average size at both ends.
 
     With them it covers near an end and with few clusters: at least .92 everywhere, where resampling clusters covers .66
     of the means with 10 clusters and .89 with 50 at mean .95 (``benchmarks/simulated_statistics.py``).
 
-    ``values``, one at least, lie between the ``ends``; ``added`` clusters are added at each; the rest is as in
-    ``mean_interval``.
+    ``values``, one at least, lie between the ``ends``; ``added`` clusters are added at each; ``keys`` are as in
+    ``mean_interval``; ``level`` is that of confidence, from 0.5 up to 0.9999.
 
     Source:
         Linearised variance of a ratio mean: Cochran (1977), Sampling Techniques, 3rd ed., section 9A.2.
