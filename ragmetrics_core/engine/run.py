@@ -68,7 +68,8 @@ class Run:
         self._door = asyncio.Lock()
         models = {metric.name: metric.model if judge is None else None for metric in self.metrics}
         judges = {model: resolve_judge(judge, metric_model=model) for model in models.values()}
-        self._chat_models = [model for own in judges.values() for model in own.models]
+        self.judges = list(judges.values())
+        self._chat_models = [model for own in self.judges for model in own.models]
         if batch:
             if until is not None or self._budget.limits.deadline or self._budget.limits.per_minute:
                 raise SettingError("batches know neither until=, a deadline nor limits per minute: leave them out")
