@@ -126,10 +126,10 @@ def on_spark(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable
 
 
 def on_daft(samples: Path, out: Path, workers: int, scorer: Scorer) -> Callable[[], None]:
-    """The recipe of docs/scale.md."""
+    """The recipe of the README."""
     del workers
     os.environ["DO_NOT_TRACK"] = "1"
-    page = (Path(__file__).parents[1] / "docs" / "scale.md").read_text("utf-8")
+    page = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
     recipe = page.partition("```python daft\n")[2].partition("```")[0]
     recipe = recipe.replace('"samples/"', repr(str(samples))).replace('"scored/"', repr(str(out)))
     lines = [line for line in recipe.splitlines(keepends=True) if not line.startswith("scorer = ")]
@@ -242,6 +242,7 @@ def read(path: str) -> None:
         said[name], said[f"cpu of {name}"] = time.perf_counter() - started, time.process_time() - cpu
         (peak,) = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())  # ru_maxrss holds its parent's
         said[f"memory at {name}"] = int(peak) / 1024
+    said["size"] = Path(f"{path}.html").stat().st_size / 1e6
     print(json.dumps(said))
 
 
@@ -271,6 +272,7 @@ def report(count: int, folder: Path) -> None:
     print("|---|---|---|---|")
     for name in ("summary", "worst", "page"):
         print(f"| {name} | {said[name]:,.0f} | {said[f'cpu of {name}']:,.1f} | {said[f'memory at {name}']:,.0f} MB |")
+    print(f"\nthe page has {said['size']:.1f} MB")
 
 
 async def decided(count: int) -> float:

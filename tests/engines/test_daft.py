@@ -20,7 +20,7 @@ from pyarrow import parquet
 from ragmetrics_core.distributed import Scorer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Daft itself
-RECIPE = dict(snippets("daft"))["scale.md"]
+RECIPE = dict(snippets("daft"))["README.md"]
 
 
 def recipe(scorer: str) -> str:
