@@ -72,7 +72,7 @@ def main() -> int:
         spent = best(lambda prompt=prompt: locate(given, prompt), repeats)
         goals = [at_most(spent, GOAL_MS, " ms")] if name == "plain" else []
         rows.add(f"locating: {name}: {spent:.1f} ms, × {spent / bare:.0f}", *goals)
-    read = best(lambda: [(one.start, one.text) for one in locate(given, repr(given)).places], repeats)
+    read = best(lambda: [(one.offsets, one.text) for one in locate(given, repr(given)).places], repeats)
     rows.add(f"locating: repr, with offsets, texts and forms of all: {read:.1f} ms, × {read / bare:.0f}")
     hostile = {
         "400,000 backslashes": (given, "\\" * 400_000),

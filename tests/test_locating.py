@@ -293,13 +293,13 @@ def test_offsets_point_at_the_text_in_its_message() -> None:
     messages = ["Be brief.", f"Tool: {json.dumps([OVAR, PORTO])}"]
     for place, text in zip(locate([PORTO, OVAR], messages).places, (PORTO, OVAR), strict=True):
         assert place.part == 1
-        assert place.start is not None
-        assert stream(messages[1][place.start : place.end]) == stream(text)
+        assert place.offsets is not None
+        assert stream(messages[1][slice(*place.offsets)]) == stream(text)
 
 
 def test_what_is_not_shown_has_no_offsets() -> None:
     place = locate([FARO, OVAR], OVAR).places[0]
-    assert (place.part, place.start, place.end, place.text, place.coverage) == (None, None, None, "", 0)
+    assert (place.part, place.offsets, place.text, place.coverage) == (None, None, "", 0)
 
 
 def test_a_printed_place_holds_no_text() -> None:
@@ -346,7 +346,8 @@ def test_offsets_reach_to_the_last_part_in_the_message() -> None:
     message = f"{LONG[:150]}\n{FARO}\n{OVAR}\n{LONG[200:]}\nGo on."
     place = locate([LONG, FARO, OVAR], message).places[0]
     assert place.extent == "parts"
-    assert message[place.start : place.end] == message[: -len(".\nGo on.")]
+    assert place.offsets is not None
+    assert message[slice(*place.offsets)] == message[: -len(".\nGo on.")]
 
 
 VOCABULARY = [f"{a}{b}{c}" for a in "bdfgklm" for b in ("a", "ei", "o", "u") for c in ("rst", "n", "lden", "mp")]
@@ -431,11 +432,7 @@ def test_law_places_follow_their_candidates(texts: list[str], rng: random.Random
     found, order = locate(texts, prompt), rng.sample(range(len(texts)), len(texts))
     again = locate([texts[index] for index in order], prompt)
     for place, index in zip(again.places, order, strict=True):
-        assert (place.outcome, place.start, place.end) == (
-            found.places[index].outcome,
-            found.places[index].start,
-            found.places[index].end,
-        )
+        assert (place.outcome, place.offsets) == (found.places[index].outcome, found.places[index].offsets)
     assert [order[index] for index in again.order] == list(found.order)
 
 
@@ -454,7 +451,7 @@ def test_law_anything_is_answered(candidates: list[str], messages: list[str]) ->
     assert [place.candidate for place in found.places] == list(range(len(candidates)))
     for place in found.places:
         assert 0 <= place.coverage <= 1
-        assert (place.outcome == "shown") == (place.candidate in found.order) == (place.start is not None)
+        assert (place.outcome == "shown") == (place.candidate in found.order) == (place.offsets is not None)
 
 
 BLOCKS = [f"block{n:03}{random.Random(n).randbytes(4).hex()}" for n in range(100)]
@@ -501,4 +498,4 @@ def test_long_prompts_are_searched_in_steps_that_miss_nothing() -> None:
     found = locate(texts, prompt)
     assert len(stream(prompt)) > 100_000
     assert list(found.order) == order
-    assert all(later > earlier for earlier, later in pairwise(found.places[index].start or 0 for index in order))
+    assert all(later > earlier for earlier, later in pairwise(found.places[index].offsets or (0,) for index in order))

@@ -10,19 +10,18 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 from ragmetrics_core.capturing.captured import Redact, Redaction
-from ragmetrics_core.capturing.hooks import Problems, guarded, renew_after_fork
+from ragmetrics_core.capturing.hooks import Problems, Run, guarded, renew_after_fork
 from ragmetrics_core.capturing.sinks import Outlet
 from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
+from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.report import Report, Sink
-
-Run = TypeVar("Run")
 
 _EXIT_SECONDS = 2.0
 _FULL = "the judge is slower than the application: more than {} runs wait; further ones are dropped"
@@ -87,12 +86,10 @@ class BackgroundEvaluator(Generic[Run]):
             raise SettingError(f"sample_rate must lie in (0, 1], got {sample_rate}")
         self.problems = Problems() if problems is None else problems
         self._build, self._rest, self._ended, self._redaction = build, rest, ended, Redaction(redact, self.problems)
-        self._run = EvaluationRun(metrics, judge, concurrency, None, limits)
-        self._new_run = partial(EvaluationRun, tuple(self._run.metrics), judge, concurrency, None, limits)
+        self._new_run = partial(EvaluationRun, chosen(metrics), judge, concurrency, None, limits)
         self._sample_rate, self._max_queue, self._keep, self._on_result = sample_rate, max_queue, keep, on_result
         self.outlets = [Outlet(sink, self.problems, max_queue) for sink in sinks]
         self._linger, self._stopped = linger_s, False
-        self._begin()
         renew_after_fork(self)
         atexit.register(_at_exit, weakref.ref(self))
 
@@ -106,9 +103,9 @@ class BackgroundEvaluator(Generic[Run]):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _begin(self) -> None:
-        """Nothing recorded, nothing judged."""
-        self.dropped = 0
+    def after_fork(self) -> None:
+        """Nothing is recorded or judged: the thread was the parent's, and what came before is the parent's to judge."""
+        self.dropped, self._run = 0, self._new_run()
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -116,11 +113,6 @@ class BackgroundEvaluator(Generic[Run]):
         self._done: deque[Future[SampleResult]] = deque()
         self._flying = self._count = 0
         self._results: list[SampleResult] = []
-
-    def after_fork(self) -> None:
-        """In a forked child the thread is gone, and what was recorded before is the parent's to judge."""
-        self._run = self._new_run()
-        self._begin()
 
     @guarded
     def record(self, run: Run) -> bool:
@@ -201,11 +193,11 @@ class BackgroundEvaluator(Generic[Run]):
         with as_judge_work():
             while True:
                 with self._changed:
-                    while not (self._done or self._idle == 0 or self._is_over):
+                    while not (self._done or self._idle == 0):
+                        if self._stopped and not (self._queue or self._flying):
+                            self._thread = None
+                            return
                         self._changed.wait(self._idle)
-                    if self._is_over and not self._done:
-                        self._thread = None
-                        return
                     done, self._done = self._done, deque()
                     making = self._queue.popleft()[1] if self._idle == 0 else None
                     self._flying += making is not None
@@ -223,14 +215,12 @@ class BackgroundEvaluator(Generic[Run]):
         free = self._queue and self._flying < self._run.window
         return max(0.0, self._queue[0][0] - time.monotonic()) if free else None
 
-    @property
-    def _is_over(self) -> bool:
-        return self._stopped and not self._queue and not self._flying
-
     @guarded
     def _start(self, making: Callable[[], Iterable[Sample]]) -> None:
         for made in making():
-            sample = self._redaction.redact(made) if self._is_chosen(made) else None
+            conversation = made.ledger.conversation if made.ledger is not None else None
+            drawn = random.Random(conversation or made.id).random()  # noqa: S311  # no secret
+            sample = self._redaction.redact(made) if drawn < self._sample_rate else None
             if sample is None:
                 continue
             future = self._run.follow(self._count, sample)
@@ -238,10 +228,6 @@ class BackgroundEvaluator(Generic[Run]):
             with self._changed:
                 self._flying += 1
             future.add_done_callback(self._landed)
-
-    def _is_chosen(self, sample: Sample) -> bool:
-        name = sample.ledger.conversation if sample.ledger is not None else None
-        return random.Random(name or sample.id).random() < self._sample_rate  # noqa: S311  # no secret
 
     def _landed(self, future: Future[SampleResult]) -> None:
         """A sample is judged; called on the judges' loop, which must not wait for ``on_result``."""

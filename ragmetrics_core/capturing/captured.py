@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
-from ragmetrics_core.capturing.hooks import Lock, Problems, guarded
+from ragmetrics_core.capturing.hooks import Lock, Problems, Run, guarded
 from ragmetrics_core.data import Ledger, Sample
 from ragmetrics_core.endpoints.framework_model import as_judge_work
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.reporting.report import Report
 
-Run = TypeVar("Run")
 Redact = Callable[[Sample], Sample]
 _TEXTS = ("question", "contexts", "answer", "retrieved", "standalone_question", "history", "reference")
 

@@ -47,15 +47,17 @@ class Calls:
     @cached_property
     def models(self) -> list[Node]:
         """Calls of models that replied, in the order in which they began; of nested ones the innermost."""
-        return [node for node in self._prompted if _replied(node) and not any(map(_replied, [*node.walk()][1:]))]
+        models = (node for node in self.nodes if node.kind == "model")
+        replied = {node for node in models if node.reply is not None and node.error is None}
+        return [one for one in self.prompted if one in replied and replied.isdisjoint([*one.walk()][1:])]
 
     @property
     def last(self) -> Node | None:
         """The last call of a model, whether it replied or not: what a broken run had shown until then."""
-        return next((node for node in self._prompted[::-1] if node.prompt), None)
+        return next((node for node in self.prompted[::-1] if node.prompt), None)
 
     @cached_property
-    def _prompted(self) -> list[Node]:
+    def prompted(self) -> list[Node]:
         """Calls of models, without those that only make documents or queries for a retriever or reranker."""
         models = (node for node in self.nodes if node.kind == "model")
         return [node for node in models if not any(one.kind in ("retriever", "reranker") for one in self.paths[node])]
@@ -69,13 +71,11 @@ class Calls:
 
     def weight(self, call: Node) -> int:
         """How much a reply looks like an answer: 3 a free text, 2 a structured answer, 1 a label, 0 none."""
-        ran = {node.name for node in self.nodes if node.kind == "tool"}
-        if call.reply is None or any(one.name in ran for one in call.reply.calls):
+        reply, ran = call.reply, {node.name for node in self.nodes if node.kind == "tool"}
+        if reply is None or any(one.name in ran for one in reply.calls) or (reply.calls and self._steers(call)):
             return 0
-        if call.reply.calls and self._steers(call):
-            return 0
-        text = call.reply.text
-        value = parsed(text) if text.strip() else next((one.arguments for one in call.reply.calls[::-1]), None)
+        text = reply.text
+        value = parsed(text) if text.strip() else next((one.arguments for one in reply.calls[::-1]), None)
         if isinstance(value, Mapping):
             return 2 if any(key in value for key in ANSWER_KEYS) else int(not _STEERING & set(value))
         if value is not None or not text.strip() or self._steers(call):
@@ -137,17 +137,17 @@ class Calls:
         return bool(self.retrievals or self.tool_texts) or any(node.kind == "retriever" for node in self.nodes)
 
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
-        """Lists of documents that were there before a moment, the latest first."""
-        held: list[tuple[float, int, Sequence[Document]]] = []
-        for place, node in enumerate(self.nodes):
+        """Lists of documents that were there before a moment, the latest first, of one moment in the calls' order."""
+        held: list[tuple[float, Sequence[Document]]] = []
+        for node in self.nodes:
             if node.taken:
-                held.append((node.began, -place, self._found(node.taken, node.began)))
+                held.append((node.began, self._found(node.taken, node.began)))
             if node.documents and node.ended is not None:
-                held.append((node.ended, -place, self._found(node.documents, node.ended)))
+                held.append((node.ended, self._found(node.documents, node.ended)))
             if node in self.tool_texts:
-                held.append((end_of(node), -place, [Document(node.text or "")]))
-        held.sort(key=lambda one: one[:2], reverse=True)
-        return [tuple(some) for time, _, some in held if some and time <= before]
+                held.append((end_of(node), [Document(node.text or "")]))
+        held.sort(key=lambda one: one[0], reverse=True)
+        return [tuple(some) for time, some in held if some and time <= before]
 
     @cached_property
     def _original(self) -> list[str]:
@@ -196,7 +196,8 @@ class Calls:
         texts = [(document, text) for document in documents for text in dict.fromkeys((document.text, *document.forms))]
         earlier = [one for one in self.models if end_of(one) <= call.began and self._feeds(one, call)]
         prompt = [message.text for message in call.prompt]
-        often = [text for text in dict.fromkeys(known) for _ in range(_occurrences(text, prompt))]
+        counts = {text: sum(message.count(text) for message in prompt) for text in known if text.strip()}
+        often = [text for text, count in counts.items() for _ in range(min(50, max(1, count)))]
         located = locate([*(text for _, text in texts), *map(text_of, earlier)], prompt, known=often)
         result, there = Shown(), [index for index in located.order if index < len(texts)]
         arrived = {one.key: None for some in reversed(lists) for one in some}
@@ -252,10 +253,6 @@ class Calls:
         return len(text) >= OWN or any(one_line(said) == one_line(text) for said in given)
 
 
-def _replied(node: Node) -> bool:
-    return node.kind == "model" and node.reply is not None and node.error is None
-
-
 def wrote(call: Node, query: str | None) -> bool:
     """Whether a model's reply is a query, one of its lines, numbered and quoted or not, or a tool's argument in it."""
     lines = (*text_of(call).splitlines(), text_of(call), *chosen(call))
@@ -274,10 +271,6 @@ def _bare(line: str) -> str:
 def text_of(node: Node) -> str:
     """What a model said; empty where it said nothing."""
     return node.reply.text if node.reply is not None else ""
-
-
-def _occurrences(text: str, prompt: Sequence[str]) -> int:
-    return min(50, max(1, sum(message.count(text) for message in prompt))) if text.strip() else 0
 
 
 def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
@@ -310,20 +303,18 @@ def name_authors(root: Node) -> None:
     nodes = list(root.walk())
     found = [one for node in nodes if node.kind in ("retriever", "reranker") for one in node.documents or ()]
     known, texts = {one.id for one in found}, {one.text for one in found}
-    answers = [node for node in nodes[1:] if node.kind in ("agent", "step") and (node.text or "").strip()]
+    said = ((node, (node.text or "").strip()) for node in nodes[1:] if node.kind in ("agent", "step"))
+    answers = {node: text for node, text in said if text}
     for node in nodes if answers else ():
         if node.kind == "tool" and node.text:  # it hands on what an engine inside of it answered, perhaps among else
             lines = (node.text.strip(), *node.text.splitlines())
-            inner = (one for one in node.walk() if one in answers and (one.text or "").strip() in lines)
+            inner = (one for one in node.walk() if answers.get(one) in lines)
             node.taken = tuple(Document(node.text, author=one) for one in inner)
             continue
-        before = [one for one in answers if (one.ended or 0) < node.began]
+        before = [(text, by) for by, text in answers.items() if (by.ended or 0) < node.began]
         node.taken = tuple(
-            one if one.id in known or any(text in one.text for text in texts) else _by(one, before)
+            one
+            if one.id in known or any(text in one.text for text in texts)
+            else replace(one, author=next((by for text, by in before if text in one.text), None))
             for one in node.taken
         )
-
-
-def _by(document: Document, answers: Sequence[Node]) -> Document:
-    author = next((one for one in answers if (one.text or "").strip() in document.text), None)
-    return replace(document, author=author)

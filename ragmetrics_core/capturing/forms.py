@@ -66,11 +66,6 @@ def _folded(char: str) -> str:
     return "".join(one for one in char.lower() if one.isalnum()).replace("ς", "σ") if char.isalnum() else ""
 
 
-@lru_cache(maxsize=4096)
-def _width(char: str) -> int:
-    return len(_folded(char).encode())
-
-
 class Text:
     """A text and its stream, with the way back from the one to the other."""
 
@@ -99,7 +94,7 @@ class Text:
         at, start, end = self._pieces[bisect_right(self._pieces, index, key=lambda piece: piece[0]) - 1]
         if self.raw[start] not in "\\&":
             for offset in range(start, end):
-                at += _width(self.raw[offset])
+                at += len(_folded(self.raw[offset]).encode())
                 if at > index:
                     return offset, offset + 1
         return start, end

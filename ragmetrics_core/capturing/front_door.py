@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
 from ragmetrics_core.capturing.captured import Captured, Given, Redact
-from ragmetrics_core.capturing.hooks import Listener, Listeners, Problems
+from ragmetrics_core.capturing.hooks import Listener, Listeners, Problems, Run
 from ragmetrics_core.capturing.reading import Overrides, Source
 from ragmetrics_core.capturing.tree import Tree
 from ragmetrics_core.capturing.turns import Turns
@@ -15,8 +14,6 @@ from ragmetrics_core.data import Sample, SampleResult
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.engine.run import JudgeLike, Metrics
 from ragmetrics_core.reporting.report import Sink
-
-Run = TypeVar("Run")
 
 _MISSED = (
     "runs began in threads or tasks that do not carry this block's context, and were left out: start them with a "
@@ -104,8 +101,7 @@ class FrontDoor(Generic[Run]):
         """
         where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
         given = Given(question, reference, id, dict(metadata or {}), conversation)
-        listener = Listener(Problems(), all_threads=all_threads, data=where.needs_data)
-        turns = self.turns(where, listener.problems)
+        turns = self.turns(where, Problems())
         turns.share(conversation, redact)
         captured: Captured[Run] = Captured(
             turns.add,
@@ -114,9 +110,9 @@ class FrontDoor(Generic[Run]):
             redact=redact,
             rest=turns.rest,
             as_judge=self._as_judge,
-            problems=listener.problems,
+            problems=turns.problems,
         )
-        listener.record = captured.record
+        listener = Listener(turns.problems, captured.record, all_threads=all_threads, data=where.needs_data)
         self._listeners.add(listener)
         try:
             yield captured
@@ -165,8 +161,7 @@ class FrontDoor(Generic[Run]):
             SettingError: If a setting is invalid.
         """
         where = self._places(**places)
-        listener = Listener(Problems(), everywhere=True, data=where.needs_data)
-        turns = self.turns(where, listener.problems)
+        turns = self.turns(where, Problems())
         watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
             turns.add,
             metrics,
@@ -180,10 +175,10 @@ class FrontDoor(Generic[Run]):
             limits=limits,
             redact=redact,
             rest=turns.finish,
-            problems=listener.problems,
-            ended=partial(self._listeners.remove, listener),
+            problems=turns.problems,
+            ended=lambda: self._listeners.remove(listener),
         )
-        listener.record = watcher.record
+        listener = Listener(turns.problems, watcher.record, everywhere=True, data=where.needs_data)
         self._listeners.add(listener)
         return watcher
 

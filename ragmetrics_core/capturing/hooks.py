@@ -21,6 +21,7 @@ logger = logging.getLogger("ragmetrics_core")
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Run = TypeVar("Run")  # what an adapter keeps of one run of the application
 
 # What a fork leaves behind: locks that no thread of the child will ever release. Their owners renew them.
 
@@ -29,14 +30,15 @@ class Renewed(Protocol):
     """An object with locks or threads."""
 
     def after_fork(self) -> None:
-        """Called in a forked child, before any other code of it runs."""
+        """Called when the object is made, and in a forked child, before any other code of it runs."""
 
 
 _living: WeakSet[Renewed] = WeakSet()
 
 
 def renew_after_fork(owner: Renewed) -> None:
-    """Have an object told when it wakes up in a forked child; it is not kept alive for that."""
+    """Have an object make its locks and threads, now and when it wakes up in a forked child; it is not kept alive."""
+    owner.after_fork()
     _living.add(owner)
 
 
@@ -53,7 +55,6 @@ class Lock:
     """A lock for several entries of one thread, which a forked child has anew: threads of the parent may hold it."""
 
     def __init__(self) -> None:
-        self.after_fork()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -94,24 +95,20 @@ class Problems:
         frames = traceback.extract_tb(error.__traceback__)
         place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         key = f"{hook}: {type(error).__name__}"
-        self.add(key, f"ragmetrics could not record a run ({key}{place}); the application is not affected")
+        self.note(key, f"ragmetrics could not record a run ({key}{place}); the application is not affected")
 
-    def note(self, message: str) -> None:
-        """Count something that is no error but that the user should know; logged once."""
-        self.add(message, message)
-
-    def add(self, key: str, sentence: str) -> None:
-        """Count a problem; the first of its kind is logged, by a sentence."""
+    def note(self, message: str, sentence: str = "") -> None:
+        """Count something that the user should know; the first of its kind is logged, by a sentence if one is given."""
         others = self._others()
         for one in others:
-            one.add(key, sentence)
+            one.note(message, sentence)
         if others:
             return
         with self._lock:
-            self._counts[key] += 1
-            first = self._counts[key] == 1
+            self._counts[message] += 1
+            first = self._counts[message] == 1
         if first and self._logged:
-            logger.warning("%s", sentence)
+            logger.warning("%s", sentence or message)
 
 
 def guarded(hook: Callable[P, T]) -> Callable[P, T]:
@@ -135,30 +132,26 @@ def guarded(hook: Callable[P, T]) -> Callable[P, T]:
 # Who gets the runs that begin here: captures by context, watches by process; work of judges reaches nobody.
 
 
-def _idle(what: object) -> None:
-    """Until a listener knows where runs go, and for an adapter without hooks to put in place."""
-
-
 @dataclass(eq=False)
 class Listener:
     """Somebody who gets finished runs.
 
     Attributes:
+        record: Called with each finished run, in the application's thread.
         everywhere: It gets those of the whole process, else those of its context.
         all_threads: It also gets those that carry the context of no capture at all.
         data: It needs inputs and outputs whole, because the user names keys or paths.
-        record: Called with each finished run, in the application's thread.
         under: What the framework was doing when listening began, where an adapter needs to know.
         begun: True once a run began for it; adapters say so.
         missed: True once something began that carries no capture's context and was left out for that.
     """
 
     problems: Problems
+    record: Callable[[Any], object]
     _: KW_ONLY
     everywhere: bool = False
     all_threads: bool = False
     data: bool = False
-    record: Callable[[Any], object] = _idle
     under: object = None
     begun: bool = False
     missed: bool = False
@@ -178,7 +171,9 @@ class Listeners:
         problems: Errors of the hooks, counted for everybody who listens.
     """
 
-    def __init__(self, opened: Callable[[Listener], None] = _idle, closed: Callable[[Listener], None] = _idle) -> None:
+    def __init__(
+        self, opened: Callable[[Listener], None] = lambda _: None, closed: Callable[[Listener], None] = lambda _: None
+    ) -> None:
         self.open: tuple[Listener, ...] = ()
         self.problems = Problems(others=lambda: [one.problems for one in self.open])
         self._opened, self._closed = opened, closed

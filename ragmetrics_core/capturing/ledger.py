@@ -69,7 +69,9 @@ class Arrivals:
         self._calls, self._paths = calls, calls.paths
         made = [call.id for node in calls.nodes if node.reply is not None for call in node.reply.calls]
         self._rank = {name: place for place, name in reversed([*enumerate(made)])}
-        self._models = [node for node in calls.nodes if node.kind == "model" and _is_step(self._paths[node])]
+        # The application's own calls of models: no part of another, of a retriever, of a reranker.
+        inner = {node for model in calls.prompted for node in [*model.walk()][1:]}
+        self._models = [node for node in calls.prompted if not node.error and node not in inner]
         self._agents = {_agent(self._paths[node]) for node in self._models}
         self._whole = {node for node in calls.nodes if node.kind == "tool" and _is_made_of_documents(node)}
 
@@ -136,10 +138,10 @@ class Arrivals:
         came = [item for one in found for item in seen.items(one.documents)[0]]
         left = {key for key, context in seen.contexts.items() if context not in came}
         for node in sorted(self._paths, key=lambda one: one.ended or _LAST) if left else ():
-            if node.kind == "step" and not self._is_inside(self._paths[node]):
-                fresh = tuple(one for one in _fresh(node.documents) if one.key in left)
+            fresh = tuple(one for one in _fresh(node.documents) if one.key in left)
+            if fresh and node.kind == "step" and not self._is_inside(self._paths[node]):
                 left -= {one.key for one in fresh}
-                yield from (Arrival("retrieval", node, fresh),) * bool(fresh)
+                yield Arrival("retrieval", node, fresh)
 
     def _is_inside(self, path: Path) -> bool:
         """Whether a retrieval, or a tool whose result is made of documents, tells of the calls inside it."""
@@ -180,20 +182,18 @@ class Arrivals:
         elif node.kind == "retriever" and (node.error or node.documents is not None):
             yield Arrival("retrieval", node, _fresh(node.documents), error=node.error)
         elif node.kind == "agent" and above and node.text:
-            said = {
-                one_line(text) for one in above for text in (one.text, one.kind == "tool" and _repeats(one)) if text
-            }
-            yield from (Arrival("written", node, text=node.text),) * (one_line(node.text) not in said)
+            told = [*(one.text for one in above), *(_repeats(one) for one in above if one.kind == "tool")]
+            if one_line(node.text) not in map(one_line, filter(None, told)):
+                yield Arrival("written", node, text=node.text)
         elif node.kind == "model":
             for text in dict.fromkeys(one.text for one in node.prompt if one.role == "summary"):
-                before = (one for one in self._models if one.began < node.began)
-                if not any(text == one.text for other in before for one in other.prompt):
+                prompts = (one.prompt for one in self._models if one.began < node.began)
+                if not any(text == one.text for prompt in prompts for one in prompt):
                     yield Arrival("written", node, text=text)
         elif node.documents and node in retrievals:
-            fresh = _fresh(
-                node.documents, (doc for one in retrievals if one.began < node.began for doc in retrievals[one])
-            )
-            yield from (Arrival("retrieval", node, fresh),) * bool(fresh)
+            before = (doc for one, found in retrievals.items() if one.began < node.began for doc in found)
+            if fresh := _fresh(node.documents, before):
+                yield Arrival("retrieval", node, fresh)
 
     def _of_tool(self, node: Node) -> Iterator[Arrival]:
         inner = [*node.walk()][1:]
@@ -209,8 +209,8 @@ class Arrivals:
         elif node.ended is not None:
             kind: Kind = "written" if _is_written(node, nodes) else "retrieval" if named and text is None else "tool"
             yield Arrival(kind, node, text=_repeats(node) or text)
-            fresh = _fresh(node.documents, (doc for one in inner for doc in one.documents or ()))
-            yield from (Arrival("retrieval", node, fresh),) * bool(fresh)
+            if fresh := _fresh(node.documents, (doc for one in inner for doc in one.documents or ())):
+                yield Arrival("retrieval", node, fresh)
 
     def _is_run_again(self, node: Node) -> bool:
         """Whether a run that was resumed made the same call of a tool again."""
@@ -218,11 +218,6 @@ class Arrivals:
         later = (one for one, path in self._paths.items() if path[0].name in JOINED and path[1:2] != run)
         same = (one for one in later if one.kind == "tool" and one.call == node.call is not None)
         return any(one.began > node.began and one.query == node.query for one in same)
-
-
-def _is_step(path: Path) -> bool:
-    """Whether a model's call is one of the application's own: no part of another, of a retriever, of a reranker."""
-    return not path[-1].error and not any(one.kind in ("model", "retriever", "reranker") for one in path[:-1])
 
 
 def _tools(path: Path) -> Path:

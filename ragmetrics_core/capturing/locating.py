@@ -7,25 +7,13 @@ first, because a text inside a shown text is explained by that text; what is lef
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from ragmetrics_core.capturing.forms import Prompt, Text, stream
-from ragmetrics_core.capturing.matching import (
-    EDGE,
-    RESUMED,
-    STEP,
-    TRIES,
-    Group,
-    Search,
-    Showing,
-    Span,
-    runs_of,
-    size_of,
-    within,
-)
+from ragmetrics_core.capturing.matching import EDGE, RESUMED, STEP, Group, Search, Showing, runs_of, size_of, within
 
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
@@ -33,12 +21,9 @@ Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 OWN = 32  # bytes that a showing needs on ground that no better one has taken
 ALONE = 16  # a text of fewer bytes must stand apart, since its words may be anybody's
 WHOLE = 0.98  # of a text so much is all of it, also where pieces of it stand apart
-OCCURRENCES = 500  # of a short text so many are looked at in one message
 
-_MARKS = re.compile(r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);""")
 _DOTTED = re.compile(r"(?:\.\.\.|…)(\W*\w.*)$", re.DOTALL)
 _BEGUN = re.compile(r"\W(\w+)$")
-_NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 
 
 @dataclass(frozen=True)
@@ -55,22 +40,13 @@ class Place:
     _prompt: Prompt = field(default_factory=lambda: Prompt(()), repr=False, compare=False)
     _showing: Showing | None = field(default=None, repr=False, compare=False)
 
-    @cached_property
-    def _offsets(self) -> tuple[int, int] | tuple[None, None]:
+    @property
+    def offsets(self) -> tuple[int, int] | None:
+        """Where in that message the first letter shown there begins and the last one ends; None if nothing is shown."""
         if self._showing is None:
-            return None, None
+            return None
         ends = [span.end for span in self._showing.spans if self._prompt.message(span.at) == self.part]
         return self._showing.literal or self._prompt.span(self._showing.spans[0].at, ends[-1])
-
-    @property
-    def start(self) -> int | None:
-        """Offset in that message of the first letter shown there; None if nothing is shown."""
-        return self._offsets[0]
-
-    @property
-    def end(self) -> int | None:
-        """Offset in that message behind the last letter shown there; None if nothing is shown."""
-        return self._offsets[1]
 
     @cached_property
     def text(self) -> str:
@@ -81,16 +57,16 @@ class Place:
         if self.extent == "whole":
             return raw
         for run in runs_of(self._showing.spans):
-            last = max(run[-1].last - self._by_chance(run[-1]), run[0].of + 1)
+            last = max(run[-1].last - self._by_chance(run[-1].end), run[0].of + 1)
             start, end = self._text.span(run[0].of, last)
             parts.append(raw[start if run[0].of else 0 : end if run[-1].last < total else len(raw)])
         return " … ".join(parts)
 
-    def _by_chance(self, span: Span) -> int:
-        """How many of its last letters agree by chance: they stand behind dots, or begin a word that goes on."""
-        number = self._prompt.message(span.at)
+    def _by_chance(self, behind: int) -> int:
+        """How many letters before a place agree by chance: they stand behind dots, or begin a word that goes on."""
+        number = self._prompt.message(behind - 1)
         message, own = self._prompt.messages[number], self._text.raw if self._text else ""
-        end, on = message.gap(span.end - self._prompt.starts[number])
+        end, on = message.gap(behind - self._prompt.starts[number])
         tail = message.raw[max(end - STEP, 0) : end]
         dots, begun = _DOTTED.search(tail), _BEGUN.search(tail) if end == on < len(message.raw) else None
         found = begun if dots is None or dots[0] in own else dots
@@ -136,6 +112,7 @@ class _Settling:
         groups: dict[bytes | str, Group] = {}  # texts without letters are told apart by their characters
         self.of = [groups.setdefault(text.stream or text.raw.strip(), Group(text)) for text in self.texts]
         self.groups = list(groups.values())
+        self.search = Search(prompt, self.groups)
         for index, group in enumerate(self.of):
             group.tries += 2
             if index < len(candidates):
@@ -162,7 +139,7 @@ class _Settling:
 
     def _settle(self) -> None:
         """Give each showing its ground and its text, the longest first."""
-        found = list(Search(self.prompt, self.groups).showings())
+        found = list(self.search.showings())
         wholes = bytearray(len(self.ground))
         rivals: dict[tuple[object, ...], list[Showing]] = defaultdict(list)
         for showing in found:
@@ -218,7 +195,7 @@ class _Settling:
         """Find a short text where it touches no other letter and, if it is very short, stands apart."""
         size, covered = len(group.text.stream), False
         among: list[Showing] = []
-        for showing, left, right in self._occurrences(group):
+        for showing, left, right in self.search.occurrences(group):
             at = showing.spans[0].at
             if 1 in (self.ground[at : at + size] if size else self.ground[max(at - 1, 0) : at + 1]):
                 covered = True
@@ -237,22 +214,6 @@ class _Settling:
             group.why = "unknown", "its few letters stand in too many places"
         elif covered and group.why is None:
             group.why = "not shown", "its words stand inside another text"
-
-    def _occurrences(self, group: Group) -> Iterator[tuple[Showing, int, int]]:
-        """Where a short text stands, and what it touches there on its left and its right."""
-        letters, literal, most = group.text.stream, group.text.raw.strip(), OCCURRENCES if group.text.stream else TRIES
-        for message, begin in zip(self.prompt.messages, self.prompt.starts, strict=True):
-            at = -1
-            for _ in range(most):
-                at = message.stream.find(letters, at + 1) if letters else message.raw.find(literal, at + 1)
-                if at < 0:
-                    break
-                offsets = None if letters else (at, at + len(literal))
-                place = at if letters else len(stream(message.raw[:at]))
-                left, right = _touching(message, place, place + len(letters), offsets)
-                yield Showing(group, [Span(begin + place, 0, len(letters))], offsets), left, right
-            else:
-                group.tries = 0
 
     def _shown(self, one: int, showing: Showing) -> Place:
         text, runs = self.texts[one], runs_of(showing.spans)
@@ -299,16 +260,3 @@ def _rank(showing: Showing, wholes: bytearray) -> tuple[object, ...]:
     filled = not whole and wholes.count(1, spans[0].at, spans[-1].end) >= size - STEP
     longest = max(map(size_of, runs_of(spans))) - (0 if whole and len(spans) == 1 else STEP)
     return filled, -longest, -size, -size / len(group.text.stream), not group.known, group.members[:1], showing.place
-
-
-def _touching(message: Text, start: int, end: int, literal: tuple[int, int] | None) -> list[int]:
-    """What a short text touches on its left and its right: 0 another letter, 2 an end, a bullet, a quote or a tag."""
-    (before, first), (last, after) = message.gap(start), message.gap(end)
-    if literal:
-        first, last = literal
-    item = _NUMBERED.search(message.raw[max(first - 20, 0) : first])
-    sides = (start == 0 or item, message.raw[before:first]), (end == len(message.stream), message.raw[last:after])
-    return [
-        2 if edge or (between not in ("'", "’") and _MARKS.search(between)) else int(bool(between or literal))
-        for edge, between in sides
-    ]

@@ -1,7 +1,11 @@
-"""Where texts run along in a prompt: anchors of the streams, looked up in one pass, extended both ways."""
+"""Where texts run along in a prompt: anchors of the streams, looked up in one pass, extended both ways.
+
+Texts too short for an anchor are looked for one by one.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from ragmetrics_core.capturing.forms import Prompt, Text
+from ragmetrics_core.capturing.forms import Prompt, Text, stream
 
 ANCHOR = 16  # bytes of an anchor; candidates are tiled with them
 COMMON = 8  # an anchor of more candidates is boilerplate and proves nothing
@@ -19,8 +23,11 @@ WORD = 4  # so many are enough where they are the end of the text, or stand betw
 APART = 96  # parts of one text at most so far apart are one showing
 EDGE, MIDDLE = 32, 48  # the least part at an edge of a text, and elsewhere; less is no trace
 TRIES = 64  # extensions for a text; more for duplicates
+OCCURRENCES = 500  # of a short text so many are looked at in one message
 LONG = 100_000  # in a longer prompt every third place is looked at
 FAR = 1 << 40  # behind the end of any prompt or text
+_MARKS = re.compile(r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);""")
+_NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 _OFFSET = 40  # bits of a place that are the offset in the text
 _INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCII
 
@@ -197,6 +204,22 @@ class Search:
         if not live:  # nobody is left who asks for it
             del self.first[anchor]
 
+    def occurrences(self, group: Group) -> Iterator[tuple[Showing, int, int]]:
+        """Where a short text stands, and what it touches there on its left and its right."""
+        letters, literal, most = group.text.stream, group.text.raw.strip(), OCCURRENCES if group.text.stream else TRIES
+        for message, begin in zip(self.prompt.messages, self.prompt.starts, strict=True):
+            at = -1
+            for _ in range(most):
+                at = message.stream.find(letters, at + 1) if letters else message.raw.find(literal, at + 1)
+                if at < 0:
+                    break
+                offsets = None if letters else (at, at + len(literal))
+                place = at if letters else len(stream(message.raw[:at]))
+                left, right = _touching(message, place, place + len(letters), offsets)
+                yield Showing(group, [Span(begin + place, 0, len(letters))], offsets), left, right
+            else:
+                group.tries = 0
+
     @cached_property
     def _backwards(self) -> bytes:
         return self.prompt.stream[::-1]
@@ -294,3 +317,16 @@ def _joined(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
             showing.spans = [span for run, enough in least if size_of(run) >= enough for span in run]
         if showing.spans:
             yield showing
+
+
+def _touching(message: Text, start: int, end: int, literal: tuple[int, int] | None) -> list[int]:
+    """What a short text touches on its left and its right: 0 another letter, 2 an end, a bullet, a quote or a tag."""
+    (before, first), (last, after) = message.gap(start), message.gap(end)
+    if literal:
+        first, last = literal
+    item = _NUMBERED.search(message.raw[max(first - 20, 0) : first])
+    sides = (start == 0 or item, message.raw[before:first]), (end == len(message.stream), message.raw[last:after])
+    return [
+        2 if edge or (between not in ("'", "’") and _MARKS.search(between)) else int(bool(between or literal))
+        for edge, between in sides
+    ]

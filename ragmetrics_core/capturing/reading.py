@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, takewhile
 from typing import Any
 
 from ragmetrics_core.capturing.tree import Document, Message
@@ -57,12 +58,8 @@ class Overrides:
             return False, None
         if callable(source):
             return True, source(run)
-        for place in places:
-            for path in ([source], source.split(".")):
-                there, value = follow(place, path)
-                if there:
-                    return True, value
-        return False, None
+        found = (follow(place, path) for place in places for path in ([source], source.split(".")))
+        return next((one for one in found if one[0]), (False, None))
 
 
 def one_line(text: str | None) -> str:
@@ -123,10 +120,8 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
         return next((one.text for one in reversed(messages) if one.role == "user" and one.text.strip()), None)
     if not depth or not isinstance(value, Mapping):
         return None
-    for key in QUESTION_KEYS:
-        found = question_in(value.get(key), depth=depth - 1)
-        if found is not None:
-            return found
+    if named := next(filter(None, (question_in(value.get(key), depth=depth - 1) for key in QUESTION_KEYS)), None):
+        return named
     texts = {key: item for key, item in value.items() if isinstance(item, str) and item.strip()}
     if len(texts) == 1:
         return next((text for key, text in texts.items() if key not in _WRITTEN), None)
@@ -153,15 +148,10 @@ def history_in(value: object, question: str | None = None, *, depth: int = 3) ->
         return spoken(messages[: max(same or asked, default=0)])
     if not depth or not isinstance(value, Mapping):
         return ()
-    for key in HISTORY_KEYS:
-        earlier = spoken(conversation(value.get(key)) or ()) or _pairs(value.get(key))
-        if earlier:
-            return earlier
-    for key in ("input", "messages", *(value if len(value) == 1 else ())):
-        found = history_in(value.get(key), question, depth=depth - 1)
-        if found:
-            return found
-    return ()
+    named = (spoken(conversation(earlier) or ()) or _pairs(earlier) for earlier in map(value.get, HISTORY_KEYS))
+    places = map(value.get, ("input", "messages", *(value if len(value) == 1 else ())))
+    inside = (history_in(place, question, depth=depth - 1) for place in places)
+    return next(filter(None, chain(named, inside)), ())
 
 
 def _pairs(value: object) -> tuple[Turn, ...]:
@@ -182,11 +172,8 @@ def answer_in(output: object) -> tuple[str | None, str]:
     """The answer in what a run returned, and the key it was found at; None and an empty text if there is none."""
     if not isinstance(output, Mapping):
         return answer_text(output), ""
-    for key in ("structured_response", *ANSWER_KEYS, "messages"):
-        found = answer_text(output.get(key))
-        if found is not None:
-            return found, key
-    return None, ""
+    found = ((answer_text(output.get(key)), key) for key in ("structured_response", *ANSWER_KEYS, "messages"))
+    return next((one for one in found if one[0] is not None), (None, ""))
 
 
 def answer_text(value: object) -> str | None:
@@ -207,12 +194,10 @@ def answer_text(value: object) -> str | None:
 
 def last_answer(messages: tuple[Message, ...]) -> str | None:
     """The last message of the assistant after the user's last that calls no tool; else a direct result of a tool."""
-    last_human = max((place for place, one in enumerate(messages) if one.role == "user"), default=-1)
-    after = messages[last_human + 1 :]
-    spoken = [one for one in after if one.role == "assistant" and not one.calls and one.text.strip()]
-    if spoken:
-        return spoken[-1].text
-    return after[-1].text if after and after[-1].role == "tool" and after[-1].text.strip() else None
+    after = list(takewhile(lambda one: one.role != "user", reversed(messages)))  # the latest first
+    spoken = (one for one in after if one.role == "assistant" and not one.calls)
+    direct = (one for one in after[:1] if one.role == "tool")
+    return next((one.text for one in chain(spoken, direct) if one.text.strip()), None)
 
 
 def compact(value: object) -> str:
@@ -231,9 +216,7 @@ def parsed(text: str) -> object:
     stripped = text.strip()
     if stripped.startswith("```"):
         stripped = stripped.strip("`").partition("\n")[2]
-    if stripped[:1] not in ("{", "["):
-        return None
-    try:
-        return json.loads(stripped)
-    except ValueError:
-        return None
+    if stripped[:1] in ("{", "["):
+        with suppress(ValueError):
+            return json.loads(stripped)
+    return None

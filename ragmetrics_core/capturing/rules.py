@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -45,15 +45,6 @@ def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
     return [_Making(turn, answer).sample() for answer in turn.answers()]
 
 
-@dataclass(frozen=True)
-class _Answered:
-    """An answer, the call that wrote it, and what is uncertain about it."""
-
-    answer: Answer
-    call: Node | None = None
-    doubts: tuple[str, ...] = ()
-
-
 class _Turn:
     """What all answers of a run share."""
 
@@ -78,22 +69,22 @@ class _Turn:
             handed_in = any(self.calls.weight(one) and _word(one) not in _VERDICTS for one in self.calls.models)
         return tree.is_query or self.calls.tried or handed_in or self.where.contexts_from is not None
 
-    def answers(self) -> list[_Answered]:
+    def answers(self) -> list[Answer]:
         """The answers: the user's word, the framework's, else the answering call's."""
         there, value = self.named("answer")
         if there:
             return [self._written(Answer(answer_text(value), "answer_from"))]
         tree = self.tree
         if tree.gives_documents or tree.root.kind == "retriever":
-            return [_Answered(Answer(None))]
+            return [Answer(None)]
         if self.error or not (tree.complete or tree.answers):
-            return [_Answered(Answer(None), self.calls.last)]
+            return [Answer(None, call=self.calls.last)]
         return [self._written(answer) for answer in tree.answers] or [self._found()]
 
-    def _written(self, answer: Answer) -> _Answered:
+    def _written(self, answer: Answer) -> Answer:
         """An answer of the framework, with the call whose reply equals it, else the last that may have written it."""
         if answer.extracted or answer.text is None:
-            return _Answered(answer, answer.call)
+            return answer
         if answer.call is not None:
             return self._by(answer, answer.call)
         wanted, value = {one_line(text) for text in (answer.text, *answer.replies)} - {""}, parsed(answer.text)
@@ -106,15 +97,15 @@ class _Turn:
         if is_message(self.tree.output, answer.text) and self._based(self._held):
             return self._found()  # a status line that no model wrote
         likely = self.calls.likely
-        return _Answered(answer, likely[-1], (_UNLIKE,)) if likely else _Answered(answer)
+        return replace(answer, call=likely[-1], doubts=(_UNLIKE,)) if likely else answer
 
-    def _by(self, answer: Answer, call: Node, *, stated: bool = True) -> _Answered:
+    def _by(self, answer: Answer, call: Node, *, stated: bool = True) -> Answer:
         """An answer and its call; where nothing states which call that is, is there another that it does not use?
 
         One that it uses may be the answer all the same, if that was asked the question and this one was not: a title.
         """
         if stated and self.tree.root.name != FLOW:
-            return _Answered(answer, call)
+            return replace(answer, call=call)
         asked = call in self.calls.asked(self.question()[0])
         used = self.calls.shown(call, ()).calls if asked else [call]
         said = {one_line(text_of(one)) for one in used}
@@ -122,7 +113,7 @@ class _Turn:
         taken = "the last that was shown the question" if asked else "the last one"
         doubt = f"several calls may have answered; {taken} is taken" if others else ""
         doubt = "the answer may be a verdict" if _word(call) in _VERDICTS else doubt
-        return _Answered(answer, call, (doubt,) if doubt else ())
+        return replace(answer, call=call, doubts=(doubt,) if doubt else ())
 
     @cached_property
     def _held(self) -> list[Node]:
@@ -135,14 +126,14 @@ class _Turn:
         """Those that were shown documents."""
         return [call for call in calls if self.calls.shown(call, ()).found]
 
-    def _found(self) -> _Answered:
+    def _found(self) -> Answer:
         """The answering call where the framework names no answer: one whose text is in the output, else the last.
 
         Of several in the output it is the last that was shown documents, which is sure if no other was.
         """
         held, likely, question = self._held, self.calls.likely, self.question()[0]
         if not held and not likely:
-            return _Answered(Answer(None, "nothing in the outputs"), None, ("no answer was found in the outputs",))
+            return Answer(None, "nothing in the outputs", doubts=("no answer was found in the outputs",))
         said = {one_line(text_of(call)) for call in held}
         several = len(held) > 1 and sum(one_line(text) in said for text in texts_in(self.tree.output)) > 1
         based, asked = self._based(held) if several else [], self.calls.asked(question)
@@ -151,7 +142,7 @@ class _Turn:
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
         answer = Answer(text, place)
         if several and not (based == held[-1:] and self.calls.asked(question, based)):
-            return _Answered(answer, call, (_SEVERAL,))
+            return replace(answer, call=call, doubts=(_SEVERAL,))
         return self._by(answer, call, stated=bool(held))
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
@@ -211,17 +202,17 @@ class _Making:
     """One sample in the making."""
 
     turn: _Turn
-    answered: _Answered
-    provenance: dict[str, str] = field(default_factory=dict)
+    answer: Answer
     warnings: list[str] = field(default_factory=list)
     grades: set[Grade] = field(default_factory=set)
     evidence_from: EvidenceFrom | None = None
+    contexts_at: str = ""  # where the contexts were found, in words
     feeding: Sequence[Node] = ()
     known: Sequence[str] = ()
 
     def sample(self) -> Sample:
         """The sample."""
-        turn, tree, answer = self.turn, self.turn.tree, self.answered.answer
+        turn, tree, answer = self.turn, self.turn.tree, self.answer
         question, asked_at, said = turn.question()
         self.warnings += [*tree.warnings, *said]
         standalone = turn.standalone(question)
@@ -230,7 +221,7 @@ class _Making:
         self._note_hidden(retrieved, contexts)
         if any(key in one.metadata for one in retrieved or contexts for key in DISTANCE_KEYS):
             self.warnings.append(_DISTANCE)
-        doubts = () if self.evidence_from == "named" else self.answered.doubts
+        doubts = () if self.evidence_from == "named" else answer.doubts
         self.warnings += doubts
         if answer.text is None or turn.error or not tree.complete or self.evidence_from is None or tree.unread:
             self.grades.add("incomplete")
@@ -238,11 +229,11 @@ class _Making:
         if doubts or _REWRITTEN in said or tree.conversation_at == BY_WORDS:
             self.grades.add("inferred")
         if self.evidence_from is None:
-            names = dict.fromkeys(node.name for node in turn.calls.texts_of_tools)
-            self.warnings += [_TEXT.format(name) for name in names]
+            self.warnings += [_TEXT.format(node.name) for node in turn.calls.texts_of_tools]
         sources = ", ".join(dict.fromkeys(node.name for node in turn.calls.retrievals))
-        places = {"question": asked_at, "retrieved": sources, "answer": answer.place, **self.provenance}
+        places = {"question": asked_at, "retrieved": sources, "answer": answer.place, "contexts": self.contexts_at}
         places |= {"conversation": tree.conversation_at, "reranker": ", ".join(turn.calls.rerankers)}
+        wrote = [*map(text_of, self.feeding), tree.partial or ""]  # on the way, and of an answer that broke off
         return Sample(
             question=question or answer.question,
             contexts=contexts,
@@ -250,7 +241,7 @@ class _Making:
             answer=answer.text,
             standalone_question=standalone,
             history=tree.history,
-            generator=answer.model or (self.answered.call.model if self.answered.call is not None else None),
+            generator=answer.model or (answer.call.model if answer.call is not None else None),
             error=turn.error,
             **tree.given,
             capture=CaptureNotes(
@@ -258,7 +249,7 @@ class _Making:
                 evidence_from=self.evidence_from,
                 provenance={name: place for name, place in places.items() if place},
                 warnings=tuple(dict.fromkeys(self.warnings)),
-                intermediate=self._intermediate(),
+                intermediate=tuple(Context(text=text) for text in dict.fromkeys(wrote) if text.strip()),
                 other=tuple(one.context() for one in tree.other),
                 complete=tree.complete and not turn.error,
             ),
@@ -267,23 +258,23 @@ class _Making:
 
     def _ledger(self, contexts: Sequence[Context], keys: Sequence[Key]) -> Ledger:
         """The calls that brought evidence, and what this answer was shown of them."""
-        tree, call = self.turn.tree, self.answered.call
+        tree, call = self.turn.tree, self.answer.call
         calls = () if call is None else (*self.feeding, call)
         prompts = None if call is None else [message.text for one in calls for message in one.prompt]
         named = [("named", str(place)) for place in range(len(contexts))]
         seen = Seen(dict(zip(keys or named, contexts, strict=True)), prompts, self.known)
         turn = tree.turn or 1 + sum(one.role == "user" for one in tree.history)
-        told = self.turn.arrivals.told(seen, turn, self.answered.answer.text, tree.earlier)
+        told = self.turn.arrivals.told(seen, turn, self.answer.text, tree.earlier)
         return Ledger(conversation=tree.conversation, turn=turn, calls=tuple(told))
 
     def _contexts(self, question: str | None, standalone: str | None) -> tuple[tuple[Context, ...], list[Key]]:
         """The contexts, and the keys of the documents behind them."""
-        turn, call = self.turn, self.answered.call
+        turn, call = self.turn, self.answer.call
         said = [text for text in (question, standalone) if text]
         self.known = [*said, *(one.content for one in turn.tree.history), *turn.tree.instructions]
         there, value = turn.named("contexts")
         if there:
-            self.evidence_from, self.provenance["contexts"] = "named", "contexts_from"
+            self.evidence_from, self.contexts_at = "named", "contexts_from"
             return tuple(contexts_in(value)), []
         if call is not None:
             shown = turn.calls.shown(call, self.known)
@@ -291,15 +282,15 @@ class _Making:
             if shown.found:
                 return self._from_prompt(shown, call)
             if turn.calls.taken_out(call):
-                self.evidence_from, self.provenance["contexts"] = "prompt", f"the prompt of {call.name}"
+                self.evidence_from, self.contexts_at = "prompt", f"the prompt of {call.name}"
                 self.warnings.append(_TAKEN_OUT)
                 return (), []
         flow, place = self._flow()
         if flow:
-            self.provenance["contexts"] = place
+            self.contexts_at = place
             self.evidence_from = "listed" if call is not None or not turn.tree.gives_documents else "retrieved_only"
             self.grades.add("inferred")
-            if call is not None and self.answered.answer.text is not None:
+            if call is not None and self.answer.text is not None:
                 self.warnings.append(_UNSEEN)
         elif turn.calls.tried:
             self.evidence_from = "ids_only" if turn.tree.unread else "none_found"
@@ -308,17 +299,15 @@ class _Making:
     def _from_prompt(self, shown: Shown, call: Node) -> tuple[tuple[Context, ...], list[Key]]:
         """What the prompt shows, in its order; what it does not tell of stays between its neighbours."""
         turn, order = self.turn, list(shown.found)
-        self.evidence_from, self.provenance["contexts"] = "prompt", f"what occurs in the prompt of {call.name}"
+        self.evidence_from, self.contexts_at = "prompt", f"what occurs in the prompt of {call.name}"
         if {document.text for document, _ in shown.found.values()} <= {node.text for node in turn.calls.tool_texts}:
             self.evidence_from = "undivided"
-        for some in turn.calls.lists(call.began):
-            keys = [one.key for one in some]
-            if any(key in shown.found for key in keys):
-                for at, key in enumerate(keys):
-                    if key in shown.unknown and key not in order:
-                        before = next((one for one in reversed(keys[:at]) if one in order), None)
-                        order.insert(0 if before is None else order.index(before) + 1, key)
-                break
+        lists = ([one.key for one in some] for some in turn.calls.lists(call.began))
+        keys = next((keys for keys in lists if not shown.found.keys().isdisjoint(keys)), [])
+        for at, key in enumerate(keys):
+            if key in shown.unknown and key not in order:
+                before = next((one for one in reversed(keys[:at]) if one in order), None)
+                order.insert(0 if before is None else order.index(before) + 1, key)
         contexts = []
         for rank, key in enumerate(order, start=1):
             if key not in shown.found:
@@ -336,8 +325,8 @@ class _Making:
     def _flow(self) -> tuple[tuple[Document, ...], str]:
         """The framework's own data flow: the answer's documents, what the adapter says, else the last list."""
         tree, calls = self.turn.tree, self.turn.calls
-        if self.answered.answer.documents is not None:
-            return self.answered.answer.documents, f"documents of {self.answered.answer.place}"
+        if self.answer.documents is not None:
+            return self.answer.documents, f"documents of {self.answer.place}"
         if tree.flow is not None:
             return tree.flow, tree.flow_at
         found = self.turn.arrivals.retrieved() or ()
@@ -357,12 +346,6 @@ class _Making:
         hidden = [one for one in retrieved if one.id not in ids and not any(f in shown for f in (one.text, *one.forms))]
         if 0 < len(hidden) < len(retrieved):
             self.warnings.append(f"{len(hidden)} of {len(retrieved)} retrieved documents were not shown to the model")
-
-    def _intermediate(self) -> tuple[Context, ...]:
-        """What models of the run wrote on the way, and what was read of an answer that broke off."""
-        texts = [text_of(call) for call in self.feeding]
-        texts += [self.turn.tree.partial] if self.turn.tree.partial else []
-        return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
 
 _LABELS = re.compile(r"</think>|\b(?:answer|score|sources?):", re.IGNORECASE)  # what parsers of frameworks split at

@@ -41,7 +41,6 @@ class Outlet:
 
     def __init__(self, sink: Sink, problems: Problems, max_queue: int | None) -> None:
         self._sink, self.problems, self._most = sink, problems, max_queue or 0
-        self.after_fork()
         renew_after_fork(self)
 
     def after_fork(self) -> None:

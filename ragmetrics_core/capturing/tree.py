@@ -124,10 +124,7 @@ class Answer:
     documents: tuple[Document, ...] | None = field(default=None, repr=False)  # that it carries; its data flow
     question: str | None = field(default=None, repr=False)  # that it carries
     model: str | None = None  # that wrote it, as the framework names it
-
-
-def _same(value: Any) -> Any:
-    return value
+    doubts: tuple[str, ...] = ()  # what is uncertain about it, in words; the rules say it
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -166,4 +163,4 @@ class Tree:
     warnings: tuple[str, ...] = ()  # what the adapter has to say
     run: Any = None  # the framework's own, for callables of the user
     places: tuple[Any, ...] = ()  # mappings that the user's keys and paths lead into, the first hit wins
-    plain: Callable[[Any], Any] = _same  # makes plain values of what such a key or callable gives
+    plain: Callable[[Any], Any] = field(default=lambda value: value)  # makes plain values of what is found there

@@ -4,18 +4,17 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Generic
 
 from ragmetrics_core.capturing.conversations import Conversations, of_blocks
 from ragmetrics_core.capturing.evidence import Calls, chosen, text_of, wrote
-from ragmetrics_core.capturing.hooks import Lock, Problems
+from ragmetrics_core.capturing.hooks import Lock, Problems, Run
 from ragmetrics_core.capturing.locating import OWN, locate
 from ragmetrics_core.capturing.reading import Overrides, one_line
 from ragmetrics_core.capturing.rules import samples_of
 from ragmetrics_core.capturing.tree import FLOW, THREAD, Node, Tree
 from ragmetrics_core.data import Sample
 
-Run = TypeVar("Run")
 _MOST_WAITING = 1000
 _MOST_NEAR = 32
 _MOST_LOOSE = 8
@@ -151,8 +150,7 @@ class Turns(Generic[Run]):
             joins = not calls.tried and bool(calls.models) and self._joins(tree, calls)
             if not calls.tried and calls.models and (joins or not self._counts(tree)):
                 if tree.conversation is not None and not joins:  # what it found may be spoken of later
-                    whole = replace(self.conversations.placed(tree), is_query=True)
-                    self.conversations.add(whole, samples_of(whole, self._where))
+                    self._made_of([replace(tree, is_query=True)])
                 return self._settled()
         whole = self.conversations.placed(whole)
         prompts = ("\n".join(message.text for message in call.prompt) for call in calls.models)

@@ -71,8 +71,9 @@ class SampleProcessor(BackgroundEvaluator[int]):
         settings |= {"linger_s": linger_s, "rest": lambda: self._reader.turns.finish()}
         super().__init__(self._made, metrics, judge, **settings)
 
-    def _begin(self) -> None:
-        super()._begin()
+    def after_fork(self) -> None:
+        """See the one it extends; what spans said before is the parent's as well."""
+        super().after_fork()
         self._reader, self.without = TraceReader(self._dialect, self._resolve), Counter[Code]()
         self._open: OrderedDict[int, list[Any]] = OrderedDict()  # spans by trace, that of the latest span last
         self._gone: OrderedDict[int, None] = OrderedDict()  # traces that were let go: what comes later is no whole

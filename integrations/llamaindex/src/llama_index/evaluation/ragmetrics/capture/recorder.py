@@ -83,7 +83,6 @@ class Recorder:
         self.listeners = Listeners(self._opened)
         self.problems = self.listeners.problems
         self._spans, self._events = Spans(self), Events(recorder=self)
-        self.after_fork()
         capturing.renew_after_fork(self)
 
     def after_fork(self) -> None:
