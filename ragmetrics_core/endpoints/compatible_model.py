@@ -27,8 +27,6 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
     ("ClientConnectorError", errors.Unreachable),
     ("ServerTimeoutError", errors.JudgeTimeout),
     ("InvalidURL", errors.ModelNotFound),
-    ("ClientConnectionError", errors.ConnectionFailed),
-    ("ClientPayloadError", errors.ConnectionFailed),
     ("ClientResponseError", errors.JudgeServerError),
     ("ClientError", errors.ConnectionFailed),
 )

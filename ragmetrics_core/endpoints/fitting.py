@@ -8,17 +8,15 @@ have two forms, of which an endpoint may know only one: the schema, and the limi
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from ragmetrics_core.data import ContextWindowExceeded, JudgeError, RequestRejected, Usage
-from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 
 T = TypeVar("T")
 Send = Callable[[ChatRequest, int], Awaitable[ChatReply]]
-Arrived = Callable[[int, ChatReply], None]
 
 
 class _Feature(NamedTuple):
@@ -67,7 +65,6 @@ class _Asking:
 
     request: ChatRequest
     send: Send
-    arrived: Arrived
     left: list[int]  # positions of the replies that are still missing
     choices: list[Choice] = field(default_factory=list)
     failures: tuple[JudgeError, ...] = ()  # why they were not given, when they were asked for last
@@ -82,7 +79,6 @@ class _Asking:
         if given:
             self.choices += given
             self.left = [place for place in self.left if not position <= place < position + len(given)]
-            self.arrived(position, reply)
 
     @property
     def rejected(self) -> bool:
@@ -101,20 +97,19 @@ class Fitting:
         self._rejected: dict[str, tuple[float, JudgeError]] = {}
         self._removing = asyncio.Lock()
 
-    async def complete(self, key: str, request: ChatRequest, send: Send, arrived: Arrived) -> ChatReply:
+    async def complete(self, key: str, request: ChatRequest, send: Send) -> ChatReply:
         """Send a request without the features that the model does not have; failures are values.
 
         Args:
             key: Digest of the request; one that was rejected in every form is not sent again for a while.
             request: The request.
             send: Sends a request for the reply at a position, or several from there on; gives failures as values.
-            arrived: Told of what each call gave as soon as it did, with the position of its first reply.
         """
         since, error = self._rejected.get(key, (0.0, None))
         if error is not None and time.monotonic() < since + _REMEMBERED_SECONDS:
             return ChatReply((), failures=(error,) * request.n)
-        lacked = self._missing()
-        missing, asking = set(lacked), _Asking(request, send, arrived, [*range(request.n)])
+        lacked = lacking(self._model, self.learned)
+        missing, asking = set(lacked), _Asking(request, send, [*range(request.n)])
         await self._ask(asking, missing)
         if asking.rejected:
             async with self._removing:  # one request finds out for all
@@ -133,13 +128,10 @@ class Fitting:
         usage = asking.usage + Usage(fallbacks=tuple(lost)) if lost else asking.usage
         return ChatReply(tuple(asking.choices), usage, asking.failures)
 
-    def _missing(self) -> frozenset[str]:
-        return lacking(self._model.capabilities(), frozenset(self.learned))
-
     async def _with_less(self, asking: _Asking, missing: set[str]) -> None:
         """Give up one feature after the other until the endpoint takes the request; adds them to ``missing``."""
-        if self._missing() - missing:  # another request has found out meanwhile
-            missing |= self._missing()
+        if (known := lacking(self._model, self.learned)) - missing:  # another request has found out meanwhile
+            missing |= known
             await self._ask(asking, missing, careful=True)
         untried = [name for name, feature in _FEATURES.items() if name not in missing and feature.used(asking.request)]
         while asking.rejected and (name := self._suspect(untried, str(asking.failures[0]))):
@@ -188,12 +180,12 @@ class Fitting:
         return replace(request, **changes) if changes else request
 
 
-@lru_cache(maxsize=64)
-def lacking(stated: Capabilities, learned: frozenset[str]) -> frozenset[str]:
+def lacking(model: ChatModel, learned: Collection[str]) -> set[str]:
     """The features that a model says it lacks, or turned out to lack."""
-    lacking = {*learned, *(name for name in _FEATURES if getattr(stated, name, None) is False)}
-    if "temperature" in lacking:
-        lacking.add("n")
-    if "json_schema" in lacking:
-        lacking.add("schema_form")  # there is none to put into another form
-    return frozenset(lacking)
+    stated = model.capabilities()
+    missing = {*learned, *(name for name in _FEATURES if getattr(stated, name, None) is False)}
+    if "temperature" in missing:
+        missing.add("n")
+    if "json_schema" in missing:
+        missing.add("schema_form")  # there is none to put into another form
+    return missing

@@ -87,9 +87,9 @@ class Session:
         store = MemoryStore() if store is None else store
         return replace(self, _store=store, _concurrency=concurrency, _budget=budget or Budget())
 
-    def lacking(self) -> frozenset[str]:
+    def lacking(self) -> set[str]:
         """The features of requests that the model does not have, as far as known by now."""
-        return lacking(self.model.capabilities(), frozenset(self._learned))
+        return lacking(self.model, self._learned)
 
     async def prepare(self) -> None:
         """Load what the first call needs."""
@@ -219,23 +219,22 @@ class Session:
     ) -> Usage:
         """Ask for several replies, keep each as it comes, and hand them to whoever waits."""
 
-        def arrived(position: int, reply: ChatReply) -> None:
+        async def send(request: ChatRequest, position: int) -> ChatReply:
+            reply = self._kept.parked(self.model, keys[position], request) or await self._attempts.send(request)
             origin = _origin(next(iter(reply.usage.models), ""), len(reply.choices))
             pairs = zip(keys[position:], reply.choices, strict=False)
             named = {key: Choice(given.text, given.finish, given.tokens, origin) for key, given in pairs}
-            if keep:
+            if keep and named:
                 self._kept.put(named)
             outcomes.update(named)
-
-        async def send(request: ChatRequest, position: int) -> ChatReply:
-            return self._kept.parked(self.model, keys[position], request) or await self._attempts.send(request)
+            return reply
 
         if request.n != len(keys):
             request = replace(request, n=len(keys))
         loop = asyncio.get_running_loop()
         shared.flights.update((key, (self._kept, loop.create_future())) for key in keys)
         try:
-            reply = await shared.fitting.complete(keys[0], request, send, arrived)
+            reply = await shared.fitting.complete(keys[0], request, send)
             if unanswered := [key for key in keys if outcomes[key] is None]:
                 none = errors.EmptyReply("the endpoint returned fewer replies than asked for")
                 outcomes.update(zip(unanswered, chain(reply.failures, repeat(none)), strict=False))
