@@ -6,12 +6,14 @@ was judged in windows says so, and among the fallbacks of its usage.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
 
 from ragmetrics_core.data import ContextWindowExceeded, Question, divided, halves
-from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight, list_field, verdicts_of
+from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, list_field, verdicts_of
 
 _MARK = "windows"
 
@@ -38,49 +40,39 @@ def joined(question: Question[Any], failed: Answer[Any], answers: Sequence[Answe
     replies = [answer.reply for answer in answers if isinstance(answer.reply, Asked)]
     missing = next((answer.reply for answer in answers if isinstance(answer.reply, NotAnswered)), None)
     assert question.split is not None  # noqa: S101  # only such a question has parts
+    each, strength = [_each(asked) for asked in replies], partial(_strength, field=question.split.field)
     if len(question.parts[question.split.part].texts) > 1:  # each text is in one part
-        return Answer(_together(replies) if missing is None else missing, usage)
+        return Answer(_made_of(replies[0].reply, [*chain(*each)]) if missing is None else missing, usage)
     if not replies:
         return Answer(missing or failed.reply, usage)
-    best = _clearest(replies, question.split.field)
-    sure = all(_strength(best, place, question.split.field)[0] for place in range(len(verdicts_of(best.reply))))
-    return Answer(best if missing is None or sure else missing, usage)
+    best = [  # of each verdict that of the window which says yes most clearly, with the number of windows
+        replace(max(windows, key=strength), windows=(sum(one.windows[0] for one in windows),))
+        for windows in zip(*each, strict=True)
+    ]
+    sure = all(strength(verdict)[0] for verdict in best)
+    return Answer(_made_of(replies[0].reply, best) if missing is None or sure else missing, usage)
 
 
-def _strength(asked: Asked[Any], place: int, field: str) -> tuple[bool, float]:
+def _each(asked: Asked[Any]) -> list[Asked[Any]]:
+    """Each verdict of the first reply, which of polls stands for all, as if it had been asked alone."""
+    return [
+        Asked((verdict,), (), asked.weights[place : place + 1], asked.windows[place : place + 1] or (1,))
+        for place, verdict in enumerate(verdicts_of(asked.reply))
+    ]
+
+
+def _strength(asked: Asked[Any], field: str) -> tuple[bool, float]:
     """Whether a verdict says yes, and how clearly."""
     if asked.weights:
-        return asked.weights[place].p > 0.5, asked.weights[place].p
-    value = float(getattr(verdicts_of(asked.reply)[place], field))
+        return asked.weights[0].p > 0.5, asked.weights[0].p
+    value = float(getattr(asked.reply, field))
     return value > 0, value
 
 
-def _clearest(replies: Sequence[Asked[Any]], field: str) -> Asked[Any]:
-    """Of each verdict that of the window which says yes most clearly, with the number of windows."""
-    chosen = [
-        (max(replies, key=lambda asked: _strength(asked, place, field)), place)  # called at once
-        for place in range(len(verdicts_of(replies[0].reply)))
-    ]
-    windows = tuple(sum(_windows(asked)[place] for asked in replies) for _, place in chosen)
-    return _made_of(chosen, windows)
-
-
-def _together(replies: Sequence[Asked[Any]]) -> Asked[Any]:
-    """The verdicts of several groups, one after the other."""
-    chosen = [(asked, place) for asked in replies for place in range(len(verdicts_of(asked.reply)))]
-    windows = tuple(_windows(asked)[place] for asked, place in chosen)
-    return _made_of(chosen, windows if max(windows) > 1 else ())
-
-
-def _made_of(chosen: Sequence[tuple[Asked[Any], int]], windows: tuple[int, ...]) -> Asked[Any]:
-    """One outcome from verdicts of several; of polls the first reply stands for all."""
-    weights: tuple[Weight, ...] = tuple(asked.weights[place] for asked, place in chosen if asked.weights)
-    reply: BaseModel = chosen[0][0].reply
-    name = list_field(type(reply))
-    if name is not None:
-        reply = reply.model_copy(update={name: tuple(verdicts_of(asked.reply)[place] for asked, place in chosen)})
-    return Asked((reply,), (), weights, windows)
-
-
-def _windows(asked: Asked[Any]) -> tuple[int, ...]:
-    return asked.windows or (1,) * len(verdicts_of(asked.reply))
+def _made_of(reply: BaseModel, each: Sequence[Asked[Any]]) -> Asked[Any]:
+    """A reply with these verdicts."""
+    verdicts, name = tuple(asked.reply for asked in each), list_field(type(reply))
+    reply = verdicts[0] if name is None else reply.model_copy(update={name: verdicts})
+    weights = tuple(chain(*(one.weights for one in each)))
+    windows = tuple(chain(*(one.windows for one in each)))
+    return Asked((reply,), (), weights, windows if max(windows) > 1 else ())
