@@ -71,10 +71,7 @@ class Source:
         """
         if not always and sum(file.path.stat().st_size for file in self._files if file.path.exists()) > _LARGE:
             return iter(self)
-        for item in (item for file in self._files for item in self._items(file)):
-            if self._strict and isinstance(item, RowError):
-                raise item
-            self._count += 1
+        self._count = sum(1 for file in self._files for _ in self._items(file))
         return self
 
     def __len__(self) -> int:
@@ -85,8 +82,6 @@ class Source:
             for item in self._items(file):
                 file.rows += 1
                 if isinstance(item, RowError):
-                    if self._strict:
-                        raise item
                     file.bad += 1
                     if file.bad <= _SHOWN_PROBLEMS + 1:
                         more = f"{file.path}: further bad rows are only counted"
@@ -95,12 +90,15 @@ class Source:
             file.whole = True
 
     def _items(self, file: _File) -> Iterator[Sample | RowError]:
-        """The rows of a file, or the samples of its traces."""
+        """The rows of a file, or the samples of its traces; with ``--strict`` a row that is no sample is raised."""
         found = file.traces
+        given = islice(found, self._limit) if found is not None else None
+        for item in given or read_samples(file.path, self._columns, self._limit, file.unread):
+            if self._strict and isinstance(item, RowError):
+                raise item
+            yield item
         if found is None:
-            yield from read_samples(file.path, self._columns, self._limit, file.unread)
             return
-        yield from islice(found, self._limit)
         told = [f"{count} {code}" for code, count in Counter(code for _, code in found.notes.without).items()]
         file.notes = [f"{file.path}: traces that gave no sample: {', '.join(told)}"] if told else []
         file.notes += [f"{file.path}: {len(found.notes.bad)} unreadable lines or spans"] if found.notes.bad else []

@@ -26,10 +26,8 @@ _SEVERAL = ("answers", "responses", "predictedanswers", "replies")
 _OWN = {"ledger": "calls", "capture": "evidence_from"}  # columns of our own results, and what their objects have
 _NO_ERROR = ("false", "none", "null", "nan", "0")
 _EXPORTED = ("inputs", "outputs", "referenceoutputs")  # LangSmith's, which may hold objects as JSON
-_DOCUMENTS = "a text, or a list of texts or of objects with a text"
 _NEEDED = {
-    "contexts": _DOCUMENTS,
-    "retrieved": _DOCUMENTS,
+    **dict.fromkeys(("contexts", "retrieved"), "a text, or a list of texts or of objects with a text"),
     "reference": "a text or a list of texts",
     "facts": "a list of texts",
     "history": "a list of texts or of messages with a content",

@@ -232,20 +232,18 @@ def split_sentences(text: str) -> list[str]:
             continue
         sentences += _cut(text[start : found.end()])
         start = found.end()
-    return sentences + _cut(text[start:])
+    return [sentence for sentence in (*sentences, *_cut(text[start:])) if sentence]
 
 
-def _cut(sentence: str) -> list[str]:
-    """Cut a text without sentence ends at white space, or where it must be."""
-    sentence = sentence.strip()
-    pieces: list[str] = []
-    start = 0
+def _cut(sentence: str) -> Iterator[str]:
+    """Cut a text without sentence ends at white space, or where it must be; pieces may be empty."""
+    sentence, start = sentence.strip(), 0
     while len(sentence) - start > LONGEST_SENTENCE:
         end = sentence.rfind(" ", start + 1, start + LONGEST_SENTENCE)
         end = end if end > start else start + LONGEST_SENTENCE
-        pieces.append(sentence[start:end].strip())
+        yield sentence[start:end].strip()
         start = end
-    return [piece for piece in (*pieces, sentence[start:].strip()) if piece]
+    yield sentence[start:].strip()
 
 
 def split_clauses(sentence: str) -> list[str]:

@@ -115,8 +115,7 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         if any(not 0 <= column < len(self.context_ids) for column in columns):
             raise IndexError(f"contexts are numbered 0 to {len(self.context_ids) - 1}, got {columns}")
         if self.duplicate_of:  # a copy shares its original's verdict, errors included
-            originals = {column: self.duplicate_of[column] for column in columns}
-            columns = sorted({column if original is None else original for column, original in originals.items()})
+            columns = sorted({at if (first := self.duplicate_of[at]) is None else first for at in columns})
         found = (
             fact.weight * self._found([row[column] for column in columns])
             for fact, row in zip(self.facts, self.cells, strict=True)

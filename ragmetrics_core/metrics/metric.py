@@ -205,9 +205,6 @@ class FunctionMetric(Metric):
                 given = yield from given
         except JudgeError as error:
             return self.failed(error)
-        return self._outcome(given)
-
-    def _outcome(self, given: Any) -> Outcome:
         if isinstance(given, (Scored, Undefined, Failed)):
             return given.model_copy(update={"metric": self.name})
         if given is None:

@@ -65,8 +65,7 @@ def full_name(name: str) -> str:
             return full
     plain = plain.removesuffix("metric").removesuffix("evaluator").strip("_")
     listed: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("aliases.toml").read_text("utf-8"))
-    others = {alias.replace("_", ""): full for full, own in listed.items() for alias in own}
-    others |= {full.replace("_", ""): full for full in METRICS}
+    others = {alias.replace("_", ""): full for full, own in listed.items() for alias in (full, *own)}
     near = get_close_matches(plain.replace("_", ""), others, 1, cutoff=0.8)
     nearest = f"the nearest here is {others[near[0]]}; " if near else ""
     own = "and module:name for one of your own, with --set module:name.field"
@@ -100,9 +99,8 @@ def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Me
     if isinstance(metrics, (Metric, str)):
         metrics = [metrics]
     made = [metric_named(it) if isinstance(it, str) else it for it in (METRICS if metrics is None else metrics)]
-    for metric in made:
-        if not isinstance(metric, Metric):
-            raise SettingError(f"a metric must be a Metric or a name, got {type(metric).__name__}")
+    if others := [type(it).__name__ for it in made if not isinstance(it, Metric)]:
+        raise SettingError(f"a metric must be a Metric or a name, got {others[0]}")
     names = [metric.name for metric in made]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise SettingError(f"two metrics are named {', '.join(doubled)}; give one of them another name=")
