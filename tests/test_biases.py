@@ -92,11 +92,11 @@ def test_usefulness_by_rank() -> None:
 
 def test_the_audit_of_a_judge_that_reads_chunks() -> None:
     report = evaluate(ROWS, "utilization", judge="lexical")
-    found = audit(report.results, [ContextUtilization()], judge=LexicalJudge())
+    found = audit(report.results, [ContextUtilization()], judge=LexicalJudge(), concurrency=8)
     assert found is not None
     assert (found.samples, found.chunks, found.changed, found.failed) == (2, 5, 0, 0)
     assert [sum(column) for column in zip(*found.by_place, strict=True)] == [2, 5]
-    assert audit(report.results, [], judge=LexicalJudge()) is None
+    assert audit(report.results, [], judge=LexicalJudge(), concurrency=8) is None
     assert "0 of 5 verdicts changed (0.0%, 95 % interval 0.0%–43.4%)" in found.sentence  # Wilson: z²/(5 + z²)
 
 
@@ -109,10 +109,11 @@ def test_the_audit_counts_changed_verdicts() -> None:
     result = first.results["context_utilization"]
     result = result.model_copy(update={"evidence": evidence.model_copy(update={"chunks": tuple(turned)})})  # type: ignore[union-attr]
     rows = [first.model_copy(update={"results": {"context_utilization": result}}), second]
-    found = audit(rows, [ContextUtilization()], judge=LexicalJudge())
+    found = audit(rows, [ContextUtilization()], judge=LexicalJudge(), concurrency=8)
     assert found is not None
     assert (found.chunks, found.changed) == (5, 3)
-    assert audit(rows, [ContextUtilization()], judge=LexicalJudge(), count=0) == Audit(samples=0, chunks=0, changed=0)
+    none = audit(rows, [ContextUtilization()], judge=LexicalJudge(), concurrency=8, count=0)
+    assert none == Audit(samples=0, chunks=0, changed=0)
 
 
 def test_on_the_command_line(

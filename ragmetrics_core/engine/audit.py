@@ -1,6 +1,7 @@
 """The audit: some samples are judged again with their chunks shuffled, to see whether places sway the judge."""
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 from ragmetrics_core.data import JudgedChunk, JudgedChunks, SampleResult
@@ -12,24 +13,17 @@ from ragmetrics_core.reporting.run_facts import Audit
 
 
 def audit(
-    results: Sequence[SampleResult],
-    metrics: Sequence[Metric],
-    *,
-    judge: JudgeLike = None,
-    concurrency: int = 32,
-    count: int = 50,
-    seed: int = 0,
+    results: Sequence[SampleResult], metrics: Sequence[Metric], *, judge: JudgeLike, concurrency: int, count: int = 50
 ) -> Audit | None:
     """Judge the chunks of some results of a run again in a shuffled order, without stored replies, by its judge.
 
     The first Context Utilization among its metrics is asked again with its own settings, on ``count`` samples at most,
-    drawn at random among those with two judged chunks or more; ``seed`` is that of the draw and of the shuffling. None
-    if the run has no Context Utilization.
+    drawn at random among those with two judged chunks or more. None if the run has no Context Utilization.
     """
     metric = next((metric for metric in metrics if isinstance(metric, ContextUtilization)), None)
     if metric is None:
         return None
-    draw = random.Random(seed)  # noqa: S311 - sampling is no cryptography
+    draw = random.Random(0)  # noqa: S311 - sampling is no cryptography
     fit = [(row.sample, found) for row in results if row.sample and len(found := _chunks(row, metric.name)) > 1]
     chosen = draw.sample(fit, min(count, len(fit)))
     orders = [draw.sample(range(len(found)), len(found)) for _, found in chosen]
@@ -45,15 +39,14 @@ def audit(
         for place, chunk in enumerate(after)
         if chunk.useful is not None and before[order[place]].useful is not None
     ]
-    last = max((place for place, _, _ in verdicts), default=-1)
-    places = [[bool(new) for at, _, new in verdicts if at == place] for place in range(last + 1)]
+    judged = Counter(place for place, _, _ in verdicts)
+    useful = Counter(place for place, _, new in verdicts if new)
     return Audit(
         samples=sum(bool(own) for own in again),
         chunks=len(verdicts),
         changed=sum(old != new for _, old, new in verdicts),
         failed=sum(not own for own in again),
-        seed=seed,
-        by_place=tuple((sum(own), len(own)) for own in places),
+        by_place=tuple((useful[place], judged[place]) for place in range(max(judged, default=-1) + 1)),
     )
 
 

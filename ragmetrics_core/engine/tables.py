@@ -68,8 +68,7 @@ def _rows(samples: Any) -> Iterator[Any]:
             raise SettingError(f"several columns of the data frame are named {', '.join(doubled)}; rename all but one")
         return (dict(zip(names, values, strict=True)) for values in samples.itertuples(index=False, name=None))
     if hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars
-        rows: Iterator[Any] = samples.iter_rows(named=True)
-        return rows
+        return iter(samples.iter_rows(named=True))
     if hasattr(samples, "to_pylist"):  # Arrow
         return iter(samples.to_pylist())
     if isinstance(samples, Iterable) and not isinstance(samples, (Sample, Mapping, str, bytes)):

@@ -28,15 +28,8 @@ from ragmetrics_core.reporting.summary import MetricTally, RiskThresholds, Summa
 _SHAPES = (JudgedChunks, Polled, FactMatrix)
 _SHOWN = 1000  # rows on a page
 _LITTLE = {"batch_readahead": 4, "fragment_readahead": 1}  # more of it ahead would be in memory at the same time
-_ABOUT = {
-    "problem": str,
-    "group": str,
-    "without_context": bool,
-    "error": bool,
-    "grade": str,
-    "unfinished": Usage,
-    "related": tuple[str, ...],
-}
+_ABOUT: dict[str, Any] = {"problem": str, "group": str, "without_context": bool, "error": bool, "grade": str}
+_ABOUT |= {"unfinished": Usage, "related": tuple[str, ...]}  # what a summary needs of a row beside its metrics
 _COUNTED: dict[str, tuple[str, ...]] = {name: (name,) for name in ("status", "value", "reason", "code", "usage")}
 _COUNTED |= {"type": ("error", "type"), "useful": ("evidence", "useful")}  # what a summary counts of each metric
 _NOT_OURS = ("kind", "ledger")  # of evidence; a ledger is another thing in each shape
@@ -98,8 +91,7 @@ def _fields(shape: type[BaseModel]) -> dict[str, Any]:
 
 def _about(row: SampleResult) -> dict[str, Any]:
     """What a summary needs of a sample, so that it need not read its texts; ``"auto"`` clusters by ``group``."""
-    about: dict[str, Any] = {"problem": row.problem or None, "unfinished": plain(row.unfinished)}
-    about["related"] = tuple(shared(row))
+    about = {"problem": row.problem or None, "unfinished": plain(row.unfinished), "related": tuple(shared(row))}
     if (sample := row.sample) is not None:
         nothing = sample.missing("contexts") and sample.missing("ledger")
         about["without_context"] = nothing and not sample.missing("answer")

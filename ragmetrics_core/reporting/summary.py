@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen, Grade, JudgedChunks, Ledger, SettingError, Share, Usage, element
+from ragmetrics_core.data import Frozen, Grade, JudgedChunks, Ledger, SettingError, Share, Usage
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.conversations import Conversations, TurnTally
 from ragmetrics_core.reporting.families import shared
@@ -121,8 +121,7 @@ class Summary(Frozen):
     def _repr_html_(self) -> str:
         from ragmetrics_core.reporting.tables import html_table  # which stands on this module
 
-        early = element("p", [f"The run ended early: {self.stopped}."] if self.stopped else [])
-        return html_table(self, RunFacts(judges=self.judges)) + early
+        return html_table(self, RunFacts(judges=self.judges, stopped=self.stopped))
 
     @property
     def signs(self) -> tuple[str, ...]:
