@@ -118,8 +118,7 @@ class Decider:
         self.samples = [None if isinstance(item, RowError) else item for item in rows]
         self._match(self.samples)
         self._texts = [texts_of(sample) for sample in self.samples]
-        keys = [None if (key := self._key(sample)) is None else str(key) for sample in self.samples]
-        units = drawn_order(self._texts, seed=self.until.seed, clusters=keys)
+        units = drawn_order(self._texts, seed=self.until.seed, clusters=[self._key(sample) for sample in self.samples])
         self._sizes = [len(unit) for unit in units]
         self._gates = self._made(max(1, len(rows)), max(self._sizes, default=1))
         most, ends = self.until.max_samples or len(rows), accumulate(self._sizes)

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from itertools import product
+from itertools import accumulate, product
 from math import ceil, comb, fsum
 from operator import getitem
 from statistics import NormalDist
@@ -67,7 +67,8 @@ def permutation(differences: Sequence[float], keys: Sequence[int], *, seed: int 
     if not sums:
         return Permuted(1.0, exact=True)
     observed = abs(fsum(sums)) - _ROUNDING * len(sums)
-    tables = [_signed(sums[start : start + _BLOCK]) for start in range(0, len(sums), _BLOCK)]
+    blocks = (sums[start : start + _BLOCK] for start in range(0, len(sums), _BLOCK))
+    tables = [[sum(signed) for signed in product(*((own, -own) for own in block))] for block in blocks]
     if len(sums) <= EXACT:
         totals = [sum(parts) for parts in product(*tables)]
         return Permuted(sum(abs(total) >= observed for total in totals) / len(totals), exact=True)
@@ -77,14 +78,6 @@ def permutation(differences: Sequence[float], keys: Sequence[int], *, seed: int 
         abs(sum(map(getitem, tables, draw.randbytes(len(tables))))) >= observed for _ in range(_DRAWS)
     )  # fmt: skip
     return Permuted((reached + 1) / (_DRAWS + 1), exact=False)
-
-
-def _signed(values: Sequence[float]) -> list[float]:
-    """The sums of the values under every pattern of signs."""
-    sums = [0.0]
-    for value in values:
-        sums = [own + sign for own in sums for sign in (value, -value)]
-    return sums
 
 
 def mcnemar(first_only: int, second_only: int) -> float:
@@ -103,12 +96,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Source:
         Holm (1979), Scandinavian Journal of Statistics 6(2).
     """
-    adjusted = [0.0] * len(p_values)
-    highest = 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
-        adjusted[index] = highest
-    return adjusted
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    steps = (min(1.0, (len(p_values) - place) * p_values[index]) for place, index in enumerate(order))
+    adjusted = dict(zip(order, accumulate(steps, max), strict=True))
+    return [adjusted[index] for index in range(len(p_values))]
 
 
 def standard_error(differences: Sequence[float], keys: Sequence[int]) -> float:

@@ -191,7 +191,7 @@ def difference(after: Score, before: Score) -> tuple[float, float]:
     return (low - most + 1) / 2, (high - least + 1) / 2
 
 
-def drawn_order(contents: Sequence[str], *, seed: int = 0, clusters: Sequence[str | None] = ()) -> list[list[int]]:
+def drawn_order(contents: Sequence[str], *, seed: int = 0, clusters: Sequence[object] = ()) -> list[list[int]]:
     """A random order of rows that does not depend on their order in the file.
 
     It depends on what rows say, and on the ``seed``; ``clusters`` are keys of rows that belong together, None for a row
@@ -201,7 +201,7 @@ def drawn_order(contents: Sequence[str], *, seed: int = 0, clusters: Sequence[st
     units: dict[bytes, list[int]] = {}
     seen: Counter[str] = Counter()
     for place, (content, key) in enumerate(zip(contents, clusters or [None] * len(contents), strict=True)):
-        name = f"row {seen[content]}\0{content}" if key is None else f"cluster\0{key}"
+        name = f"row {seen[content]}\0{content}" if key is None else f"cluster\0{key!s}"
         seen[content] += key is None
         units.setdefault(sha256(f"{seed}\0{name}".encode(errors="surrogatepass")).digest(), []).append(place)
     return [units[digest] for digest in sorted(units)]
