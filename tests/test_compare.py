@@ -17,6 +17,7 @@ from ragmetrics_core.data.replies import Mode, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, MetricResult, SampleResult
 from ragmetrics_core.data.sample import Fact
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
+from ragmetrics_core.reporting.report import Folded
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 SIGNATURE = "m|v1|polls:5|T:1.0|prompt:3fa2|judge:gpt"
@@ -207,6 +208,13 @@ def test_nothing_to_compare() -> None:
         run_of(0.1).compare(run_of(0.1), margin=2)
     change = run_of("failed").compare(run_of(0.5))["m"]
     assert (change.difference, change.p, change.verdict) == (None, None, "undecided")
+
+
+def test_rows_that_are_read_anew_each_time_are_compared_like_others() -> None:
+    first, second = run_of(0.5, 0.5, 0.9), run_of(0.5, 1.0, 0.1)
+    folded = Report(Folded(first.results), first.run).compare(Report(Folded(second.results), second.run))
+    assert (folded.matched.first_only, folded.matched.second_only) == ((), ())
+    assert folded.table() == first.compare(second).table()
 
 
 def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matc
 
     ``InputError`` if nothing matches.
     """
+    first, second = tuple(first), tuple(second)  # what is read anew each time would not know its own rows again
     ids = [[row.sample.id for row in side if row.sample] for side in (first, second)]
     own = all(None not in side and len(set(side)) == len(side) for side in ids)
     by: Literal["id", "question"] = "id" if own else "question"
