@@ -67,34 +67,24 @@ def observe(vectorstore: Store, *, scores: bool = True) -> Store:
     return cast("Store", _ObservedStore(vectorstore, scores))
 
 
-class _ObservedStore(VectorStore):
-    """Calls the store and reports what its searches return."""
+@VectorStore.register
+class _ObservedStore:
+    """Has everything that the store has, and reports what its searches return."""
 
     def __init__(self, store: VectorStore, scores: bool) -> None:
-        scored = type(store).similarity_search_with_score is not VectorStore.similarity_search_with_score
+        scored = getattr(type(store), _WITH_SCORE, None) not in (None, getattr(VectorStore, _WITH_SCORE))
         object.__setattr__(self, "_observed", (store, scores and scored))
 
-    def __getattribute__(self, name: str) -> Any:
-        if name.startswith("__") or name == "_observed":
-            return object.__getattribute__(self, name)
+    def __getattr__(self, name: str) -> Any:
         store, scores = object.__getattribute__(self, "_observed")
         if name == "as_retriever":  # its retriever must search through this object
-            return functools.partial(type(store).as_retriever, self)
+            return functools.partial(getattr(type(store), name, VectorStore.as_retriever), self)
         if name.removeprefix("a") in _SEARCHES and hasattr(store, name):
             return _reported(store, name, scores)
         return getattr(store, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(object.__getattribute__(self, "_observed")[0], name, value)
-
-    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Never called: every access goes to the store; here because the base class asks for it."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_texts(cls, *args: Any, **kwargs: Any) -> Any:
-        """Stores are made first and observed then."""
-        raise NotImplementedError("make the store first, then observe(store)")
+        setattr(self._observed[0], name, value)
 
 
 def _reported(store: VectorStore, name: str, scores: bool) -> Callable[..., Any]:

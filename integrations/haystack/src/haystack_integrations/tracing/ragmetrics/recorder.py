@@ -88,11 +88,10 @@ class TeeSpan(Span):
 
 
 class Tee(Tracer):
-    """A tracer beside ``inner``, the one that was active; once ``retired`` it only passes on."""
+    """A tracer beside ``inner``, the one that was active; where it is not the one in our place, it only passes on."""
 
-    def __init__(self, inner: Tracer, listeners: Listeners) -> None:
-        self.inner, self.retired = inner, False
-        self.problems, self._listeners = listeners.problems, listeners
+    def __init__(self, inner: Tracer) -> None:
+        self.inner, self.problems = inner, LISTENERS.problems
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "inner"), name)  # what only the other tracer has, e.g. flush()
@@ -107,7 +106,7 @@ class Tee(Tracer):
             return
         theirs = parent_span.inner if isinstance(parent_span, TeeSpan) else parent_span
         with self.inner.trace(operation_name, tags=tags, parent_span=theirs) as inner:
-            span = None if self.retired else self._opened(operation_name, tags or {}, parent_span, inner)
+            span = self._opened(operation_name, tags or {}, parent_span, inner) if _place.tee is self else None
             if span is None:
                 yield inner
                 return
@@ -147,7 +146,7 @@ class Tee(Tracer):
             around = _started_by(set(texts_in(copied(tags.get("haystack.pipeline.input_data")))))
             if around is not None:
                 return around
-        listening = self._listeners.begin()
+        listening = LISTENERS.begin()
         if not listening:
             return None
         run = Run(listening[0].problems, listening, strand())
@@ -197,12 +196,11 @@ class _Place:
     def take(self, listener: Listener) -> None:
         """Put a tee over the active tracer, unless it is there."""
         actual = tracer.actual_tracer
-        if not isinstance(actual, Tee) or actual.retired:
-            for other in LISTENERS.open if self.tee is not None and not self.tee.retired else ():
+        if actual is not self.tee:
+            for other in LISTENERS.open:
                 if other is not listener:
                     other.problems.note(_DISPLACED)
-            self._retire()
-            self.tee = Tee(actual, LISTENERS)
+            self.tee = Tee(actual)
             enable_tracing(self.tee)
 
     def leave(self, listener: Listener) -> None:
@@ -210,14 +208,9 @@ class _Place:
         if tracer.actual_tracer is not self.tee:
             listener.problems.note(_DISPLACED)
         if not LISTENERS.open:
-            self._retire()
+            self.tee = None
             if isinstance(tracer.actual_tracer, Tee):
                 enable_tracing(tracer.actual_tracer.inner)
-
-    def _retire(self) -> None:
-        """A tee that was displaced, or is no longer wanted, only passes on from now on."""
-        if self.tee is not None:
-            self.tee.retired = True
 
 
 _place = _Place()

@@ -110,8 +110,7 @@ class HaystackModel(FrameworkModel):
                 await self.chat_generator.warm_up_async()
             elif hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
-        run_async: Any = getattr(self.chat_generator, "run_async")  # noqa: B009  # not part of the protocol
-        return await run_async(**given)
+        return await self.chat_generator.run_async(**given)  # type: ignore[attr-defined]  # not part of the protocol
 
     def _reply(self, output: object) -> ChatReply:
         """Narrow a generator's output to what a judge reads; the usage, which every reply repeats, counts once."""

@@ -37,7 +37,6 @@ Kind = Literal[Root, "tool", "write", "ignored"]
 
 # Kinds that are a run of their own where nothing is around them.
 ROOTS: frozenset[Kind] = frozenset(get_args(Root))
-_Named = tuple[type, str]  # a class, and methods of it
 _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (BaseQueryEngine, "query", "query aquery"),
     (BaseChatEngine, "chat", "chat achat stream_chat astream_chat"),
@@ -55,7 +54,7 @@ _METHODS: tuple[tuple[type, Kind, str], ...] = (
     (TransformComponent, "ignored", "__call__ acall"),
 )
 # What prepares, checks or remembers: judging, writing test data, finding tools, building an index, a memory.
-_ASIDE: tuple[_Named, ...] = (
+_ASIDE: tuple[tuple[type, str], ...] = (
     (BaseEvaluator, "evaluate aevaluate evaluate_response aevaluate_response"),
     (BaseRetrievalEvaluator, "evaluate aevaluate"),
     (DatasetGenerator, "_agenerate_dataset generate_questions_from_nodes generate_dataset_from_nodes"),
