@@ -12,6 +12,7 @@ from ragmetrics_core.data import Usage, errors, safe
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Finish, TokenAlternatives
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, foreign, too_large
 from ragmetrics_core.endpoints.limits import Budget, Limiter
+from ragmetrics_core.endpoints.openai_form import priced
 from ragmetrics_core.endpoints.store import ReplyStore
 
 T = TypeVar("T")
@@ -187,7 +188,7 @@ def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
         raise errors.JudgeError(f"{model.name} could not answer: its complete returned {wrong}")
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise too_large(model.name)
-    reply = _priced(reply, model)
+    reply = reply if reply.usage.cost else priced(reply, model.prices())
     models = tuple(map(safe, reply.usage.models))
     if models == reply.usage.models and all(safe(choice.text) == choice.text for choice in reply.choices):
         return reply
@@ -210,13 +211,3 @@ def _wrong(reply: object) -> str:
     counts = (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cost or 0)
     counted = all(isinstance(count, (int, float)) and 0 <= count < inf for count in counts)
     return "" if counted else "a usage whose tokens or cost are no numbers of at least 0"
-
-
-def _priced(reply: ChatReply, model: ChatModel) -> ChatReply:
-    """The reply with what it cost; unknown, not free, where neither the reply nor prices and tokens tell."""
-    usage, cost = reply.usage, reply.usage.cost
-    if not cost:
-        prices, counts = model.prices(), (usage.prompt_tokens, usage.completion_tokens)
-        known = prices if prices is None or any(counts) or not any(prices) else None
-        cost = None if known is None else known[0] * counts[0] + known[1] * counts[1]
-    return reply if cost == usage.cost else replace(reply, usage=replace(usage, cost=cost))

@@ -19,7 +19,7 @@ from typing import Any
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, too_large
-from ragmetrics_core.endpoints.openai_form import choice_of, endpoint_name, listed, reply_of, request_body, tokens_of
+from ragmetrics_core.endpoints.openai_form import choice_of, endpoint_name, listed, priced, reply_of, request_body
 
 # What LiteLLM's exceptions stand for where neither status nor text says it; of a class that is not listed, its base.
 EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
@@ -153,11 +153,11 @@ class LiteLLMModel(ChatModel):
     def _reply(self, response: Any) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
         usage, choices = dict(getattr(response, "usage", None) or ()), map(_choice, response.choices or ())
-        reply = reply_of(self.model, choices, usage=usage, models=[response.model], prices=self._prices)
+        reply = reply_of(self.model, choices, usage=usage, models=[response.model])
         cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
         if self._prices is None and isinstance(cost, (int, float)):
             return replace(reply, usage=replace(reply.usage, cost=float(cost)))
-        return reply
+        return priced(reply, self._prices)
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         own = {"api_base": self.api_base, "api_key": self._api_key}
@@ -247,4 +247,4 @@ def _choice(choice: Any) -> Choice:
     content, refusal, own = (getattr(choice.message, name, None) for name in _MESSAGE)
     logprobs = getattr(choice, "logprobs", None)
     refusal = refusal or (own or {}).get("refusal")
-    return choice_of(content, choice.finish_reason, refusal, tokens_of(logprobs and logprobs.model_dump()))
+    return choice_of(content, choice.finish_reason, refusal, logprobs and logprobs.model_dump())

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -77,17 +78,18 @@ def chat_reply(model: str, body: Any, prices: tuple[float, float] | None) -> Cha
     if not isinstance(listed, list) or not listed:
         raise errors.JudgeServerError(f"{model} sent a body without any reply; check the endpoint")
     choices = [_choice(model, choice) for choice in listed]
-    return reply_of(model, choices, usage=body.get("usage"), models=[body.get("model")], prices=prices)
+    return priced(reply_of(model, choices, usage=body.get("usage"), models=[body.get("model")]), prices)
 
 
-def reply_of(
-    model: str,
-    choices: Iterable[Choice],
-    *,
-    usage: object,
-    models: Iterable[object],
-    prices: tuple[float, float] | None = None,
-) -> ChatReply:
+def priced(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
+    """The reply with what it cost; unknown, not free, where prices or tokens are unknown."""
+    counts = (reply.usage.prompt_tokens, reply.usage.completion_tokens)
+    known = prices if prices is None or any(counts) or not any(prices) else None
+    cost = None if known is None else known[0] * counts[0] + known[1] * counts[1]
+    return replace(reply, usage=replace(reply.usage, cost=cost))
+
+
+def reply_of(model: str, choices: Iterable[Choice], *, usage: object, models: Iterable[object]) -> ChatReply:
     """A reply with the tokens and names that were told, where they are such; ``JudgeServerError`` without a choice.
 
     ``usage`` is a mapping of ``prompt_tokens`` and ``completion_tokens``, as far as they were told.
@@ -97,29 +99,26 @@ def reply_of(
     told = usage if isinstance(usage, Mapping) else {}
     counts = (told.get(f"{side}_tokens") for side in ("prompt", "completion"))
     asked, said = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
-    cost = None if prices is None else asked * prices[0] + said * prices[1]
     named = tuple(sorted({name for name in models if isinstance(name, str) and name}))
-    return ChatReply(made, Usage(calls=1, prompt_tokens=asked, completion_tokens=said, cost=cost, models=named))
+    return ChatReply(made, Usage(calls=1, prompt_tokens=asked, completion_tokens=said, cost=None, models=named))
 
 
 def _choice(model: str, choice: Any) -> Choice:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise errors.JudgeServerError(f"{model} sent a choice without a message; check the endpoint")
-    tokens = tokens_of(choice.get("logprobs"))
-    return choice_of(message.get("content"), choice.get("finish_reason"), message.get("refusal"), tokens)
+    reason, refusal = choice.get("finish_reason"), message.get("refusal")
+    return choice_of(message.get("content"), reason, refusal, choice.get("logprobs"))
 
 
-def choice_of(
-    text: object, reason: object, refusal: object = None, tokens: tuple[TokenAlternatives, ...] = ()
-) -> Choice:
+def choice_of(text: object, reason: object, refusal: object = None, logprobs: object = None) -> Choice:
     """A choice from what was told of it; without a text what the model refused with."""
     said, refused = (one if isinstance(one, str) else "" for one in (text, refusal))
     finish = "refused" if refused and not said else _FINISH.get(str(reason or "stop").lower(), "other")
-    return Choice(said or refused, finish, tokens)
+    return Choice(said or refused, finish, _tokens(logprobs))
 
 
-def tokens_of(logprobs: object) -> tuple[TokenAlternatives, ...]:
+def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
     """Log-probabilities of the tokens as OpenAI-like endpoints give them; none if they are not in that form."""
     content = (logprobs.get("content") or ()) if isinstance(logprobs, Mapping) else ()
     try:

@@ -18,7 +18,7 @@ from langchain_ragmetrics.values import compact, message_of
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel
-from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of, tokens_of
+from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of
 from ragmetrics_core.judging.judge import Judge
 
 LangChainJudge = Judge | ChatModel | Runnable[Any, Any] | str | None
@@ -182,4 +182,4 @@ def _choice(reply: object) -> Choice:
         return Choice(reply if isinstance(reply, str) else message.text if message is not None else compact(reply))
     facts = reply.response_metadata
     reason = facts.get("finish_reason") or facts.get("stop_reason") or facts.get("done_reason")
-    return choice_of(str(reply.text), reason, reply.additional_kwargs.get("refusal"), tokens_of(facts.get("logprobs")))
+    return choice_of(str(reply.text), reason, reply.additional_kwargs.get("refusal"), facts.get("logprobs"))

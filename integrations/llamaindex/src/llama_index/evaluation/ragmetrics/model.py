@@ -166,7 +166,7 @@ def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
         f"{one}_tokens": _first(int, told, *(f"{place}.{name}_tokens" for place in places for name in (one, other)))
         for one, other in (("prompt", "input"), ("completion", "output"))
     }
-    choice = choice_of(text, said, _first(str, told, "raw.choices.0.message.refusal"), tokens)
+    choice = replace(choice_of(text, said, _first(str, told, "raw.choices.0.message.refusal")), tokens=tokens)
     models = [_first(str, told, "raw.model")]
     return reply_of(llm.class_name(), [choice], usage=usage, models=models)
 

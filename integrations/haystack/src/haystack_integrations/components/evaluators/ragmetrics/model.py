@@ -16,7 +16,7 @@ from haystack.dataclasses import ChatMessage
 
 from ragmetrics_core.endpoints.chat import Capabilities, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel, installed
-from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of, tokens_of
+from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of
 from ragmetrics_core.engine.loop import submit
 
 _CLOSE_SECONDS = 5.0
@@ -117,10 +117,7 @@ class HaystackModel(FrameworkModel):
         replies = output.get("replies") if isinstance(output, Mapping) else None
         said = [one for one in replies if isinstance(one, ChatMessage)] if isinstance(replies, list) else []
         first = said[0].meta if said else {}
-        choices = [
-            choice_of(one.text, one.meta.get("finish_reason"), tokens=tokens_of(one.meta.get("logprobs")))
-            for one in said
-        ]
+        choices = [choice_of(it.text, it.meta.get("finish_reason"), logprobs=it.meta.get("logprobs")) for it in said]
         return reply_of(self.name, choices, usage=first.get("usage"), models=[first.get("model")])
 
 
