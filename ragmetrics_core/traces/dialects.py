@@ -63,9 +63,6 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     def told(field: str) -> Iterator[Any]:
         return (found for name in names.get(field, ()) if (found := plain(_value(attributes, name))) not in (None, ""))
 
-    def messages(field: str) -> tuple[Message, ...]:
-        return tuple(one for value in told(field) for one in messages_in(value))
-
     kind, metadata = str(plain(attributes.get(names["mark"])) or "").lower(), mapping(plain(attributes.get("metadata")))
     single = {field: next(map(str, told(field)), None) for field in ("query", "tool", "call", "model", "session")}
     return Reading(
@@ -74,8 +71,8 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
         _unwrapped(next(told("output"), None), "outputs"),
         _documents(attributes, names.get("documents", ())),
         _documents(attributes, names.get("taken", ())) or (),
-        messages("prompt"),
-        messages("replies"),
+        messages_in(tuple(told("prompt"))),
+        messages_in(tuple(told("replies"))),
         given=metadata.get("ragmetrics") or next(told("given"), {}),
         **{**single, "session": single["session"] or metadata.get("thread_id")},
     )

@@ -80,11 +80,10 @@ class TraceReader:
         content = any(one.input is not None or one.output is not None or one.prompt for one in told)
         retrieves = any(one.kind == "retriever" for one in told)
         self.without[trace] = "incomplete" if retrieves else "no_retrieval" if content else "no_content"
-        is_haystack = any("haystack" in span.scope or _HAYSTACK.match(span.name) for span in spans)
-        if is_haystack and not any(haystack.is_own(one) or _MARK in one.attributes for one in spans):
-            self.without[trace] = "framework"
-            return []
-        if is_haystack:
+        if any("haystack" in span.scope or _HAYSTACK.match(span.name) for span in spans):
+            if not any(haystack.is_own(one) or _MARK in one.attributes for one in spans):
+                self.without[trace] = "framework"
+                return []
             haystack.read(calls)
         marks = [f"{one.scope} {one.attributes.get('mlflow.message.format')}".replace("_", "") for one in spans]
         is_llamaindex = any("llamaindex" in one for one in marks) or any(_LLAMAINDEX.match(one.name) for one in spans)
