@@ -18,14 +18,13 @@ from functools import cache
 from pathlib import Path
 
 import jinja2
-from card_measures import Ask, asking, measured
-from card_rows import LabelledSample, labelled_files, read_labelled
-from cards import inputs_of
 from fit_lexical import Item, adherence_items, fact_items, fit, usefulness_items, vector_items
 from labelled import EASY
 
 from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.datasets.judge_cards import Ask, asking, measured
+from ragmetrics_core.datasets.published import LabelledSample, inputs_of, read_labelled
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.lexical import judge as embedded
@@ -60,8 +59,8 @@ def left_out(judge: Judge, data: Path, items: Sequence[LabelledSample]) -> Ask:
     def source_of(sample: Sample) -> str:
         return sources[(sample.id or "").partition(" | ")[0]]
 
-    def ask(metric: Metric, samples: Sequence[Sample], again: bool) -> Sequence[MetricResult | None]:
-        found: dict[int, MetricResult | None] = {}
+    def ask(metric: Metric, samples: Sequence[Sample], again: bool) -> Sequence[MetricResult]:
+        found: dict[int, MetricResult] = {}
         for source in dict.fromkeys(map(source_of, samples)):
             own = [at for at, sample in enumerate(samples) if source_of(sample) == source]
             with _weighing(weights(source)):
@@ -127,7 +126,7 @@ def main() -> None:
         own += f" --sources {' '.join(options.sources)}" if options.sources else ""
         more = {
             "command": f"{run} benchmarks/card_shipped.py DATA --judge {name}{own}",
-            "inputs": inputs_of(labelled_files(options.data)),
+            "inputs": inputs_of(options.data),
             "notes": (FLOOR if name == "smollm2" else LEFT_OUT, *limit, CONSTRUCTED),
         }
         card = card_of(name, items, options).model_copy(update=more)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from card_edits import ORDERS as KINDS
-from card_edits import injected
 from labelled import Row, sample_of
 
+from ragmetrics_core.datasets.edits import ORDERS as KINDS
+from ragmetrics_core.datasets.edits import injected
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 
 if TYPE_CHECKING:

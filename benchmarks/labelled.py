@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from card_rows import sample_of
+from ragmetrics_core.datasets.published import sample_of
 
 __all__ = ["Row", "labels_of", "rows_by_source", "sample_of", "shown"]
 

@@ -1,10 +1,11 @@
-"""Small edits that make a supported answer wrong, of labelled rows: see ``card_edits``."""
+"""Small edits that make a supported answer wrong, of labelled rows: see ``ragmetrics_core.datasets.edits``."""
 
 from __future__ import annotations
 
-from card_edits import EDITS as KINDS
-from card_edits import edited
 from labelled import Row, sample_of
+
+from ragmetrics_core.datasets.edits import EDITS as KINDS
+from ragmetrics_core.datasets.edits import edited
 
 __all__ = ["KINDS", "perturbed"]
 

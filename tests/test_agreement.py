@@ -169,8 +169,9 @@ def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
         slope_and_intercept(tuple(calibrated(20, 1.0)))
 
 
-def rows_of(source: str, *given: tuple[float, bool]) -> list[Labelled]:
-    return [Labelled(score, (label,), source) for score, label in given]
+def rows_of(source: str, *given: tuple[float, bool]) -> list[list[Labelled]]:
+    """Rows of which each stands alone."""
+    return [[Labelled(score, (label,), source)] for score, label in given]
 
 
 def test_sources_are_never_pooled() -> None:
@@ -199,6 +200,10 @@ def test_resamples_that_agree_give_no_interval() -> None:
     }
     assert both["AUROC", "b"] is not None
     assert both["AUROC", None] is None  # it would take the perfect source for one without any doubt
+    pairs = [[*one, *two] for one, two in zip(mixed[::2], mixed[1::2], strict=True)]  # each is half right as a whole
+    whole = {one.measure: one for one in measure_all(pairs, measures(0.5), draws=200) if one.source}
+    assert (whole["AUROC"].count, whole["balanced accuracy"].count) == (8, 8)
+    assert whole["prevalence"].interval is None  # one of each pair is a yes, whichever are drawn
     assert bootstrap([[0.1, 0.1, 0.1]], fmean, draws=50) is None
     assert bootstrap([[0.5]], fmean, draws=50) is None
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import LoopbackServer
+from plausible import plausible_reply
 from said import poll
 
 from ragmetrics_core import LexicalJudge, ScriptedJudge, evaluate
+from ragmetrics_core.cli.main import main as command
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.datasets.edits import EDITS, ORDERS, edited, injected
+from ragmetrics_core.datasets.judge_cards import ASKING, asking, band, measured
 from ragmetrics_core.datasets.labels import draw
+from ragmetrics_core.datasets.published import LabelledSample, read_labelled
+from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.page.methods import quoted
 from ragmetrics_core.reporting.cards import Card
@@ -21,16 +29,12 @@ from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics.agreement import Labelled, Measured
 
 ROOT = Path(__file__).parents[1]
-if not (ROOT / "benchmarks").is_dir():
-    pytest.skip("a checkout without its benchmarks", allow_module_level=True)
-sys.path.append(str(ROOT / "benchmarks"))
-
-from card_edits import EDITS, ORDERS, edited, injected  # noqa: E402
-from card_measures import ASKING, asking, band, measured  # noqa: E402
-from card_rows import LabelledSample, read_labelled  # noqa: E402
-from cards import main  # noqa: E402
-
 TEXTS = ("In the town Anna lit 12 lamps.", "In the town Berta was painting 31 gates.")
+
+
+def main(arguments: list[str]) -> int:
+    """Run ``ragmetrics card``."""
+    return command(["card", *arguments])
 
 
 def rows() -> list[dict[str, Any]]:
@@ -214,15 +218,11 @@ def test_a_judge_that_obeys(tmp_path: Path) -> None:
     assert found["calls per 1,000 samples", None].value == 1000
 
 
-def test_a_limit_leaves_samples_that_are_not_judged(tmp_path: Path) -> None:
-    judge = ScriptedJudge({Adherent: obeys})
-
-    def ended(*given: Any) -> list[None]:
-        return [None] * len(given[1])
-
-    found = figures(measured(judge, items(tmp_path, "adherent"), ended, draws=20), "adherent")
-    assert found["not judged", None].value == 1.0
-    assert ("AUROC", None) not in found
+def test_calls_for_pairs_count_both_answers(tmp_path: Path) -> None:
+    judge = ScriptedJudge({RateRecall: lambda question: {"score": 0.9 if question["answer"] == "b" else 0.2}})
+    pair = {"id": "p", "answers": ["a", "b"], "reference": "r", "labels": {"overall": 1}}
+    card = measured(judge, read_labelled(written(tmp_path, "rows.jsonl", [pair])), asking(judge), draws=20)
+    assert figures(card, "other")["calls per 1,000 samples", None].value == 2000
 
 
 def test_chunks_of_one_sample_are_resampled_together(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_the_command_writes_a_card(labelled: Path, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert re.search(r"\nadherent, asked by context_adherence.*\n  AUROC +1.00 n=2\n", shown)
     assert "Is the chunk useful?" in page.read_text()
-    assert "cards.py --judge lexical --data data --draws 20" in page.read_text()
+    assert "ragmetrics card --judge lexical --data data --draws 20" in page.read_text()
     card = Card.model_validate_json(Path("mine.json").read_text(encoding="utf-8"))
     assert [one.name for one in card.inputs] == ["rows.jsonl"]
     assert main([*given, "--out", "data/rows.jsonl"]) == 2
@@ -272,10 +272,34 @@ def test_two_prompts(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None
     given = ["--judge", "my_prompted_judge:judge", "--data", str(labelled), "--template", str(prompt)]
     assert main([*given, "--against", "shipped", "--quiet", "--no-store"]) == 0
     shown = capsys.readouterr().out
-    assert "8 verdicts by both prompts" in shown
+    assert "8 of 8 samples were scored by both prompts" in shown
     assert "balanced accuracy, difference mean over sources    n=2     -0.500" in shown
     assert "Verdicts that differ: 4" in shown
     assert "  one one-0 0 1.000 0.000" in shown
+    assert main([*given, "--against", "nowhere.txt", "--quiet", "--no-store"]) == 2
+    assert "nowhere.txt" in capsys.readouterr().err
+
+
+def test_chunks_of_one_sample_are_resampled_together_where_prompts_are_compared(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = """
+from ragmetrics_core import ScriptedJudge
+from ragmetrics_core.metrics.context_utilization import Useful
+
+def says(question):
+    return {"useful": question["chunk"] == question["answer"] or "Say yes" in question.instructions.template}
+
+judge = ScriptedJudge({Useful: says})
+"""
+    (labelled.parent / "my_chunk_judge.py").write_text(told)
+    Path("lax.txt").write_text("{chunk}\n{answer}\nSay yes.")
+    given = ["--judge", "my_chunk_judge:judge", "--data", "data", "--template", "lax.txt", "--metric", "utilization"]
+    assert main([*given, "--quiet", "--no-store"]) == 0
+    shown = capsys.readouterr().out
+    assert "8 of 8 samples were scored by both prompts" in shown
+    assert re.search(r"Brier, difference +one +n=4 +0\.750 ", shown)  # of 4 samples with 8 chunks, of which 6 are wrong
+    assert "Verdicts that differ: 12" in shown
 
 
 def test_a_dry_run_calls_nothing(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,6 +321,80 @@ def test_the_band_of_the_command(labelled: Path, capsys: pytest.CaptureFixture[s
     assert "nothing is labelled for recall" in capsys.readouterr().err
 
 
+def test_a_card_of_nothing_is_none(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = "from ragmetrics_core import ScriptedJudge\njudge = ScriptedJudge({}, name='mute')\n"
+    (labelled.parent / "my_silent_judge.py").write_text(told)
+    given = ["--judge", "my_silent_judge:judge", "--data", "data", "--quiet", "--no-store"]
+    assert main([*given, "--out", "mute.json", "--html", "mute.html"]) == 2
+    said = capsys.readouterr()
+    assert "mute scored none of 16 samples, which makes no card: " in said.err
+    assert not said.out
+    assert not [*Path().glob("mute*")]
+    for more in (["--band", "0.1"], ["--template", "prompt.txt"]):
+        Path("prompt.txt").write_text("{contexts}\n{answer}")
+        assert main([*given, *more]) == 2
+        assert "scored" in capsys.readouterr().err
+
+
+def test_few_rows_and_one_metric(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(labelled, "lonely.jsonl", [{**rows()[1], "source": "lonely"}])
+    given = ["--judge", "lexical", "--data", "data", "--quiet", "--draws", "20", "--metric", "adherence"]
+    assert main([*given, "--limit", "2", "--out", "few.json"]) == 0
+    assert "relevant, asked by" not in capsys.readouterr().out
+    card = Card.model_validate_json(Path("few.json").read_bytes())
+    assert [*card.figures] == ["adherent"]
+    known = figures(card, "adherent")
+    counts = {at: one.count for (name, at), one in known.items() if name == "failed"}
+    assert counts == {"one": 2, "two": 2, "lonely": 1, None: 5}
+    assert ("AUROC", "lonely") not in known
+    assert known["prevalence", "lonely"].interval is None
+    Path("few.json").write_text("an old one")
+    assert command([*shlex.split(card.command)[1:], "--out", "few.json", "--quiet"]) == 0
+    again = Card.model_validate_json(Path("few.json").read_bytes())
+    assert again.command == card.command
+    assert figures(again, "adherent")["AUROC", None] == known["AUROC", None]
+
+
+REFUSED = {
+    "against alone": (["--against", "shipped"], "--against names the other prompt"),
+    "a page of a band": (["--band", "0.1", "--html", "x.html"], "are for a card"),
+    "a card of two prompts": (["--template", "p.txt", "--out", "x.json"], "are for a card"),
+    "a prompt for none": (["--template", "p.txt"], "reads no prompt"),
+    "a metric that is not": (["--metric", "nothing"], "nothing"),
+    "a file within": (["--out", "data/card.json"], "stands in the data"),
+    "no folder": (["--html", "nowhere/x.html"], "there is no folder nowhere"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_go_together_is_refused(name: str, labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more, told = REFUSED[name]
+    assert main(["--judge", "lexical", "--data", str(labelled.relative_to(Path.cwd())), "--quiet", *more]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_page_needs_jinja2_before_anything_is_judged(
+    labelled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(["--judge", "lexical", "--data", str(labelled), "--html", "x.html", "--out", "x.json"]) == 2
+    assert "ragmetrics-core[report]" in capsys.readouterr().err
+    assert not Path("x.json").exists()
+
+
+def test_a_card_goes_on_from_the_store(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with LoopbackServer(reply=plausible_reply) as server:
+        given = ["--judge", "openai-compatible/m", "--api-base", server.base_url, "--data", str(labelled)]
+        given += ["--metric", "adherence", "--store", "replies.sqlite", "--quiet", "--draws", "20"]
+        assert main([*given, "--max-calls", "10"]) == 2
+        assert "not all was judged, and a part makes no card: max_calls=10 was reached" in capsys.readouterr().err
+        assert main(given) == 0
+        assert "calls per 1,000" not in capsys.readouterr().out  # a part was stored: nobody knows what it costs
+        calls = len(server.requests)
+        assert main(given) == 0
+        assert len(server.requests) - calls <= 8 * 5 + 8  # only what is asked once more is never taken from the store
+
+
 @pytest.mark.parametrize("name", ["lexical", "lexical+vectors"])
 def test_the_shipped_cards_are_of_the_judges_as_they_are(name: str) -> None:
     card = Card.model_validate_json((ROOT / "docs" / "cards" / f"{name}.json").read_text(encoding="utf-8"))
@@ -313,6 +411,8 @@ def test_reports_quote_a_card_of_ones_own(labelled: Path, monkeypatch: pytest.Mo
     assert main([*given, "--no-store", "--out", "cards/mine.json"]) == 0
     report = evaluate(rows()[:1], "adherence", judge="my_quoted_judge:judge")
     assert "mine, against labels of people: how well" in report.methods()
+    monkeypatch.setenv("RAGMETRICS_CARDS", "cards/mine.json")
+    assert "mine, against labels of people: context_adherence AUROC 1.00, mean over 2 sources" in report.methods()
     monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
     assert "mine, against labels of people: context_adherence AUROC 1.00, mean over 2 sources" in report.methods()
     report.to_html("page.html")

@@ -127,6 +127,7 @@ def test_on_the_command_line(
     assert "AUROC" in shown
     line = next(line for line in shown.splitlines() if "AUROC, difference" in line)
     assert line.endswith("1.000 no interval: all resamples agree")
+    assert "Verdicts that differ: 6; source, id, label, first and second score\n  all s0 0 0.100 0.900\n" in shown
     assert "Minus contrary, on the same rows:" in shown
     assert "mean over sources" not in shown  # one source
     assert main(["agreement", "r.jsonl", "labels.jsonl", "--metric", "nothing"]) == 2

@@ -32,7 +32,7 @@ _OTHERS = """
     certify_precision draws n stratify_by seed where model language chunk_size overlap questions top take retriever
     documents golden noise smallest largest extraction reviewer share prompts action older_than alpha max_samples
     question_column contexts_column answer_column reference_column retrieved_column facts_column id_column dialect
-    resolve to
+    resolve to band
 """
 NO_PATHS = set(_OTHERS.split())
 
@@ -101,6 +101,10 @@ COLLISIONS = [
     *((DISCRETE, option, other) for option in ("--out", "--store")
       for other in ("pairs.jsonl", "docs/one.md", "doc-link")),
     (["dataset", "continuous", "docs"], "--out", "doc-link"),
+    *((["card", "--data", "rows.jsonl"], option, other) for option in ("--out", "--html", "--store")
+      for other in ("rows.jsonl", "symlink", "hardlink")),
+    (["card", "--data", "docs"], "--out", "doc-link"),
+    (["card", "--data", "docs", "--template", "rows.jsonl"], "--store", "rows.jsonl"),
     (["dataset", "score", "a.jsonl"], "--store", "a.jsonl"),
     (["dataset", "score", "a.jsonl"], "--store", "a.reviews.jsonl"),
 ]  # fmt: skip
@@ -149,6 +153,7 @@ def test_the_usual_store_is_an_output_too(
         ([*EVALUATE, "--report", "no/page.html"], "--report no/page.html cannot be written: there is no folder no"),
         ([*EVALUATE, "--out", "-"], "standard output is for the table"),
         ([*DISCRETE, "--out", "docs/set.jsonl"], "stands in the corpus"),
+        (["card", "--data", "docs", "--out", "docs/card.json"], "stands in the data"),
         ([*DISCRETE, "--out", "no/set.jsonl"], "there is no folder no"),
         (["facts", "extract", "rows.jsonl", "--out", "no/facts.jsonl"], "there is no folder no"),
         ([*COMPARE, "--report", "docs"], "is a folder"),

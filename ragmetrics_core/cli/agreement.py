@@ -72,12 +72,12 @@ def _agreement(options: argparse.Namespace) -> int:
         f"{metric} by {', '.join(report.run.judges) or 'an unknown judge'}: {len(rows)} labelled scores; 95 % "
         f"intervals from {options.draws} resamples; verdicts from {options.threshold:g} on; nothing is pooled.",
         *(f"! {sentence}" for sentence in left_over(report, metric, labels)),
-        *measured_lines(measure_all(rows, measures(options.threshold), draws=options.draws)),
+        *_measured(measure_all([[row] for row in rows], measures(options.threshold), draws=options.draws)),
         *_curve(rows),
     ]
     if rival is not None:
         lines.append(f"Minus {', '.join(rival.run.judges) or 'the other judge'}, on the same rows:")
-        lines += measured_lines(measure_all(rows, rival_measures(options.threshold), draws=options.draws))
+        lines += compared([[row] for row in rows], options.threshold, options.draws)
     if options.calibrate:
         how: dict[str, Any] = {"cluster": options.cluster, "method": options.calibrate}
         try:
@@ -101,7 +101,16 @@ def _metric(report: Report, name: str | None) -> str:
     return report.metrics[0]
 
 
-def measured_lines(found: Sequence[Measured]) -> list[str]:
+def compared(groups: Sequence[Sequence[Labelled]], threshold: float, draws: int) -> list[str]:
+    """The differences between judge and rival on the same rows, in words, and the rows where their verdicts differ."""
+    lines = _measured(measure_all(groups, rival_measures(threshold), draws=draws))
+    rows = [row for group in groups for row in group]
+    apart = [own for own in rows if own.rival is not None and (own.score >= threshold) != (own.rival >= threshold)]
+    lines.append(f"Verdicts that differ: {len(apart)}; source, id, label, first and second score")
+    return lines + [f"  {own.source} {own.id} {own.yes:d} {own.score:.3f} {own.rival:.3f}" for own in apart]
+
+
+def _measured(found: Sequence[Measured]) -> list[str]:
     """One line per source and measure; the mean only where there are several sources."""
     several = len({one.source for one in found}) > 2
     lines = []

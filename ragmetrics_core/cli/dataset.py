@@ -80,7 +80,7 @@ def _discrete(options: argparse.Namespace) -> int:
         judge = _model(options)
         if options.dry_run:
             work = settings.questions, "questions"
-            return shared.dry_run(judge, *work, lambda it: write_pairs(documents, settings, it))
+            return shared.dry_run(judge, *work, lambda it: write_pairs(documents, settings, Maker(it)))
         maker = shared.maker(judge, options)
         pairs = write_pairs(documents, settings, maker)
     made = build_discrete(documents, pairs, settings, retriever=retriever, source=source, maker=maker)
@@ -93,7 +93,7 @@ def _continuous(options: argparse.Namespace) -> int:
     judge = _model(options)
     if options.dry_run:
         work = settings.documents, "documents"
-        return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, it))
+        return shared.dry_run(judge, *work, lambda it: build_continuous(documents, settings, Maker(it)))
     maker = shared.maker(judge, options)
     return _finish(build_continuous(documents, settings, maker, source=source), maker, options)
 
@@ -198,7 +198,7 @@ def _extract(options: argparse.Namespace) -> int:
     rows, how = [row for _, row in read_objects(options.file)], options.extraction
     judge = shared.judge_from(options.judge, options.api_base)
     if options.dry_run:
-        return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, it, extraction=how))
+        return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, Maker(it), extraction=how))
     maker = shared.maker(judge, options)
     file = extract_facts(rows, maker, extraction=how)
     write_facts(options.out, file)

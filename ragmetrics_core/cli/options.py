@@ -162,12 +162,12 @@ def maker(judge: Judge, options: argparse.Namespace) -> Maker:
     return Maker(judge, store=store(options), concurrency=options.concurrency, language=language, progress=shown)
 
 
-def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Maker], object]) -> int:
+def dry_run(judge: Judge, count: int, unit: str, work: Callable[[Judge], object], more: str = "") -> int:
     """Work with judges that count, so that the numbers are those of the very same code, and print them."""
     low, high = counting_judges(judge)
     for counter in (low, high):
-        work(Maker(counter))
-    show(Estimate(count, low.total, high.total).text(unit))
+        work(counter)
+    show(Estimate(count, low.total, high.total).text(unit) + more)
     return 0
 
 

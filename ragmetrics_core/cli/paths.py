@@ -10,10 +10,12 @@ from ragmetrics_core.data import PARTIAL, InputError
 from ragmetrics_core.endpoints.store import default_path
 
 # Every option and argument that names a path, by its place among the parsed options; a test holds it complete.
-READ = ("files", "file", "corpus", "pairs", "results", "against", "labels", "first", "second", "set", "sets")
+_NAMED = "files file corpus data pairs results against template labels first second set sets"
+READ = tuple(_NAMED.split())
 _OURS = ("store", "rate_file")  # opened where they are, if they are ours
 # What is written, with the files beside it.
-WRITTEN = dict.fromkeys(("out", "report", "summary"), ("", PARTIAL)) | dict.fromkeys(_OURS, ("", "-wal", "-shm"))
+_MADE = dict.fromkeys(("out", "report", "html", "summary"), ("", PARTIAL))
+WRITTEN = _MADE | dict.fromkeys(_OURS, ("", "-wal", "-shm"))
 _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
@@ -40,7 +42,7 @@ def check_paths(options: argparse.Namespace) -> None:
                     raise InputError(f"{shown} {path}{first_written} would overwrite {met}; name another file")
             taken |= dict.fromkeys(own, shown)
             if name not in _OURS:
-                _check_place(f"{shown} {path}", path, _given(options, "corpus"))
+                _check_place(f"{shown} {path}", path, options)
 
 
 def _given(options: argparse.Namespace, name: str) -> list[Path]:
@@ -58,7 +60,7 @@ def _keys(path: Path) -> set[Hashable]:
     return keys
 
 
-def _check_place(shown: str, path: Path, corpus: list[Path]) -> None:
+def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
     """Refuse what no file can be written to."""
     if str(path) == "-":
         raise InputError(f"{shown}: standard output is for the table; name a file")
@@ -69,5 +71,6 @@ def _check_place(shown: str, path: Path, corpus: list[Path]) -> None:
     partial = Path(os.path.realpath(path) + PARTIAL)  # what is no file cannot be put aside
     if os.path.lexists(partial) and not partial.is_file():
         raise InputError(f"{shown} is written first to {partial}, which is no file; name another one")
-    if any(folder.is_dir() and folder.resolve() in path.resolve().parents for folder in corpus):
-        raise InputError(f"{shown} stands in the corpus, which would hold it the next time")
+    for name in ("corpus", "data"):
+        if any(folder.is_dir() and folder.resolve() in path.resolve().parents for folder in _given(options, name)):
+            raise InputError(f"{shown} stands in the {name}, which would hold it the next time")

@@ -54,18 +54,18 @@ def _label(row: Any, place: str, column: str) -> Label:
         what = row if isinstance(row, RowError) else 'needs an object with "id", a text or a number, and the label'
         raise RowError(f"{place}: {what}")
     value, chance = follow(row, column.split("."))[1], row.get("probability")
-    if chance is not None and not (_is_share(chance) and chance > 0):
+    if chance is not None and (isinstance(chance, bool) or not isinstance(chance, (int, float)) or not 0 < chance <= 1):
         raise RowError(f"{place}: 'probability' must be a number above 0 up to 1, or left out if no draw recorded one")
-    unlabelled = value is None and chance is not None
-    votes = [] if unlabelled else value if isinstance(value, list) else [value]
-    known = all(isinstance(vote, bool) or _is_share(vote) for vote in votes)
-    if not known or not (votes or unlabelled):
-        raise RowError(f"{place}: {column!r} must be a number from 0 to 1, true or false, or a list of these")
-    return Label(name, tuple(float(vote) >= 0.5 for vote in votes), str(row.get("source") or "all"), chance)
+    votes = () if value is None and chance is not None else votes_of(value, f"{place}: {column!r}")
+    return Label(name, votes, str(row.get("source") or "all"), chance)
 
 
-def _is_share(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
+def votes_of(value: Any, name: str) -> tuple[bool, ...]:
+    """A vote, or a list with one per annotator; a number from 0.5 on is a yes. ``RowError`` names what is none."""
+    votes = value if isinstance(value, list) else [value]
+    if not votes or not all(isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes):
+        raise RowError(f"{name} must be a number from 0 to 1, true or false, or a list of these")
+    return tuple(float(vote) >= 0.5 for vote in votes)
 
 
 def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None) -> list[Labelled]:
@@ -75,7 +75,7 @@ def matched(report: Report, metric: str, labels: Sequence[Label], rival: Report 
     """
     own, others = _scored(report, metric), _scored(rival, metric) if rival else {}
     found = [
-        Labelled(own[name][1], label.votes, label.source, others[name][1] if rival else None)
+        Labelled(own[name][1], label.votes, label.source, others[name][1] if rival else None, name)
         for name, label in _voted(labels).items()
         if name in own and (rival is None or name in others)
     ]

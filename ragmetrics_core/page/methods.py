@@ -60,6 +60,6 @@ def quoted(run: RunFacts) -> list[str]:
                 means = [one for one in own if one.source is None and one.measure in ("AUROC", "balanced accuracy")]
                 cells = ", ".join(f"{one.measure} {cell(one)} sources" for one in means).replace(" n=", ", mean over ")
                 told.append(f"{signature.metric} {cells or 'one class only'}")
-        said = "; ".join(told) or "how well it agrees with people is not measured (benchmarks/cards.py)"
+        said = "; ".join(told) or "how well it agrees with people is not measured (ragmetrics card)"
         lines.append(f"{judge}, against labels of people: {said}.")
     return lines

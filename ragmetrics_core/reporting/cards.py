@@ -33,11 +33,11 @@ def cell(one: Measured) -> str:
 
 
 def card_of(judge: str) -> Card | None:
-    """The newest card of a judge in the folder that ``RAGMETRICS_CARDS`` names, else the one that ships, if any is."""
+    """The newest card of a judge in the folder or file ``RAGMETRICS_CARDS``, else the one that ships, if any is."""
     package, own = Path(__file__).parents[1], os.environ.get("RAGMETRICS_CARDS")
     for folder in (*([Path(own)] if own else ()), package / "page" / "cards", package.parent / "docs" / "cards"):
         found = []
-        for path in folder.glob("*.json"):
+        for path in [folder] if folder.is_file() else folder.glob("*.json"):
             with suppress(OSError, ValidationError):  # no report should fail for what is no card
                 found.append(Card.model_validate_json(path.read_bytes()))
         if found := [card for card in found if card.judge == judge]:

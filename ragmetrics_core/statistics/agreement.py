@@ -177,13 +177,14 @@ def _bounds(columns: Sequence[Sequence[float]]) -> Bounds | None:
 class Labelled:
     """The judge's score with the votes of people, one per annotator and at least one, and where the sample comes from.
 
-    ``rival`` is the score of another judge, where two are compared.
+    ``rival`` is the score of another judge, where two are compared; ``id`` says which sample it is.
     """
 
     score: float
     votes: tuple[bool, ...]
     source: str = "all"
     rival: float | None = None
+    id: str = field(default="", compare=False)
     yes: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -253,14 +254,20 @@ def human_kappa(rows: Sequence[Labelled]) -> float | None:
     return fmean(known) if known else None
 
 
-def measure_all(rows: Sequence[Labelled], wanted: Mapping[str, Statistic], *, draws: int = 500) -> list[Measured]:
-    """Every measure per source, and its mean over sources, with 95 % bootstrap intervals; nothing is pooled."""
-    sources: dict[str, list[Labelled]] = {}
-    for row in rows:
-        sources.setdefault(row.source, []).append(row)
-    drawn = {source: _resampled(own, wanted, draws) for source, own in sources.items()}
+def measure_all(
+    groups: Sequence[Sequence[Labelled]], wanted: Mapping[str, Statistic], *, draws: int = 500
+) -> list[Measured]:
+    """Every measure per source, and its mean over sources, with 95 % bootstrap intervals; nothing is pooled.
+
+    Rows that hang together, such as those of one sample, are a group; groups are counted and resampled whole.
+    """
+    sources: dict[str, list[Sequence[Labelled]]] = {}
+    for group in groups:
+        sources.setdefault(group[0].source, []).append(group)
+    over = {name: partial(_over, compute) for name, compute in wanted.items()}
+    drawn = {source: _resampled(own, over, draws) for source, own in sources.items()}
     found = []
-    for name, compute in wanted.items():
+    for name, compute in over.items():
         values = {source: compute(own) for source, own in sources.items()}
         interval = None
         for source, own in sources.items():
@@ -272,3 +279,7 @@ def measure_all(rows: Sequence[Labelled], wanted: Mapping[str, Statistic], *, dr
             interval = bootstrap(defined, compute, draws=draws)
         found.append(Measured(name, None, len(known), fmean(known) if known else None, interval))
     return found
+
+
+def _over(compute: Statistic, groups: Sequence[Sequence[Labelled]]) -> float | None:
+    return compute([row for group in groups for row in group])

@@ -4,15 +4,13 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from statistics import fmean
-from typing import Any
-
-from card_edits import EDITS, ORDERS, edited, injected
-from card_rows import LabelledSample
 
 from ragmetrics_core.data import FactMatrix, JudgedChunks, MetricResult, Sample, Usage, wilson
+from ragmetrics_core.data.errors import InputError, JudgeUnavailable
+from ragmetrics_core.datasets.edits import EDITS, ORDERS, edited, injected
+from ragmetrics_core.datasets.published import LabelledSample
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import MemoryStore, StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Run, Show, stream
@@ -25,58 +23,78 @@ ASKING = dict(zip(("relevant", "adherent", "other", "present"), METRICS.values()
 """The metric that asks each question."""
 
 Items = Sequence[LabelledSample]
-_MEASURES = ("AUROC", "balanced accuracy", "kappa", "Brier", "slope", "intercept", "calibration error", "prevalence")
-Ask = Callable[[Metric, Sequence[Sample], bool], Sequence[MetricResult | None]]
-"""Gives a result per sample, None where a limit ended the run; if the flag is set, without stored replies."""
+Ask = Callable[[Metric, Sequence[Sample], bool], Sequence[MetricResult]]
+"""Gives a result per sample; if the flag is set, without stored replies."""
 
 
 def asking(
-    judge: JudgeLike, *, store: StoreLike = None, concurrency: int = 32, limits: Limits | None = None,
+    judge: JudgeLike, *, store: StoreLike = None, limits: Limits | None = None, concurrency: int = 32,
     progress: Show = False,
 ) -> Ask:  # fmt: skip
-    """A way to ask one judge everything, within common limits; arguments are those of ``evaluate``."""
+    """A way to ask one judge everything, within common limits; arguments are those of ``evaluate``.
+
+    It raises ``JudgeUnavailable`` if a limit ends it, or a judge that answers no more: a part makes no card.
+    """
     budget = Budget(limits)
 
-    def ask(metric: Metric, samples: Sequence[Sample], again: bool) -> Sequence[MetricResult | None]:
+    def ask(metric: Metric, samples: Sequence[Sample], again: bool) -> Sequence[MetricResult]:
         run = Run([metric], judge, concurrency, MemoryStore() if again else store, budget)
         run.check_prices()
-        rows = {row.index: row.results for row in stream(run, samples, progress=progress, columns={})}
+        rows = list(stream(run, samples, progress=progress, columns={}))
         if run.interrupted:
-            raise KeyboardInterrupt  # what was done so far is no card
-        return [rows.get(at, {}).get(metric.name) for at in range(len(samples))]
+            raise KeyboardInterrupt
+        if run.stopped:
+            raise JudgeUnavailable(f"not all was judged, and a part makes no card: {run.stopped}")
+        return [row.results[metric.name] for row in rows]
 
     return ask
 
 
 def judged(ask: Ask, metric: Metric, items: Items, *, again: bool = False) -> list[LabelledSample]:
-    """The same with what the judge made of them."""
-    results = ask(metric, [item.sample for item in items], again)
-    others = ask(metric, [item.other for item in items if item.other is not None], again) or results
-    found = zip(items, results, others, strict=True)
-    return [replace(item, result=own, verdicts=tuple(_verdicts(item, own, other))) for item, own, other in found]
+    """The same with what the judge made of them, and what that cost."""
+    sides = [ask(metric, [item.sample for item in items], again)]
+    if others := [item.other for item in items if item.other]:
+        sides.append(ask(metric, others, again))
+    found = []
+    for item, *own in zip(items, *sides, strict=True):
+        usage = sum((one.usage for one in own), Usage())
+        found.append(replace(item, result=own[0], usage=usage, verdicts=tuple(_verdicts(item, own))))
+    return found
 
 
 def measured(judge: JudgeLike, items: Items, ask: Ask, *, draws: int = 500) -> Card:
-    """The card of a judge, with intervals from so many bootstrap resamples, or Wilson's for shares."""
+    """The card of a judge, with intervals from so many bootstrap resamples, or Wilson's for shares.
+
+    ``InputError`` if it scored nothing: a card of nothing would pass for a measurement.
+    """
     metrics = {name: kind() for name, kind in ASKING.items() if any(item.question == name for item in items)}
-    run = Run([*metrics.values()], judge, 1, MemoryStore())
-    figures = {}
+    run, figures, everything = Run([*metrics.values()], judge, 1, MemoryStore()), {}, list[LabelledSample]()
     for question, metric in metrics.items():
         started = time.monotonic()
         rows = judged(ask, metric, [item for item in items if item.question == question])
         seconds = time.monotonic() - started
-        found = measure_all([row for row in rows if row.verdicts], _measures(), draws=draws)
+        scored, everything = [row for row in rows if row.verdicts], [*everything, *rows]
+        found = measure_all([row.verdicts for row in scored], _MEASURES, draws=draws)
+        people = [[Labelled(0, row.people, row.source)] for row in scored]
+        found += measure_all(people, {"kappa of people": human_kappa}, draws=draws)
         found += _shares(_outcomes(ask, metric, rows))
         found += _shares(_swayed(ask, metric, rows)) if question == "adherent" else []
-        usage = sum((row.result.usage for row in rows if row.result is not None), Usage())
-        for name, spent in (("seconds", seconds), ("calls", usage.calls), ("US dollars", usage.cost)):
-            if spent is not None and not usage.stored:  # what the store answered tells nothing of time and money
-                found.append(Measured(f"{name} per 1,000 samples", None, len(rows), 1000 * spent / len(rows), None))
-        figures[question] = tuple(one for one in found if one.value is not None)
+        figures[question] = tuple(one for one in (*found, *_spent(rows, seconds)) if one.value is not None)
+    if not any(row.verdicts for row in everything):
+        why = next(row.result.reason for row in everything if row.result)
+        raise InputError(f"{run.facts.judges[0]} scored none of {len(items)} samples, which makes no card: {why}")
     return Card(
         judge=run.facts.judges[0], details=run.judges[0].details, version=run.facts.version, made=run.facts.started,
         signatures={name: metric.signature for name, metric in metrics.items()}, figures=figures,
     )  # fmt: skip
+
+
+def _spent(rows: Items, seconds: float) -> Iterator[Measured]:
+    """Time, calls and money per 1,000 samples; nothing if replies came from the store, which tell nothing of these."""
+    usage = sum((row.usage for row in rows), Usage())
+    for name, spent in (("seconds", seconds), ("calls", usage.calls), ("US dollars", usage.cost)):
+        if spent is not None and not usage.stored:
+            yield Measured(f"{name} per 1,000 samples", None, len(rows), 1000 * spent / len(rows), None)
 
 
 def band(rows: Sequence[Labelled], others: Sequence[Labelled], loss: float) -> str:
@@ -86,31 +104,28 @@ def band(rows: Sequence[Labelled], others: Sequence[Labelled], loss: float) -> s
     the mean over sources, is decided wrongly: what is lost against a judge that is always right.
     """
     scores, lost = sorted(row.score for row in rows), _lost(rows)
-    ends = ((low / 100, high / 100) for low, high in product(range(51), range(50, 101)))
-    narrow = sorted(ends, key=lambda own: bisect_right(scores, own[1]) - bisect_left(scores, own[0]))
-    low, high = next(own for own in narrow if lost(*own) <= loss)
+    ends = [(low / 100, high / 100) for low, high in product(range(51), range(50, 101))]
+    held = [own for own in ends if lost(*own) <= loss]
+    low, high = min(held, key=lambda own: bisect_right(scores, own[1]) - bisect_left(scores, own[0]))
     asked = fmean(low <= row.score <= high for row in others)
     return f"band=({low:g}, {high:g}) asks for {asked:.0%} of the verdicts and loses {_lost(others)(low, high):.3f}"
 
 
 def _lost(rows: Sequence[Labelled]) -> Callable[[float, float], float]:
     """The share of rows that are decided wrongly outside a band, as the mean over sources."""
-    wrong: dict[str, list[float]] = {row.source: [] for row in rows}
-    for row in rows:
-        wrong[row.source] += [row.score] if (row.score >= 0.5) != row.yes else []
-    sides = [(sorted(own), sum(row.source == source for row in rows)) for source, own in wrong.items()]
-    return lambda low, high: fmean(
-        (bisect_left(own, low) + len(own) - bisect_right(own, high)) / count for own, count in sides
-    )
+    sources = [[row for row in rows if row.source == source] for source in {row.source for row in rows}]
+    wrong = [(sorted(it.score for it in own if (it.score >= 0.5) != it.yes), len(own)) for own in sources]
+    return lambda low, high: fmean((bisect_left(it, low) + len(it) - bisect_right(it, high)) / n for it, n in wrong)
 
 
-def _verdicts(item: LabelledSample, result: MetricResult | None, other: MetricResult | None) -> Iterator[Labelled]:
-    if result is None or other is None or result.value is None or other.value is None:
+def _verdicts(item: LabelledSample, results: Sequence[MetricResult]) -> Iterator[Labelled]:
+    scores = [result.value for result in results if result.value is not None]
+    if len(scores) < len(results):
         return
-    evidence, labels, sample = result.evidence, item.labels, item.sample
-    texts, scores = [len(sample.answer or "")], [result.value]
+    evidence, labels, sample = results[0].evidence, item.labels, item.sample
+    texts = [len(sample.answer or "")]
     if item.other is not None:
-        texts, scores = [len(item.other.answer or "") - texts[0]], [(1 + other.value - result.value) / 2]
+        texts, scores = [len(item.other.answer or "") - texts[0]], [(1 + scores[1] - scores[0]) / 2]
     elif isinstance(evidence, JudgedChunks):
         texts = [len(context.text) for context in sample.contexts]
         scores = [float(bool(it.useful)) if it.probability is None else it.probability for it in evidence.chunks]
@@ -119,21 +134,7 @@ def _verdicts(item: LabelledSample, result: MetricResult | None, other: MetricRe
         texts, labels = [len(fact.text) for fact in evidence.facts], tuple(known[fact.text] for fact in evidence.facts)
         scores = [max(cell.probability or 0.0 for cell in row) for row in evidence.cells]
     for length, score, label in zip(texts, scores, labels, strict=True):
-        yield Labelled(score, (label,), item.source, -length)
-
-
-def _measures() -> dict[str, Callable[[Items], float | None]]:
-    """The measures of agreement, over all verdicts on some samples, which are resampled whole."""
-
-    def over(compute: Callable[[Sequence[Labelled]], float | None], rows: Items) -> float | None:
-        return compute([verdict for row in rows for verdict in row.verdicts])
-
-    known = {name: measures(0.5)[name] for name in _MEASURES} | {
-        "AUROC of shortness alone": lambda rows: auroc([(row.rival or 0.0, row.yes) for row in rows]),
-        "correlation with length": _follows_length,
-    }
-    found: dict[str, Any] = {name: partial(over, compute) for name, compute in known.items()}
-    return found | {"kappa of people": lambda rows: human_kappa([Labelled(0, it.people) for it in rows])}
+        yield Labelled(score, (label,), item.source, -length, sample.id or "-")
 
 
 def _follows_length(rows: Sequence[Labelled]) -> float | None:
@@ -143,12 +144,18 @@ def _follows_length(rows: Sequence[Labelled]) -> float | None:
     return fmean(known) if known else None
 
 
+_KEPT = ("AUROC", "balanced accuracy", "kappa", "Brier", "slope", "intercept", "calibration error", "prevalence")
+_MEASURES = {name: measures(0.5)[name] for name in _KEPT} | {
+    "AUROC of shortness alone": lambda rows: auroc([(row.rival or 0.0, row.yes) for row in rows]),
+    "correlation with length": _follows_length,
+}
+
+
 def _outcomes(ask: Ask, metric: Metric, rows: Items) -> Iterator[tuple[str, str, bool]]:
     """What became of each sample, and whether its verdicts are the same when it is asked again."""
     for row, again in zip(rows, judged(ask, metric, rows, again=True), strict=True):
-        ended = getattr(row.result, "status", "not judged")
-        ended = "abstained" if getattr(row.result, "code", "") == "abstained" else ended
-        yield from ((name, row.source, ended == name) for name in ("abstained", "undefined", "failed", "not judged"))
+        ended = "abstained" if getattr(row.result, "code", "") == "abstained" else getattr(row.result, "status", "")
+        yield from ((name, row.source, ended == name) for name in ("abstained", "undefined", "failed"))
         if row.says and again.says:
             yield "same when asked again", row.source, row.says == again.says
 

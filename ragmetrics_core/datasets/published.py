@@ -3,14 +3,17 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from ragmetrics_core.data import InputError, MetricResult, RowError, Sample
+from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, Usage
 from ragmetrics_core.data.cells import structured
+from ragmetrics_core.datasets.labels import votes_of
 from ragmetrics_core.datasets.reading import READERS, read_objects
+from ragmetrics_core.reporting.run_facts import Input
 from ragmetrics_core.statistics.agreement import Labelled
 
 Row = Mapping[str, Any]
@@ -21,9 +24,9 @@ class LabelledSample:
     """A sample from a source with what people say of it, ``labels``, as they were asked a ``question``.
 
     Is the answer ``adherent``, is each context ``relevant``, is each fact ``present`` in the contexts, is the ``other``
-    answer better? ``people`` are votes of single annotators on the answer, where they are known. Of a judge there are
-    the ``result``, None if a limit ended the run before, and per label a verdict: its score, and as the rival's minus
-    the length of the text.
+    answer better? ``people`` are votes of single annotators on the answer, where they are known. Of a judge that was
+    asked there are the ``result``, what it cost, with that on the other answer, and per label a verdict: its score,
+    and as the rival's minus the length of the text.
     """
 
     question: str
@@ -33,6 +36,7 @@ class LabelledSample:
     other: Sample | None = None
     people: tuple[bool, ...] = ()
     result: MetricResult | None = None
+    usage: Usage = field(default_factory=Usage)
     verdicts: tuple[Labelled, ...] = ()
 
     @property
@@ -44,6 +48,11 @@ class LabelledSample:
 def labelled_files(path: Path) -> list[Path]:
     """A file, or all files in a folder that may hold labelled rows."""
     return sorted(file for file in path.rglob("*") if file.suffix.casefold() in READERS) if path.is_dir() else [path]
+
+
+def inputs_of(path: Path) -> tuple[Input, ...]:
+    """The files of labelled rows as facts of a run name them."""
+    return tuple(Input(name=file.name, sha256=sha256(file.read_bytes()).hexdigest()) for file in labelled_files(path))
 
 
 def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
@@ -64,7 +73,7 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
             raise InputError(f"{place}: no labelled row as in docs/judges.md: {why}") from None
     if not found:
         raise InputError(f"{path} holds no labelled rows; docs/judges.md says which forms are read")
-    draw = Random(0)
+    draw = Random(0)  # noqa: S311 - sampling is no cryptography
     return [item for own in found.values() for item in draw.sample(own, min(limit or len(own), len(own)))]
 
 
@@ -90,37 +99,31 @@ def _in_our_form(row: Row, origins: Mapping[str, Row]) -> Row:
 
 def sample_of(row: Row, **changes: Any) -> Sample:
     """The sample in a row of our form, with fields to replace; ``RowError`` if there is none."""
-    said = [turn.partition(": ") for turn in row.get("meta", {}).get("history", ())]
+    said = [turn.partition(": ") for turn in (structured(row.get("meta")) or {}).get("history", ())]
     history = [{"role": role, "content": content} for role, _, content in said if content]
     kept = {name: value for name, value in row.items() if name not in ("answers", "label", "labels", "meta", "source")}
     return Sample.from_row({**({"history": history} if history else {}), **kept, **changes})
 
 
 def _labelled(row: Row) -> Iterator[LabelledSample]:
-    labels, source = structured(row.get("labels")) or {}, str(row.get("source") or "all")
+    labels, meta = structured(row.get("labels")) or {}, structured(row.get("meta")) or {}
+    source = str(row.get("source") or "all")
     if row.get("metric") == "context_adherence" and row.get("label") is not None:  # drawn by ``ragmetrics label draw``
         labels = {"adherent": row["label"]}
-    if labels.get("overall"):
+    if abs(labels.get("overall") or 0) > 0:
         one, other = (sample_of(row, answer=answer) for answer in row["answers"])
         yield LabelledSample("other", source, one, (labels["overall"] > 0,), other)
     if "adherent" in labels:
         votes = votes_of(labels["adherent"], "adherent")
-        graded = tuple(vote >= 3 for vote in row.get("meta", {}).get("faithfulness_votes", ()))  # MT-RAG's, from 1 to 4
+        graded = tuple(vote >= 3 for vote in meta.get("faithfulness_votes", ()))  # MT-RAG's, from 1 to 4
         people = votes if len(votes) > 1 else graded
-        yield LabelledSample("adherent", source, sample_of(row), (2 * sum(votes) > len(votes),), None, people)
+        yield LabelledSample("adherent", source, sample_of(row), (Labelled(0, votes).yes,), None, people)
     if labels.get("relevant"):
         sample, useful = sample_of(row), votes_of(labels["relevant"], "relevant")
         if len(useful) != len(sample.contexts):
             raise RowError(f"{len(useful)} labels.relevant of {len(sample.contexts)} contexts; each needs one")
         yield LabelledSample("relevant", source, sample, useful)
-    if facts := [fact for fact in row.get("facts") or () if isinstance(fact, Mapping) and "present" in fact]:
+    given = structured(row.get("facts")) or ()
+    if facts := [fact for fact in given if isinstance(fact, Mapping) and "present" in fact]:
         present = votes_of([fact["present"] for fact in facts], "present")
         yield LabelledSample("present", source, sample_of(row, facts=facts), present)
-
-
-def votes_of(value: Any, name: str) -> tuple[bool, ...]:
-    """A vote, or a list with one per annotator; a number from 0.5 on is a yes. ``RowError`` names what is none."""
-    votes = value if isinstance(value, list) else [value]
-    if not votes or not all(isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes):
-        raise RowError(f"{name} must be a number from 0 to 1, true or false, or a list of these")
-    return tuple(float(vote) >= 0.5 for vote in votes)
