@@ -162,6 +162,8 @@ def test_names_versions_and_pickles() -> None:
     assert str(lengthy.signature) == "lengthy|v2"
     assert lengthy.needs == (("answer",),)
     assert pickle.loads(pickle.dumps(lengthy)).score(answer="a" * 9).value == 1.0
+    set_ = lengthy.model_copy(update={"name": "long", "model": "gpt-4o-mini", "language": "German"})
+    assert pickle.loads(pickle.dumps(set_)) == set_
 
 
 @metric(version="2", requires=["answer"])

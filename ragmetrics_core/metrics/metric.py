@@ -217,7 +217,7 @@ class FunctionMetric(Metric):
     def __reduce__(self) -> Any:
         """Pickled by the place of its function, where the metric now stands."""
         function = type(self).function
-        return _found, (function.__module__, function.__qualname__, self.name, self.model)
+        return _found, (function.__module__, function.__qualname__, self.model_dump())
 
 
 @overload
@@ -282,6 +282,6 @@ def metric(
     return made if function is None else made(function)
 
 
-def _found(module: str, path: str, name: str, model: str | None) -> Any:
+def _found(module: str, path: str, settings: dict[str, Any]) -> Any:
     found: Any = attrgetter(path)(import_module(module))
-    return found.model_copy(update={"name": name, "model": model})
+    return found.model_copy(update=settings)
