@@ -77,6 +77,9 @@ def test_metrics_scores_usage() -> None:
     assert report.summary()["context_utilization"].useful_share == 1
     with pytest.raises(SettingError, match="it has: context_recall, context_utilization, mine"):
         report.scores("context_recal")
+    assert report.scores("recall") == report.scores("context_recall")
+    own = {name: Scored(metric=name, reason="", value=value) for name, value in (("recall", 0.1), ("my_recall", 0.9))}
+    assert Report([SampleResult(index=0, sample=Sample(), results=own)]).scores("recall") == [0.1]
 
 
 def test_repr_computes_nothing_and_shows_no_texts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def test_it_gives_what_evaluate_gives(stored: Callable[..., Report]) -> None:
     assert report.summary(cluster="n") == alone.summary(cluster="n")
     assert report.usage == alone.usage
     assert report.scores("context_recall") == alone.scores("context_recall")
-    for row, other in zip(report.worst("context_adherence", 3), alone.worst("context_adherence", 3), strict=True):
+    for row, other in zip(report.worst("adherence", 3), alone.worst("context_adherence", 3), strict=True):
         assert (row.index, row.sample) == (other.index, other.sample)
     assert report.table() == alone.table()
     assert type(report.results[0].results["noted"].evidence) is Own

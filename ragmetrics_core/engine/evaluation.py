@@ -72,9 +72,8 @@ def evaluate(
     """
     if batch and not isinstance(samples, Sized):
         raise SettingError("batches need a list of samples, not an iterator: they are read again once all is answered")
-    more: dict[str, Any] = {"until": until, "gates": gates, "batch": bool(batch)}
     while True:
-        run = Run(metrics, judge, concurrency, store, limits, **more)
+        run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates, batch=bool(batch))
         results = list(stream(run, samples, progress=progress, columns=columns_by_field(columns)))
         if batch != "wait" or not run.waited():
             break

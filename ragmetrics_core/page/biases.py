@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import atanh, sqrt, tanh
 from statistics import NormalDist
+from typing import NamedTuple
 
 from ragmetrics_core.data import JudgedChunks, Sample, SampleResult, wilson
 from ragmetrics_core.statistics.agreement import spearman
@@ -13,8 +14,7 @@ _NOTABLE = 0.3
 _MOST_RANKS = 15
 
 
-@dataclass(frozen=True, slots=True)
-class Correlation:
+class Correlation(NamedTuple):
     """How a metric's score goes with something that should not matter: Spearman's ρ and its 95 % interval.
 
     ``rho`` is None if one side does not vary.

@@ -11,9 +11,8 @@ it more is wrong than right. A score whose uncertainty holds one half decides no
 """
 
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
@@ -46,8 +45,7 @@ RULES = TypeAdapter(dict[Code, Rule]).validate_python(_TEXTS)
 """The rules in the order in which they are tried."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """Where a sample probably went wrong: the rule that holds, and the scores that made it hold, in words."""
 
     code: Code

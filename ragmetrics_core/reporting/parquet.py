@@ -283,11 +283,11 @@ class ParquetReport(Report):
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``."""
-        return list(self.results.values(metric, "value")) if metric in self.metrics else super().scores(metric)
+        return list(self.results.values(self._named(metric), "value"))
 
     def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
         """The rows with the lowest scores of a metric, the lowest first."""
-        return self.results.at(lowest(self.results.values(metric, "value"), count))
+        return self.results.at(lowest(self.results.values(self._named(metric), "value"), count))
 
     def shown(self) -> Report:
         """A thousand rows drawn at random, with a note that figures and diagnoses are of these."""

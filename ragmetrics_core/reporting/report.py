@@ -113,10 +113,16 @@ class Report:
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``; None for undefined, failed, not judged and bad rows."""
-        metric = {name.rpartition("_")[2]: name for name in self.metrics}.get(metric, metric)
-        if metric not in self.metrics:
-            raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(self.metrics) or 'none'}")
+        metric = self._named(metric)
         return [row.results[metric].value if metric in row.results else None for row in self.results]
+
+    def _named(self, metric: str) -> str:
+        """The full name of a metric, of which the last word is enough; ``SettingError`` if it was not measured."""
+        names = self.metrics
+        known = {name.rpartition("_")[2]: name for name in names} | {name: name for name in names}
+        if metric not in known:
+            raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(names) or 'none'}")
+        return known[metric]
 
     def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
         """The rows with the lowest scores of a metric, the lowest first."""
