@@ -692,7 +692,8 @@ def _masked(sample: Sample) -> Sample:
     ("thread", "anew", "redacts", "kept"),
     [
         ("over_blocks", False, (None, None), [1]),
-        ("over_callbacks", False, None, [1]),
+        ("over_callbacks", False, (None, None), [1]),
+        ("over_callbacks_two_redactions", False, (_masked, None), []),
         ("one_redaction", False, (_masked, _masked), [1]),
         ("two_redactions", False, (_masked, None), []),  # what one block hides does not reach another
         ("two_tenants", True, (None, None), []),  # an application of its own, with the same id of its thread
@@ -709,8 +710,8 @@ def test_a_thread_goes_on_over_several_blocks(thread: str, anew: bool, redacts: 
         config: Any = {"configurable": {"thread_id": thread}}
         asked = {"messages": [("user", question)]}
         agent = made() if at and anew else agent
-        if redacts is None:
-            callback = RagMetricsCallback(metrics=[], judge="lexical", every_turn=True)
+        if thread.startswith("over_callbacks"):
+            callback = RagMetricsCallback(metrics=[], judge="lexical", every_turn=True, redact=redacts[at])
             agent.invoke(asked, {**config, "callbacks": [callback]})
             samples += callback.samples
         else:

@@ -87,7 +87,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
     ) -> None:
         places = {one.name: settings.pop(one.name) for one in fields(Finding) if one.name in settings}
         turns = _DOOR.turns(Finding(**places), Problems())
-        turns.share()
+        turns.share(redact=settings.get("redact"))
         settings |= {"keep": keep, "max_queue": max_queue, "rest": turns.finish, "problems": turns.problems}
         BackgroundEvaluator.__init__(self, turns.add, metrics, as_judge(judge), **settings)
         Recorder.__init__(self, turns.problems, lambda: (self.record,))
