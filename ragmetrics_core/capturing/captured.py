@@ -46,22 +46,22 @@ def changed(sample: Sample, update: Mapping[str, Any]) -> Sample:
     return Sample(**{**{name: getattr(sample, name) for name in Sample.model_fields}, **update})
 
 
+@dataclass(frozen=True)
 class Redaction:
     """Applies the user's function to each sample as it is made.
 
     Where the function changes texts and leaves the ledger, which repeats them, as it was, the ledger loses its calls.
     """
 
-    def __init__(self, redact: Redact | None, problems: Problems) -> None:
-        self._redact = redact
-        self.problems = problems
+    function: Redact | None
+    problems: Problems
 
     @guarded
     def redact(self, sample: Sample) -> Sample | None:
         """The sample to keep; None, counted, where the function raises or gives no sample."""
-        if self._redact is None:
+        if self.function is None:
             return sample
-        found: object = self._redact(sample)
+        found: object = self.function(sample)
         if isinstance(found, Sample):
             changes = any(getattr(found, name) != getattr(sample, name) for name in _TEXTS)
             if found.ledger is None or found.ledger != sample.ledger or not changes:

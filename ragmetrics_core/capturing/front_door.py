@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Generic
 
 from ragmetrics_core.capturing.background import BackgroundEvaluator
@@ -21,6 +22,7 @@ _MISSED = (
 )
 
 
+@dataclass(frozen=True)
 class FrontDoor(Generic[Run]):
     """``capture`` and ``watch`` over an adapter's hooks, and ``samples_from`` without them.
 
@@ -29,23 +31,18 @@ class FrontDoor(Generic[Run]):
     where a block saw no run, ``hint`` where it saw some and none gave a sample.
     """
 
-    def __init__(
-        self,
-        listeners: Listeners,
-        trees: Callable[[Run, Overrides], Iterable[Tree]],
-        as_judge: Callable[[Any], JudgeLike],
-        *,
-        as_run: Callable[[Any], Run] | None = None,
-        places: Callable[..., Overrides] = Overrides,
-        unseen: str,
-        hint: str,
-    ) -> None:
-        self._listeners, self._trees, self._as_judge = listeners, trees, as_judge
-        self._as_run, self._places, self._unseen, self._hint = as_run, places, unseen, hint
+    listeners: Listeners
+    trees: Callable[[Run, Overrides], Iterable[Tree]]
+    as_judge: Callable[[Any], JudgeLike]
+    _: KW_ONLY
+    as_run: Callable[[Any], Run] | None = None
+    places: Callable[..., Overrides] = Overrides
+    unseen: str
+    hint: str
 
     def turns(self, where: Overrides, problems: Problems) -> Turns[Run]:
         """What makes the samples of one listener."""
-        return Turns(lambda run: self._trees(run, where), where, problems, self._hint)
+        return Turns(lambda run: self.trees(run, where), where, problems, self.hint)
 
     @contextmanager
     def capture(
@@ -99,29 +96,28 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a place is neither a text nor callable.
         """
-        where = self._places(question_from, contexts_from, answer_from, context_tools, build, **own)
-        given = Given(question, reference, id, dict(metadata or {}), conversation)
+        where = self.places(question_from, contexts_from, answer_from, context_tools, build, **own)
         turns = self.turns(where, Problems())
         turns.share(conversation, redact)
         captured: Captured[Run] = Captured(
             turns.add,
-            given=given,
+            given=Given(question, reference, id, dict(metadata or {}), conversation),
             max_samples=max_samples,
             redact=redact,
             rest=turns.rest,
-            as_judge=self._as_judge,
+            as_judge=self.as_judge,
             problems=turns.problems,
         )
         listener = Listener(turns.problems, captured.record, all_threads=all_threads, data=where.needs_data)
-        self._listeners.add(listener)
+        self.listeners.add(listener)
         try:
             yield captured
         finally:
-            self._listeners.remove(listener)
+            self.listeners.remove(listener)
             if listener.missed:
                 listener.problems.note(_MISSED)
             elif not (captured.recorded or listener.problems or listener.begun):
-                listener.problems.note(f"the block ended without a sample: {self._unseen}")
+                listener.problems.note(f"the block ended without a sample: {self.unseen}")
 
     def watch(
         self,
@@ -160,12 +156,12 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
-        where = self._places(**places)
+        where = self.places(**places)
         turns = self.turns(where, Problems())
         watcher: BackgroundEvaluator[Run] = BackgroundEvaluator(
             turns.add,
             metrics,
-            self._as_judge(judge),
+            self.as_judge(judge),
             sample_rate=sample_rate,
             max_queue=max_queue,
             keep=keep,
@@ -176,10 +172,10 @@ class FrontDoor(Generic[Run]):
             redact=redact,
             rest=turns.finish,
             problems=turns.problems,
-            ended=lambda: self._listeners.remove(listener),
+            ended=lambda: self.listeners.remove(listener),
         )
         listener = Listener(turns.problems, watcher.record, everywhere=True, data=where.needs_data)
-        self._listeners.add(listener)
+        self.listeners.add(listener)
         return watcher
 
     def samples_from(self, run: Any, **places: Any) -> list[Sample]:
@@ -199,6 +195,6 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If it is nothing of which the adapter makes samples, or a setting is invalid.
         """
-        where = self._places(**places)
+        where = self.places(**places)
         turns = self.turns(where, Problems(logged=False))
-        return [*turns.add(run if self._as_run is None else self._as_run(run)), *turns.finish()]
+        return [*turns.add(run if self.as_run is None else self.as_run(run)), *turns.finish()]

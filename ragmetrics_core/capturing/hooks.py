@@ -10,6 +10,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
@@ -226,8 +227,7 @@ def in_a_capture() -> bool:
 
 def strand() -> str:
     """The thread and task that run here: runs of one may belong to one question."""
-    try:
+    task = None
+    with suppress(RuntimeError):  # no event loop runs here
         task = asyncio.current_task()
-    except RuntimeError:  # no event loop runs here
-        task = None
     return f"{threading.get_ident()}/" + ("" if task is None else f"{id(task)}/{task.get_name()}")

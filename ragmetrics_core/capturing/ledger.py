@@ -113,7 +113,6 @@ class Arrivals:
         told = [call.model_copy(update={"shown": seen.shown(call.items, there)}) for call in earlier]
         for one in found:
             node, path = one.node, self._paths[one.node]
-            host = next(reversed(_tools(path)), None)
             items, shown = seen.items(one.documents)
             if one.text is not None:
                 items = (Context(text=one.text),)
@@ -123,7 +122,7 @@ class Arrivals:
                     kind=one.kind,
                     turn=turn,
                     step=self._order(node)[0][0],
-                    name=None if host is None else host.name,
+                    name=next((tool.name for tool in reversed(_tools(path))), None),
                     query=None if one.kind == "given" or node.kind == "model" else node.query,
                     items=items,
                     shown=shown,

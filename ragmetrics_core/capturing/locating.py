@@ -180,9 +180,8 @@ class _Settling:
         for groups, places in self.shared.items():
             members = sorted((member, group) for group in groups for member in group.members)
             places.sort(key=lambda fitting: min(one.place for one in fitting))
-            title = any(member in shown and shown[member].whole for member, _ in members) and not any(
-                showing.whole for fitting in places for showing in fitting
-            )
+            whole = any(showing.whole for fitting in places for showing in fitting)
+            title = not whole and any(member in shown and shown[member].whole for member, _ in members)
             for index, (member, group) in enumerate(members):
                 if member not in shown and len(places) >= len(members):
                     shown[member] = next(one for one in places[index] if one.group is group)

@@ -111,11 +111,7 @@ def conversation(value: object) -> tuple[Message, ...] | None:
 
 def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
     """The question in what a run was given: a text, the last message of the user, or a field of a usual name."""
-    if isinstance(value, str):
-        return value if value.strip() else None
-    if isinstance(value, Message):
-        return value.text if value.role == "user" and value.text.strip() else None
-    messages = conversation(value)
+    messages = conversation([value] if isinstance(value, (str, Message)) else value)
     if messages is not None:
         return next((one.text for one in reversed(messages) if one.role == "user" and one.text.strip()), None)
     if not depth or not isinstance(value, Mapping):

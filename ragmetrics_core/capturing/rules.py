@@ -140,10 +140,9 @@ class _Turn:
         call = sorted(held or likely, key=lambda one: (one in based, one in asked, one in likely))[-1]
         text = next((answer_text(value) or compact(value) for value in _values(call)), text_of(call))
         place = "a model call whose text occurs in the outputs" if held else f"the last text that {call.name} wrote"
-        answer = Answer(text, place)
         if several and not (based == held[-1:] and self.calls.asked(question, based)):
-            return replace(answer, call=call, doubts=(_SEVERAL,))
-        return self._by(answer, call, stated=bool(held))
+            return Answer(text, place, call=call, doubts=(_SEVERAL,))
+        return self._by(Answer(text, place), call, stated=bool(held))
 
     def question(self) -> tuple[str | None, str, tuple[str, ...]]:
         """The question, where it was found, and what is uncertain about it."""
@@ -218,7 +217,7 @@ class _Making:
         standalone = turn.standalone(question)
         contexts, order = self._contexts(question, standalone)
         retrieved = turn.arrivals.retrieved(order)
-        self._note_hidden(retrieved, contexts)
+        self._note_hidden(retrieved or (), contexts)
         if any(key in one.metadata for one in retrieved or contexts for key in DISTANCE_KEYS):
             self.warnings.append(_DISTANCE)
         doubts = () if self.evidence_from == "named" else answer.doubts
@@ -337,14 +336,11 @@ class _Making:
         texts = tuple(Document(node.text or "") for node in calls.tool_texts)
         return (*found, *texts, *(() if found else tree.root.taken)), "everything retrieved"
 
-    def _note_hidden(self, retrieved: Sequence[Document] | None, contexts: Sequence[Context]) -> None:
+    def _note_hidden(self, retrieved: Sequence[Document], contexts: Sequence[Context]) -> None:
         """Say how many of the retrieved documents were not shown."""
-        if self.evidence_from != "prompt" or not retrieved:
-            return
-        ids, texts = {one.id for one in contexts if one.id}, {one.text for one in contexts}
-        shown = "\n".join(texts)
+        ids, shown = {one.id for one in contexts if one.id}, "\n".join(one.text for one in contexts)
         hidden = [one for one in retrieved if one.id not in ids and not any(f in shown for f in (one.text, *one.forms))]
-        if 0 < len(hidden) < len(retrieved):
+        if self.evidence_from == "prompt" and 0 < len(hidden) < len(retrieved):
             self.warnings.append(f"{len(hidden)} of {len(retrieved)} retrieved documents were not shown to the model")
 
 
