@@ -6,7 +6,6 @@ for each provider, all of which follow redirects; during our calls none does.
 """
 
 import asyncio
-import copy
 import functools
 import importlib.util
 import logging
@@ -163,7 +162,7 @@ class LiteLLMModel(ChatModel):
         own = {"api_base": self.api_base, "api_key": self._api_key}
         return {
             "model": self.model,
-            **copy.deepcopy(request_body(request)),  # LiteLLM changes schemas in place for some providers
+            **request_body(request),
             "timeout": self._timeout,
             "num_retries": 0,
             "max_retries": 0,

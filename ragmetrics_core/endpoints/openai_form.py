@@ -57,9 +57,9 @@ def parameters(request: ChatRequest) -> dict[str, Any]:
     """What a request asks for beside its messages, by OpenAI's names; what it does not ask for is left out."""
     form: dict[str, Any] | None = None
     if request.schema is not None and request.schema_in_object:
-        form = {"type": "json_object", "schema": dict(request.schema)}
+        form = {"type": "json_object", "schema": request.own_schema()}
     elif request.schema is not None:
-        schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
+        schema = {"name": "reply", "schema": request.own_schema(), "strict": True}
         form = {"type": "json_schema", "json_schema": schema}
     optional = {
         "temperature": request.temperature,

@@ -83,8 +83,7 @@ class HaystackModel(FrameworkModel):
         messages = [_MESSAGE.get(one.role, ChatMessage.from_user)(one.content) for one in request.messages]
         # A limit of length only where the generator surely spells it like OpenAI.
         limit = request.max_tokens if _is_openai(self.chat_generator) else None
-        wanted = replace(request, schema=request.own_schema() or None, max_tokens=limit)
-        settings = parameters(wanted) if self._takes_settings else {}
+        settings = parameters(replace(request, max_tokens=limit)) if self._takes_settings else {}
         given: dict[str, Any] = {"messages": messages} | ({"generation_kwargs": settings} if settings else {})
         return partial(self._called, given), partial(self._awaited, given), self._reply
 
