@@ -250,8 +250,7 @@ def report(count: int, folder: Path) -> None:
     """The table of a report."""
     out = folder / "scored"
     out.mkdir()
-    scored = Scorer("utilization", "lexical")(table(0, 10_000)).select(["sample", "context_utilization"])
-    part = pa.concat_tables([scored] * 10).combine_chunks()
+    part = pa.concat_tables([Scorer("utilization", "lexical")(table(0, 10_000))] * 10).combine_chunks()
     draw = random.Random(0)
 
     def changed(name: str, field: str, values: list[Any]) -> pa.Array:
@@ -262,8 +261,10 @@ def report(count: int, folder: Path) -> None:
     for first in range(0, count, 100_000):  # conversations of four rows, and drawn scores
         groups = [f"conversation_id=c{(first + row) // 4}" for row in range(100_000)]
         scores = [draw.random() for _ in groups]
-        columns = [changed("sample", "group", groups), changed("context_utilization", "value", scores)]
-        rows = pa.table(columns, schema=scored.schema).slice(0, min(100_000, count - first))
+        own = {"sample": changed("sample", "group", groups)}
+        own["context_utilization"] = changed("context_utilization", "value", scores)
+        rows = pa.table([own.get(name, part[name]) for name in part.column_names], schema=part.schema)
+        rows = rows.slice(0, min(100_000, count - first))
         parquet.write_table(rows, out / f"{first:09d}.parquet", row_group_size=10_000)
     size = sum(path.stat().st_size for path in out.iterdir()) / 1e9
     said = called("--read", str(out))
