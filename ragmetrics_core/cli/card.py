@@ -31,13 +31,7 @@ def add_to(commands: Any) -> None:
     add(parser, "--limit", "at most N samples per question and source, drawn at random with seed 0", "N", positive)
     told = "only what this metric asks; by default everything labelled, with --template and --band adherence"
     add(parser, "--metric", told, "NAME")
-    add(
-        parser,
-        "--out",
-        "write the card as JSON; reports quote those in the folder RAGMETRICS_CARDS",
-        "CARD.json",
-        Path,
-    )
+    add(parser, "--out", "write the card as JSON; reports quote those in RAGMETRICS_CARDS", "CARD.json", Path)
     add(parser, "--html", "write the card as an HTML page", "CARD.html", Path)
     add(parser, "--draws", "bootstrap resamples (500)", "N", positive, 500)
     asked = parser.add_argument_group("instead of a card").add_mutually_exclusive_group()
