@@ -33,6 +33,7 @@ class BatchService(LoopbackServer):
         files: Contents by name.
         unreadable: What the next looks at a file's content get instead.
         refused: Statuses that the next uploads get.
+        busy: Statuses that the next calls that would make a batch get.
         executed: How often each request was executed, by its name.
     """
 
@@ -54,6 +55,7 @@ class BatchService(LoopbackServer):
         self.key, self.around = key, around
         self.unreadable: list[Handled] = []
         self.refused: list[int] = []
+        self.busy: list[int] = []
         self.batches: list[Body] = []
         self.files: dict[str, bytes] = {}
         self.executed: Counter[str] = Counter()
@@ -108,6 +110,8 @@ class BatchService(LoopbackServer):
         asked = await request.json()
         assert (asked["endpoint"], asked["completion_window"]) == ("/v1/chat/completions", "24h")
         assert asked["input_file_id"] in self.files
+        if self.busy:
+            return self.busy.pop(), {"error": {"code": "server_error"}}
         number = len(self.batches)
         batch = {
             "id": f"batch_{number}",
@@ -165,8 +169,8 @@ class BatchService(LoopbackServer):
         if problem := self._problem(lines):
             status = "failed"
         if status == "failed":
-            listed = {"object": "list", "data": [{"code": problem or "invalid_json_line", "message": "no", "line": 1}]}
-            return {"status": status, "errors": listed}
+            first = {"code": problem or "invalid_json_line", "message": f"Wrong: {lines[0]}", "line": 1}
+            return {"status": status, "errors": {"object": "list", "data": [first]}}
         reached = len(lines) if status == "completed" else int(len(lines) * self.share)
         good, bad = self._executed(lines[:reached]), list[Body]()
         code = "batch_expired" if status == "expired" else "batch_cancelled"

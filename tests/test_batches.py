@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from plausible import plausible_reply
 from ragmetrics_core import Limits, LLMJudge, OpenAICompatibleModel, Report, ScriptedJudge, evaluate
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import BatchFailed, SettingError, Usage
-from ragmetrics_core.endpoints import batches
+from ragmetrics_core.endpoints import attempts, batches
 
 METRICS = ["utilization", "adherence", "recall", "retrieval_accuracy"]
 ROWS = [
@@ -103,15 +104,12 @@ def test_many_requests_are_several_batches(store: Path, monkeypatch: pytest.Monk
 
 
 def test_replies_that_cannot_be_used_are_repaired_in_a_batch(store: Path) -> None:
-    def reply(body: Body) -> str:
-        return plausible_reply(body) if len(body["messages"]) > 2 or "lamp 3" not in str(body) else "no JSON"
-
-    with BatchService(reply) as service:
+    with BatchService(unusable_at_first) as service:
         report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
         again = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
     assert len(service.batches) == 2
     assert spent(report).repairs > 0
-    assert outcomes(report) == outcomes(live(reply, METRICS[:3])) == outcomes(again)
+    assert outcomes(report) == outcomes(live(unusable_at_first, METRICS[:3])) == outcomes(again)
 
 
 @pytest.mark.parametrize("supports", [{"logprobs": "reject"}, {"logprobs": "ignore"}, {"n": "reject"}, {"n": "ignore"}])
@@ -149,13 +147,18 @@ def test_answers_that_cannot_be_read_yet_are_not_paid_again(
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
 
 
-def test_answers_that_are_gone_are_asked_again_three_times(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_are_gone_are_an_error_and_only_the_next_run_pays_again(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batches, "_SETTLED", 0.0)
     with BatchService(plausible_reply) as service:
-        service.unreadable = [(404, {})] * 20
+        service.unreadable = [(404, {})] * 2
+        for number in (1, 2):
+            with pytest.raises(BatchFailed, match="completed, 0 requests answered, 6 to be asked again by"):
+                evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+            assert len(service.batches) == number
         report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
-        assert len(service.batches) == 3
-    assert {row.results["context_recall"].status for row in report.results} == {"failed"}
+    assert outcomes(report) == outcomes(live(metrics=["recall"]))
 
 
 def test_batches_that_expire_without_an_answer_end(store: Path) -> None:
@@ -167,14 +170,116 @@ def test_batches_that_expire_without_an_answer_end(store: Path) -> None:
     assert "batch_expired" in failed.reason
 
 
-def test_an_upload_that_is_refused_is_an_error_and_the_next_run_asks(store: Path) -> None:
+def test_an_upload_that_fails_is_tried_again_and_then_an_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "_SHORTEST_WAIT", 0.0)
     with BatchService(plausible_reply) as service:
-        service.refused = [429]
-        with pytest.raises(BatchFailed, match="no batch was made"):
+        service.refused = [500] * 8
+        with pytest.raises(BatchFailed, match=r"a batch was not made, and the next run asks its requests: .*HTTP 500"):
             evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        assert not service.refused
+        service.refused, service.busy = [429, 503, 500] * 2, [429] * 3
         report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+        assert not service.refused + service.busy
         assert len(service.batches) == 1
     assert outcomes(report) == outcomes(live(metrics=["recall"]))
+
+
+def test_a_batch_that_may_have_been_made_is_not_made_again(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with BatchService(plausible_reply) as service:
+        service.busy = [500]
+        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        again = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+    assert "may have been made, and is looked for" in caplog.text
+    assert report.run.stopped
+    assert again.run.stopped
+    assert not service.batches
+
+
+def test_an_upload_that_took_so_long_that_others_gave_it_up_makes_no_batch(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait_for_another(call: str, key: str, when: str) -> None:
+        if (call, when) == ("upload", "after") and not service.batches:
+            with sqlite3.connect(store) as file:
+                batches._free(file.execute("SELECT token FROM batches").fetchone()[0], None, file)
+
+    with BatchService(plausible_reply, around=wait_for_another) as service:
+        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch=True, progress=False)
+        assert report.run.stopped
+        assert not service.batches
+        service.around = lambda *_: None
+        report = evaluate(ROWS, ["recall"], judge=model(service), store=store, batch="wait", progress=False)
+    assert (len(service.batches), set(service.executed.values())) == (1, {1})
+    assert not report.run.stopped
+
+
+# A round that is small, asked live on request.
+
+
+def unusable_at_first(body: Body) -> str:
+    """No JSON to a part of the questions, until they are asked again."""
+    return plausible_reply(body) if len(body["messages"]) > 2 or "lamp 3" not in str(body) else "no JSON"
+
+
+def test_a_small_round_is_asked_live_on_request(store: Path) -> None:
+    found = live(unusable_at_first, METRICS[:3])
+    given: Any = {"store": store, "batch": True, "limits": Limits(max_live=20), "progress": False}
+    with BatchService(unusable_at_first, steps=0) as service:
+        first = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
+        assert (len(service.requests), bool(first.run.stopped)) == (0, True)  # a round of more
+        report = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
+        repairs = len(service.requests)
+        again = evaluate(ROWS, METRICS[:3], judge=model(service), **given)
+        assert len(service.requests) == repairs
+    assert len(service.batches) == 1
+    assert (repairs, spent(report).repairs) == (11, spent(found).repairs)  # and causes
+    assert outcomes(report) == outcomes(found) == outcomes(again)
+    assert spent(report).calls == spent(found).calls
+    full = sum(usage["prompt_tokens"] * 1e-6 + usage["completion_tokens"] * 2e-6 for usage in usages(service))
+    assert spent(report).cost == pytest.approx(((spent(found).cost or 0) - full) / 2 + full)
+
+
+def usages(service: BatchService) -> list[Any]:
+    """What was used by the calls of a service, without its batches."""
+    return [service.completion(request.body)["usage"] for request in service.requests]
+
+
+@pytest.mark.parametrize(("most", "rounds"), [(6, 2), (24, 1), (None, 2)])
+def test_the_first_round_and_large_ones_are_batches(store: Path, most: int | None, rounds: int) -> None:
+    given: Any = {"store": store, "batch": "wait", "limits": Limits(max_live=most), "progress": False}
+    found = live(metrics=["retrieval_accuracy"])
+    with BatchService(plausible_reply) as service:
+        report = evaluate(ROWS, ["retrieval_accuracy"], judge=model(service), **given)
+    sizes = [len(service.files[batch["input_file_id"]].splitlines()) for batch in service.batches]
+    assert sizes == [6, 24][:rounds]  # facts, and verdicts on them
+    assert len(service.requests) == 30 - sum(sizes)
+    assert outcomes(report) == outcomes(found)
+    assert spent(report).calls == spent(found).calls == 30
+
+
+def test_what_failed_for_a_passing_reason_is_asked_live_once(store: Path) -> None:
+    failures = [(500, "server_error")] * 3
+    given: Any = {"store": store, "batch": "wait", "limits": Limits(max_live=5), "progress": False}
+    with BatchService(plausible_reply, wrong=lambda _: failures.pop() if failures else None) as service:
+        report = evaluate(ROWS, ["recall"], judge=model(service), **given)
+        assert (len(service.batches), len(service.requests)) == (1, 3)
+        evaluate(ROWS, ["recall"], judge=model(service), **given)
+        assert (len(service.batches), len(service.requests)) == (1, 3)
+    assert outcomes(report) == outcomes(live(metrics=["recall"]))
+
+
+def test_limits_hold_for_what_is_asked_live(store: Path) -> None:
+    with BatchService(unusable_at_first) as service:
+        given: Any = {"judge": model(service), "store": store, "batch": "wait", "progress": False}
+        evaluate(ROWS, ["recall"], **{**given, "batch": True})
+        report = evaluate(ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=6))
+    assert not service.requests
+    assert "max_calls=6 was reached" in report.run.stopped
+
+
+def test_live_requests_belong_to_batches() -> None:
+    with pytest.raises(SettingError, match="batch=True"):
+        evaluate(ROWS, judge="lexical", limits=Limits(max_live=5))
 
 
 @pytest.mark.parametrize(("status", "code"), [(429, "rate_limit_exceeded"), (500, "server_error")])
@@ -203,10 +308,26 @@ def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(store: P
 
 def test_a_batch_that_is_refused_is_an_error_and_the_next_run_asks_again(store: Path) -> None:
     with BatchService(plausible_reply, ends=lambda number: "completed" if number else "failed") as service:
-        with pytest.raises(BatchFailed, match=r"batch_0: failed.*invalid_json_line"):
+        with pytest.raises(BatchFailed, match=r"batch_0: failed.* by the next run \(invalid_json_line.*\)$") as refused:
             evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
         report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+    assert "lamp" not in str(refused.value)  # the service quotes a line
     assert outcomes(report) == outcomes(live(metrics=["adherence"]))
+
+
+def test_of_a_refused_batch_the_sentence_of_openai_is_told_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "Enqueued token limit reached for gpt-4o-mini.\nLimit: 90,000 enqueued tokens. \x1b[31m" + "Wait. " * 100
+    found = {"errors": {"data": [{"code": "token_limit_exceeded", "message": told, "line": None}]}}
+    said = batches._why(OpenAICompatibleModel.openai("gpt-4o-mini"), found)
+    assert said.startswith(
+        "(token_limit_exceeded) Enqueued token limit reached for gpt-4o-mini. Limit: 90,000 enqueued "
+    )
+    assert "tokens. Wait. Wait. " in said
+    assert said.endswith("; give fewer rows at a time")
+    assert len(said) < 350
+    other = OpenAICompatibleModel("https://api.openai.com.elsewhere.org/v1", "m")
+    assert batches._why(other, found) == "(token_limit_exceeded); give fewer rows at a time"
+    assert [batches._why(other, {"errors": it}) for it in (None, {"data": None}, {"data": ["?"]}, [])] == [""] * 4
 
 
 def test_a_wrong_key_is_told_before_anything_is_submitted(store: Path) -> None:
@@ -264,15 +385,16 @@ def test_an_endpoint_without_batches_says_so(store: Path) -> None:
 
 KILLED = """
 import json, os, sys
-from ragmetrics_core import OpenAICompatibleModel, evaluate
+from ragmetrics_core import Limits, OpenAICompatibleModel, evaluate
 from ragmetrics_core.endpoints import batches
 batches._SETTLED = 0.0  # what the service does not list was not made: nobody else is about to
-rows, metrics, url, store = json.loads(sys.argv[1])
+rows, metrics, url, store, most = json.loads(sys.argv[1])
+given = {"store": store, "batch": "wait", "progress": False, "limits": Limits(max_live=most), "concurrency": 1}
 for _ in range(60):
     child = os.fork()
     if not child:
         judge = OpenAICompatibleModel(url, "m", api_key=str(os.getpid()))
-        report = evaluate(rows, metrics, judge=judge, store=store, batch="wait", progress=False)
+        report = evaluate(rows, metrics, judge=judge, **given)
         print(json.dumps([[one.value for one in row.results.values()] for row in report.results]), flush=True)
         os._exit(0)
     if os.waitpid(child, 0)[1] == 0:
@@ -291,13 +413,29 @@ def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(store: Path
                 os.kill(int(key), signal.SIGKILL)
 
     with BatchService(plausible_reply, steps=0, around=kill) as service:
-        given = json.dumps([ROWS, METRICS, service.base_url, str(store)])
+        given = json.dumps([ROWS, METRICS, service.base_url, str(store), None])
         command = [sys.executable, "-W", "ignore", "-c", KILLED, given]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     assert {call for _, call, _ in killed} == {"upload", "create", "list", "retrieve", "content"}
     assert (len(service.batches), set(service.executed.values())) == (2, {1})
     expected = [[outcome.value for outcome in row.results.values()] for row in live().results]
     assert json.loads(done.stdout) == expected
+
+
+def test_a_run_that_is_killed_while_it_asks_live_repeats_what_was_in_flight(store: Path) -> None:
+    def kill(number: int) -> None:
+        if number in (1, 3, 4):
+            with suppress(ProcessLookupError):
+                os.kill(int(service.requests[number].headers["authorization"].removeprefix("Bearer ")), signal.SIGKILL)
+
+    with BatchService(unusable_at_first, faults=kill) as service:
+        given = json.dumps([ROWS, METRICS[:3], service.base_url, str(store), 20])
+        command = [sys.executable, "-W", "ignore", "-c", KILLED, given]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    found = live(unusable_at_first, METRICS[:3])
+    assert len(service.batches) == 1
+    assert 11 < len(service.requests) <= 11 + 3  # one for each kill
+    assert json.loads(done.stdout) == [[outcome.value for outcome in row.results.values()] for row in found.results]
 
 
 # The command line.
@@ -365,3 +503,8 @@ def test_a_dry_run_prices_both_ways(file: str, capsys: pytest.CaptureFixture[str
     price = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("price:"))
     low, high, half_low, half_high = (float(part.strip(",").lstrip("$")) for part in price.split() if "$" in part)
     assert (half_low, half_high) == pytest.approx((low / 2, high / 2), abs=1e-4)
+    assert main(["evaluate", file, "--judge", "gpt-4o", "--dry-run", "--max-live", "10"]) == 0
+    told = capsys.readouterr().out
+    calls = int(told.partition("calls:")[2].split("\n")[0].split()[-1].replace(",", ""))
+    assert price in told
+    assert float(told.partition(", 10 requests live $")[2].split()[0]) == pytest.approx(10 * high / calls, abs=1e-4)

@@ -12,7 +12,7 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, show
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data import PROJECT_FILE, JudgeUnavailable, ProjectSettings, SettingError, project_settings
-from ragmetrics_core.endpoints.limits import Limits
+from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.engine.audit import audit
 from ragmetrics_core.engine.dry_run import estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
@@ -72,7 +72,7 @@ def add_to(commands: Any) -> None:
         columns.add_argument(*names, dest=f"{name}_column", metavar="NAME")
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
     if options.progress is False:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
     metrics = metrics_set(None if options.metrics is None else options.metrics.split(","), options.settings)
@@ -86,14 +86,15 @@ def _run(options: argparse.Namespace) -> int:
         found = estimate(source, metrics, judge)
         undecided = [Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)) for gate in gates]
         lines = needed(found, gates if found.samples else (), until or UntilDecided(**how))
-        show("\n".join([found.text(), *lines, *map(str, undecided)]))
+        show("\n".join([found.text(live=options.max_live), *lines, *map(str, undecided)]))
         applies = len(found.left_out) < len(metrics) and found.samples
         return shared.exit_code(undecided, options) if applies else _say_idle(source, found.left_out)
     if options.report:
         check_page(options.report)
+    budget = budget or Budget(shared.settings_from(options, Limits))
     this = Run(
-        metrics, judge, options.concurrency, shared.store(options), shared.settings_from(options, Limits), until=until,
-        gates=gates if until else (), batch=options.batch or options.wait,
+        metrics, judge, options.concurrency, shared.store(options), budget, until=until, gates=gates if until else (),
+        batch=options.batch or options.wait,
     )  # fmt: skip
     this.check_prices()
     slices = {gate.by for gate in gates if gate.by}
@@ -101,8 +102,8 @@ def _run(options: argparse.Namespace) -> int:
     kept = Folded() if options.report or options.audit else None
     reasons = _evaluate(this, source, tally, kept, judge, options)
     if this.waiting:
-        if options.wait and this.waited():
-            return _run(options)
+        if this.waited(options.wait):
+            return _run(options, budget)
         show(this.stopped)
         return 4
     summary = tally.summary(run=this.facts)

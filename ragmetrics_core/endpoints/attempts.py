@@ -102,7 +102,7 @@ class Attempts:
             except errors.JudgeError as error:
                 # told to slow down while others are answered: it takes its turn again, as often as it needs
                 counted += not (isinstance(error, errors.RateLimited) and self.endpoint.answers > answers)
-                wait = self._wait(error, counted, sent)
+                wait = pause(error, counted, sent, self.most, self.endpoint.answers > 0)
                 if wait is not None:
                     await self.budget.pause(wait)
                     continue
@@ -112,18 +112,6 @@ class Attempts:
             if len(sent) == reply.usage.calls == 1:
                 return reply  # nothing to correct
             return replace(reply, usage=replace(reply.usage, calls=len(sent), faults=len(sent) - 1))
-
-    def _wait(self, error: errors.JudgeError, counted: int, sent: Sequence[float]) -> float | None:
-        """Seconds until the next attempt, by exponential backoff with full jitter; None if there shall be none."""
-        if not isinstance(error, errors.TransientJudgeError) or counted >= self.most:
-            return None
-        longest = min(_SHORTEST_WAIT * 2 ** min(max(counted - 1, 0), 10), _LONGEST_WAIT)
-        wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
-        if error.retry_after is not None:
-            wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
-        connecting = errors.Unreachable if self.endpoint.answers else errors.ConnectionFailed
-        left = sent[0] + (_CONNECTING if isinstance(error, connecting) else _GIVEN_UP) - time.monotonic()
-        return wait if wait <= left else None
 
     # Slots, rate, budget, and the call.
 
@@ -169,6 +157,21 @@ class Attempts:
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
         return checked(self.model, await self.model.complete(request))
+
+
+def pause(
+    error: errors.JudgeError, counted: int, sent: Sequence[float], most: int = 8, answered: bool = True
+) -> float | None:
+    """Seconds until the next attempt, by exponential backoff with full jitter; None if there shall be none."""
+    if not isinstance(error, errors.TransientJudgeError) or counted >= most:
+        return None
+    longest = min(_SHORTEST_WAIT * 2 ** min(max(counted - 1, 0), 10), _LONGEST_WAIT)
+    wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
+    if error.retry_after is not None:
+        wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
+    connecting = errors.Unreachable if answered else errors.ConnectionFailed
+    left = sent[0] + (_CONNECTING if isinstance(error, connecting) else _GIVEN_UP) - time.monotonic()
+    return wait if wait <= left else None
 
 
 async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:

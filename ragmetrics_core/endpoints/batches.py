@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from io import BytesIO
+from itertools import count
 from math import inf
 from operator import methodcaller
 from tempfile import TemporaryFile
@@ -27,7 +28,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from ragmetrics_core.data import SettingError, errors
-from ragmetrics_core.endpoints.attempts import checked
+from ragmetrics_core.endpoints.attempts import checked, pause
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
@@ -50,12 +51,11 @@ WHERE result IS NOT NULL AND tries < excluded.tries"""  # nobody else has asked 
 _ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
 _LEFT = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
 _NAMED = "UPDATE batches SET id = ? WHERE token = ?"
-_UNREAD = "UPDATE batches SET since = ? WHERE token = ?"
+_SINCE = "UPDATE batches SET since = ? WHERE token = ?"
 _NO_ANSWER = {
     "completed": json.dumps([None, {"error": {"code": "no_result"}}]),
     "expired": json.dumps([None, {"error": {"code": "batch_expired"}}]),
 }
-_NOT_REACHED = ("batch_expired", "batch_cancelled")
 _ENDED = ("completed", "expired", "cancelled", "failed")
 _MARK, _URL = "ragmetrics", "/v1/chat/completions"
 _REQUESTS, _BYTES = 50_000, 16 * 2**20  # of one batch; services take as many requests, and 200 MB
@@ -65,6 +65,7 @@ _SETTLED = 600.0  # seconds after which a batch that the service does not list w
 _KNOWN = {"id": "", "status": "", **dict.fromkeys(("metadata", "request_counts", "data", "has_more"))}
 _LOOK_SECONDS = 10.0  # between looks at batches
 _REPLY_TOKENS = 200  # the most that is usual
+_OPENAI, _SAID = "https://api.openai.com/", 300  # most characters of its words
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -87,7 +88,8 @@ class ParkingStore(SqliteStore):
             told = "only models of OpenAI's, and openai-compatible/MODEL with api_base=, take batches"
             raise SettingError(f"{told}: name such a judge, or leave out batch=")
         super().__init__(store.path, fresh=store.fresh)
-        self._pass, self._budget, self._parked = uuid4().hex, budget or Budget(), 0
+        self._pass, self._budget, self._parked, self.small = uuid4().hex, budget or Budget(), 0, False
+        self._budget.calls, self._budget.spent = 0, 0.0  # each pass counts the whole run
         self._spools, self._files = dict[OpenAICompatibleModel, BinaryIO](), ExitStack()
         self.waiting: set[str] = set()
         for table in _TABLES:
@@ -105,21 +107,25 @@ class ParkingStore(SqliteStore):
         new = self._memory.get(key) is None and self.read(_NEW, (_digest(key), self._pass)) is not None
         return None if new else super().get(key)
 
-    def parked(self, model: ChatModel, key: str, request: ChatRequest) -> ChatReply:
-        """What a batch answered to a request; ``LimitReached`` as long as there is no answer."""
+    def parked(self, model: ChatModel, key: str, request: ChatRequest) -> ChatReply | None:
+        """What a batch answered to a request; ``LimitReached`` as long as there is no answer, None to ask it live."""
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
         body, own = json.dumps(model.body(request)), _digest(key)
         token, asked, tries, result = self.read(_ROW, (own,)) or (b"", b"", 0, None)
-        self._budget.calls += 1
         if result is not None:
             reply = _answer(model, result)
             known = asked.decode() == _digest(body) and not isinstance(reply.failures and reply.failures[0], _PASSING)
             if reply.choices or known or tries >= _TRIES:
                 self.write(methodcaller("execute", "UPDATE parked SET token = ? WHERE id = ?", (self._pass, own)))
+                self._budget.calls += 1
                 self._budget.spent += reply.usage.cost or 0.0
                 return ChatReply(reply.choices, reply.usage, reply.failures * request.n)
         if token and result is None:
             self.waiting.add(token.decode())
+        elif self._budget.live:  # from here on the file keeps it like any reply, and what a repair replaces
+            both = own, _digest(key.partition("|")[0])
+            self.write(methodcaller("execute", "DELETE FROM parked WHERE id IN (?, ?)", both))
+            return None
         else:
             if model not in self._spools:
                 spool = TemporaryFile(dir=self.path.resolve().parent)  # noqa: SIM115  # of the pass
@@ -127,6 +133,7 @@ class ParkingStore(SqliteStore):
             line = f'{{"custom_id": "{own}", "method": "POST", "url": "{_URL}", "body": {body}}}'
             self._spools[model].write(f"{own} {_digest(body)} {tries + 1} {line}\n".encode())
         sent, received = model.batch_prices or (inf, inf)
+        self._budget.calls += 1
         self._budget.spent += len(body) / 3 * sent + request.n * _REPLY_TOKENS * received
         self._parked += 1
         waits = errors.LimitReached("the request stands in a batch: evaluate again")
@@ -136,10 +143,16 @@ class ParkingStore(SqliteStore):
     async def submit(self) -> None:
         """Make batches of what is parked; the pass that parked nothing forgets the answers that it took.
 
+        A later round of at most ``max_live`` requests is ``small``: it makes none, and the next pass asks it live.
         ``BatchFailed`` if the run may not spend that much, and no batch is made then, or if one is refused.
         """
         own, limits = self._budget, self._budget.limits
         with self._files:
+            if not self.waiting and 0 < self._parked <= (limits.max_live or 0) and self._parked < own.calls:
+                logger.info("%d requests are asked live", self._parked)
+                own.live = self.small = True
+                self.waiting.add("")
+                return
             if self._parked and (own.calls > (limits.max_calls or inf) or own.spent > (limits.max_cost or inf)):
                 price = "an unknown price" if own.spent == inf else f"up to ${own.spent:.4f}"
                 told = f"{own.calls} requests, for {price} in all, are more than the limits allow"
@@ -153,8 +166,6 @@ class ParkingStore(SqliteStore):
             await self._done(methodcaller("execute", "DELETE FROM parked WHERE token = ?", (self._pass,)))
 
     async def _make(self, model: OpenAICompatibleModel, lines: Sequence[list[bytes]]) -> None:
-        import aiohttp  # not every run needs it
-
         token = uuid4().hex
 
         def claim(connection: sqlite3.Connection) -> list[bytes]:
@@ -168,10 +179,11 @@ class ParkingStore(SqliteStore):
             self.waiting.add("")
             return
         self.waiting.add(token)
-        file, form = "", aiohttp.FormData({"purpose": "batch"})
-        form.add_field("file", BytesIO(b"".join(claimed)), filename="requests.jsonl")
+        file = ""
         try:
-            file = (await _sent(model, "POST", "files", form))["id"]
+            file = (await _sent(model, "POST", "files", claimed))["id"]
+            if not await self._done(lambda connection: connection.execute(_SINCE, (time.time(), token)).rowcount):
+                return  # it took so long that another process took it for one that was never made
             body = {"input_file_id": file, "endpoint": _URL, "completion_window": "24h", "metadata": {_MARK: token}}
             made = (await _sent(model, "POST", "batches", json.dumps(body).encode()))["id"]
             await self._done(methodcaller("execute", _NAMED, (made, token)))
@@ -182,7 +194,7 @@ class ParkingStore(SqliteStore):
                 logger.warning("a batch may have been made, and is looked for: %s", error)
                 return
             await self._done(partial(_free, token, None))
-            raise errors.BatchFailed(f"no batch was made: {error}") from None
+            raise errors.BatchFailed(f"a batch was not made, and the next run asks its requests: {error}") from None
 
     async def look(self, collect: bool = True, cancel: bool = False) -> dict[str, dict[str, Any]]:
         """What services say of batches, by token; of those that a run did not ask nothing.
@@ -224,25 +236,23 @@ class ParkingStore(SqliteStore):
         """Keep what a batch that has ended answered; one whose answers cannot be read yet is looked at again."""
         answered, lines, status = 0, 0, found["status"]
         for name in filter(found.get, ("error_file_id", "output_file_id")):
-            with suppress(errors.ModelNotFound):  # the service keeps it for a while only
-                content = await model.call("GET", f"files/{quote(str(found[name]))}/content")
+            with suppress(errors.BatchFailed):  # the service keeps it for a while only
+                content = await _sent(model, "GET", f"files/{quote(str(found[name]))}/content")
                 answered += await self._done(partial(_keep, token, BytesIO(content)))
                 lines += len(content.splitlines()) if name == "output_file_id" else 0
         paid = (found["request_counts"] or {}).get("completed", status == "completed")
         if lines < (paid or 0):
             if since > 0:  # the first look that could not read them, told from an entry's time by its sign
-                await self._done(methodcaller("execute", _UNREAD, (since := -time.time(), token)))
+                await self._done(methodcaller("execute", _SINCE, (since := -time.time(), token)))
             if time.time() + since < _SETTLED:
                 found["status"] = f"{status}, but its answers cannot be read yet"
                 return
-        left = await self._done(partial(_free, token, _NO_ANSWER.get(status)))
+        lost = status == "completed" and not answered  # to ask at once again would pay again
+        left = await self._done(partial(_free, token, None if lost else _NO_ANSWER.get(status)))
         told = f"{found['id'] or 'a batch'}: {status}, {answered} requests answered, {left} to be asked again"
-        logger.info("%s", told)
-        if status in ("failed", "cancelled"):
-            listed = found["errors"].get("data") if isinstance(found.get("errors"), dict) else None
-            fault = Fault.from_reply(None, json.dumps({"error": listed[0] if listed else {}}), None)
-            fewer = "; give fewer rows at a time" * ("token_limit_exceeded" in fault.symbols)
-            raise errors.BatchFailed(f"{told} by the next run {fault.symbols or ''}".rstrip() + fewer)
+        logger.log(logging.WARNING if left else logging.INFO, "%s", told)
+        if status in ("failed", "cancelled") or (lost and left):
+            raise errors.BatchFailed(f"{told} by the next run {_why(model, found)}".rstrip())
 
     async def _done(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """What a change of the file gives, once it is committed."""
@@ -262,7 +272,7 @@ def _keep(token: str, lines: Iterable[bytes], connection: sqlite3.Connection) ->
             row = json.loads(line)
             response, error = row.get("response"), row.get("error") or {}
             result = json.dumps([response["status_code"], response["body"]] if response else [None, {"error": error}])
-            if error.get("code") not in _NOT_REACHED:
+            if error.get("code") not in ("batch_expired", "batch_cancelled"):
                 kept += connection.execute(_ANSWER, (result, str(row["custom_id"]), token)).rowcount
     return kept
 
@@ -289,6 +299,17 @@ def _answer(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
         return ChatReply((), failures=(error,))
 
 
+def _why(model: OpenAICompatibleModel, found: dict[str, Any]) -> str:
+    """What a service says of a batch that it did not answer."""
+    listed = found["errors"].get("data") if isinstance(found.get("errors"), dict) else None
+    first = listed[0] if listed and isinstance(listed[0], dict) else {}
+    symbols = Fault.from_reply(None, json.dumps({"error": first}), None).symbols
+    # OpenAI speaks of a file in set sentences, of lines, models and limits; other services may quote what stands there.
+    words = str(first.get("message") or "").split() if model.base_url.startswith(_OPENAI) else ()
+    said = " ".join([f"({', '.join(symbols)})" * bool(symbols), *filter(str.isprintable, words)])[:_SAID]
+    return said + "; give fewer rows at a time" * ("token_limit_exceeded" in symbols)
+
+
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -306,13 +327,23 @@ async def _listed(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:
     return dict(_KNOWN)
 
 
-async def _sent(model: OpenAICompatibleModel, method: str, path: str, data: Any = None) -> dict[str, Any]:
-    """An object as the service describes it: a batch, a list of them, a file."""
-    try:
-        found = await model.call(method, path, data)
-    except errors.ModelNotFound:
-        told = f"{model.base_url} knows no {path.partition('?')[0]}"
-        raise errors.BatchFailed(f"{told}: it takes no batches, or they were made with another key") from None
-    if not isinstance(found, dict):
+async def _sent(model: OpenAICompatibleModel, method: str, path: str, data: Any = None) -> Any:
+    """What a service has, a file's content or an object as it describes it; asked again after a fault that passes."""
+    making = (method, path) == ("POST", "batches")  # nothing else is paid if it is done twice
+    passing = (errors.RateLimited, errors.Unreachable) if making else errors.TransientJudgeError
+    began = [time.monotonic() - making * _SETTLED / 2]  # soon others take it for one that was never made
+    for counted in count(1):
+        try:
+            found = await model.call(method, path, data)
+            break
+        except errors.ModelNotFound:
+            told = f"{model.base_url} knows no {path.partition('?')[0]}"
+            raise errors.BatchFailed(f"{told}: it takes no batches, or they were made with another key") from None
+        except passing as error:
+            if (wait := pause(error, counted, began)) is None:
+                raise
+            logger.info("%s", error)
+        await asyncio.sleep(wait)
+    if not isinstance(found, (dict, bytes)):
         raise errors.JudgeServerError(f"{model.name} sent no object; check that its endpoint takes batches")
-    return {**_KNOWN, **found}
+    return {**_KNOWN, **found} if isinstance(found, dict) else found

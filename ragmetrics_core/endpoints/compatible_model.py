@@ -9,6 +9,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import wait
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -138,7 +139,7 @@ class OpenAICompatibleModel(ChatModel):
     async def call(self, method: str, path: str, data: Any = None) -> Any:
         """Call the endpoint at a path below ``base_url``; errors are those of ``complete``.
 
-        ``data`` is JSON as bytes, or a form. Returns the JSON that was sent, of ``…/content`` the bytes.
+        ``data`` is JSON as bytes, or the lines of a file. Returns the JSON that was sent, of ``…/content`` the bytes.
         """
         url = f"{self.base_url}/{path}{self._query and ('&' if '?' in path else '?')}{self._query}"
         bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
@@ -161,6 +162,9 @@ class OpenAICompatibleModel(ChatModel):
 
         headers, limit = self._headers(), aiohttp.ClientTimeout(longest, _CONNECTING, sock_read=2 * self._timeout)
         headers |= {"Content-Type": "application/json"} if isinstance(data, bytes) else {}
+        if isinstance(data, list):
+            lines, data = data, aiohttp.FormData({"purpose": "batch"})
+            data.add_field("file", BytesIO(b"".join(lines)), filename="requests.jsonl")
         settings: Any = {"proxy": self._proxy, "allow_redirects": False, "timeout": limit}
         try:
             async with _session().request(method, url, data=data, headers=headers, **settings) as got:

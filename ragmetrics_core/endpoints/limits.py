@@ -36,6 +36,7 @@ class Limits(Settings):
     deadline: float | None = Field(None, gt=0, description="most seconds; calls in flight at its end are given up")
     requests_per_minute: float | None = Field(None, gt=0, description="most calls to each model in any minute")
     tokens_per_minute: float | None = Field(None, gt=0, description="most tokens to and from each model in any minute")
+    max_live: int | None = Field(None, gt=0, description="with batches: a later round of at most so many is asked live")
     rate_file: str | os.PathLike[str] | None = Field(
         None, repr=False, description="keep the limits per minute together with all processes that name this file"
     )
@@ -73,6 +74,7 @@ class Budget:
         calls: Calls sent so far.
         spent: US dollars so far.
         reached: The cap that ended the run; None as long as none did.
+        live: Whether a run in batches asks live what no batch has answered.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Budget:
         self.limits, self.clock, self._sleep = limits or Limits(), clock, sleep
         self.calls, self.spent = 0, 0.0
         self.reached: LimitReached | None = None
+        self.live = False
         self._began = clock()
         self._dearest: float | None = None
         self._in_flight = 0

@@ -44,18 +44,19 @@ class Estimate:
     left_out: Mapping[str, str] = field(default_factory=dict, compare=False)
     batch_share: float = 1.0  # of the price, where it is asked in batches
 
-    def text(self, unit: str = "samples") -> str:
-        """The estimate for people, with its assumptions; ``unit`` says what ``samples`` counts."""
+    def text(self, unit: str = "samples", live: int | None = None) -> str:
+        """The estimate for people, with its assumptions; of ``unit``, and ``live`` requests asked beside batches."""
         low, high = self.low, self.high
         known = low.cost is not None and high.cost is not None
         shares = dict.fromkeys((1.0, self.batch_share))
         prices = [_range(*(f"${share * (usage.cost or 0.0):.4f}" for usage in (low, high))) for share in shares]
+        more = f", {live:,} requests live ${live * (high.cost or 0.0) / max(1, high.calls):.4f}" if live else ""
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
             f"calls:             {_range(low.calls, high.calls)}",
             f"prompt tokens:     {_range(low.prompt_tokens, high.prompt_tokens)}",
             f"completion tokens: {_range(low.completion_tokens, high.completion_tokens)}",
-            f"price:             {', in batches '.join(prices) if known else 'unknown'}",
+            f"price:             {', in batches '.join(prices) + more if known else 'unknown'}",
         ]
         lines += [f"{name} left out: {why} on every row" for name, why in self.left_out.items()]
         return "\n".join([*lines, *_ASSUMPTIONS] if high.calls else lines)

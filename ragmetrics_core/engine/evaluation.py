@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence, Sized
 from typing import Any, Literal
 
 from ragmetrics_core.data import SampleResult, SettingError, columns_by_field
-from ragmetrics_core.endpoints.limits import Limits
+from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, Show, astream, stream
 from ragmetrics_core.engine.tables import Samples
@@ -53,7 +53,8 @@ def evaluate(
         progress: True or False; None shows a bar on a terminal and logs elsewhere; a callable gets the progress.
         batch: Ask in batches, which services such as OpenAI's answer within a day at half the price: what has no
             answer in ``store`` is submitted, and ``report.run.stopped`` says so; the same call later goes on, and the
-            one that finds all answered has the whole report. ``"wait"`` waits for it.
+            one that finds all answered has the whole report. ``"wait"`` waits for it. With ``Limits(max_live=)`` a
+            later round of no more requests, such as repairs, is asked live instead, at the full price.
         **columns: For rows, where a field is: ``question_column=``, ``contexts_column=``, ``answer_column=``,
             ``ground_truth_column=``, … — a name, a dotted path or a callable.
 
@@ -72,10 +73,11 @@ def evaluate(
     """
     if batch and not isinstance(samples, Sized):
         raise SettingError("batches need a list of samples, not an iterator: they are read again once all is answered")
+    budget = Budget(limits)
     while True:
-        run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates, batch=bool(batch))
+        run = Run(metrics, judge, concurrency, store, budget, until=until, gates=gates, batch=bool(batch))
         results = list(stream(run, samples, progress=progress, columns=columns_by_field(columns)))
-        if batch != "wait" or not run.waited():
+        if not run.waited(batch == "wait"):
             break
     return report_of(run, results, asked=metrics is not None)
 

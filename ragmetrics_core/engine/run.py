@@ -66,6 +66,8 @@ class Run:
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         self._slots = asyncio.Semaphore(concurrency + max(_AHEAD, concurrency // 8))
         self._door = asyncio.Lock()
+        if self._budget.limits.max_live and not batch:
+            raise SettingError("max_live belongs to runs that ask in batches: add batch=True, or leave it out")
         models = {metric.name: metric.model if judge is None else None for metric in self.metrics}
         judges = {model: resolve_judge(judge, metric_model=model) for model in models.values()}
         self.judges = list(judges.values())
@@ -162,9 +164,9 @@ class Run:
         """True if batches are to answer what the run asked."""
         return self.parking is not None and bool(self.parking.waiting) and not self.interrupted
 
-    def waited(self) -> bool:
-        """Wait until the batches of the run have ended; False if there are none, and its results are whole."""
-        return self.parking is not None and self.waiting and wait_for(self.parking.wait())
+    def waited(self, wait: bool) -> bool:
+        """True if the samples are to be gone through again: after batches have ended, if told to ``wait``, or live."""
+        return bool(self.parking and self.waiting and (self.parking.small or (wait and wait_for(self.parking.wait()))))
 
     def follow(self, index: int, sample: Sample) -> Future[SampleResult]:
         """Start judging a sample of a stream without end; metrics that need others take those before it."""
