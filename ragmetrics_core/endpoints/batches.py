@@ -250,9 +250,9 @@ class ParkingStore(SqliteStore):
         lost = status == "completed" and not answered  # to ask at once again would pay again
         left = await self._done(partial(_free, token, None if lost else _NO_ANSWER.get(status)))
         told = f"{found['id'] or 'a batch'}: {status}, {answered} requests answered, {left} to be asked again"
-        logger.log(logging.WARNING if left else logging.INFO, "%s", told)
         if status in ("failed", "cancelled") or (lost and left):
             raise errors.BatchFailed(f"{told} by the next run {_why(model, found)}".rstrip())
+        logger.log(logging.WARNING if left else logging.INFO, "%s", told)
 
     async def _done(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """What a change of the file gives, once it is committed."""
@@ -342,7 +342,7 @@ async def _sent(model: OpenAICompatibleModel, method: str, path: str, data: Any 
         except passing as error:
             if (wait := pause(error, counted, began)) is None:
                 raise
-            logger.info("%s", error)
+            logger.info("%s; it is tried again in %.0f s", error, wait)
         await asyncio.sleep(wait)
     if not isinstance(found, (dict, bytes)):
         raise errors.JudgeServerError(f"{model.name} sent no object; check that its endpoint takes batches")

@@ -67,7 +67,7 @@ class Run:
         self._slots = asyncio.Semaphore(concurrency + max(_AHEAD, concurrency // 8))
         self._door = asyncio.Lock()
         if self._budget.limits.max_live and not batch:
-            raise SettingError("max_live belongs to runs that ask in batches: add batch=True, or leave it out")
+            raise SettingError("max_live belongs to runs in batches: add batch=True (--batch), or leave it out")
         models = {metric.name: metric.model if judge is None else None for metric in self.metrics}
         judges = {model: resolve_judge(judge, metric_model=model) for model in models.values()}
         self.judges = list(judges.values())
