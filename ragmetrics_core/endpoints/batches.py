@@ -52,10 +52,7 @@ _ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS
 _LEFT = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
 _NAMED = "UPDATE batches SET id = ? WHERE token = ?"
 _SINCE = "UPDATE batches SET since = ? WHERE token = ?"
-_NO_ANSWER = {
-    "completed": json.dumps([None, {"error": {"code": "no_result"}}]),
-    "expired": json.dumps([None, {"error": {"code": "batch_expired"}}]),
-}
+_NO_ANSWER = {"completed": "no_result", "expired": "batch_expired"}
 _ENDED = ("completed", "expired", "cancelled", "failed")
 _MARK, _URL = "ragmetrics", "/v1/chat/completions"
 _REQUESTS, _BYTES = 50_000, 16 * 2**20  # of one batch; services take as many requests, and 200 MB
@@ -224,10 +221,8 @@ class ParkingStore(SqliteStore):
         """Wait until the batches of this pass have ended, and collect them; False if there are none."""
         going = self.waiting
         while going:
-            try:
+            with suppress(errors.TransientJudgeError):  # it was told with each try
                 going = {token for token, found in (await self.look()).items() if found["status"] not in _ENDED}
-            except errors.TransientJudgeError as error:
-                logger.info("%s", error)
             going = going & self.waiting
             await asyncio.sleep(_LOOK_SECONDS if going else 0)
         return bool(self.waiting)
@@ -277,10 +272,10 @@ def _keep(token: str, lines: Iterable[bytes], connection: sqlite3.Connection) ->
     return kept
 
 
-def _free(token: str, result: str | None, connection: sqlite3.Connection) -> int:
-    """Forget a batch; its requests without an answer, which are counted, get this one, or are as if never asked."""
+def _free(token: str, code: str | None, connection: sqlite3.Connection) -> int:
+    """Forget a batch; its requests without an answer, which are counted, get this error, or are as if never asked."""
     connection.execute("DELETE FROM batches WHERE token = ?", (token,))
-    left = connection.execute(_LEFT, (result, token)).rowcount
+    left = connection.execute(_LEFT, (code and json.dumps([None, {"error": {"code": code}}]), token)).rowcount
     connection.execute("DELETE FROM parked WHERE token = ? AND result IS NULL", (token,))
     return left
 
