@@ -272,9 +272,22 @@ def test_limits_hold_for_what_is_asked_live(store: Path) -> None:
     with BatchService(unusable_at_first) as service:
         given: Any = {"judge": model(service), "store": store, "batch": "wait", "progress": False}
         evaluate(ROWS, ["recall"], **{**given, "batch": True})
-        report = evaluate(ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=6))
-    assert not service.requests
-    assert "max_calls=6 was reached" in report.run.stopped
+        with pytest.raises(BatchFailed, match=r"7 requests, .* are more than the limits allow"):
+            evaluate(ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=6))
+        assert not service.requests
+        again = evaluate(ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=7))
+        assert len(service.requests) == 1
+    assert outcomes(again) == outcomes(live(unusable_at_first, ["recall"]))
+
+
+def test_a_cap_ends_what_is_asked_live(store: Path) -> None:
+    with BatchService(unusable_at_first, steps=0) as service:
+        given: Any = {"judge": model(service), "store": store, "batch": "wait", "progress": False}
+        evaluate(ROWS, ["recall"], **{**given, "batch": True})
+        service.faults = lambda _: Fault(500)
+        report = evaluate(ROWS, ["recall"], **given, limits=Limits(max_live=5, max_calls=8))
+    assert len(service.requests) == 2
+    assert report.run.stopped.startswith("max_calls=8 was reached, after 8 calls")
 
 
 def test_live_requests_belong_to_batches() -> None:

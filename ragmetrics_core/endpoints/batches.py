@@ -85,8 +85,10 @@ class ParkingStore(SqliteStore):
             told = "only models of OpenAI's, and openai-compatible/MODEL with api_base=, take batches"
             raise SettingError(f"{told}: name such a judge, or leave out batch=")
         super().__init__(store.path, fresh=store.fresh)
-        self._pass, self._budget, self._parked, self.small = uuid4().hex, budget or Budget(), 0, False
-        self._budget.calls, self._budget.spent = 0, 0.0  # each pass counts the whole run
+        self._pass, self._budget, self.small = uuid4().hex, budget or Budget(), False
+        self._parked, self._price = 0, 0.0
+        if not self._budget.live:  # each pass takes what batches have answered, and counts it; calls come on top
+            self._budget.calls, self._budget.spent = 0, 0.0
         self._spools, self._files = dict[OpenAICompatibleModel, BinaryIO](), ExitStack()
         self.waiting: set[str] = set()
         for table in _TABLES:
@@ -114,8 +116,9 @@ class ParkingStore(SqliteStore):
             known = asked.decode() == _digest(body) and not isinstance(reply.failures and reply.failures[0], _PASSING)
             if reply.choices or known or tries >= _TRIES:
                 self.write(methodcaller("execute", "UPDATE parked SET token = ? WHERE id = ?", (self._pass, own)))
-                self._budget.calls += 1
-                self._budget.spent += reply.usage.cost or 0.0
+                if not self._budget.live:
+                    self._budget.calls += 1
+                    self._budget.spent += reply.usage.cost or 0.0
                 return ChatReply(reply.choices, reply.usage, reply.failures * request.n)
         if token and result is None:
             self.waiting.add(token.decode())
@@ -130,8 +133,7 @@ class ParkingStore(SqliteStore):
             line = f'{{"custom_id": "{own}", "method": "POST", "url": "{_URL}", "body": {body}}}'
             self._spools[model].write(f"{own} {_digest(body)} {tries + 1} {line}\n".encode())
         sent, received = model.batch_prices or (inf, inf)
-        self._budget.calls += 1
-        self._budget.spent += len(body) / 3 * sent + request.n * _REPLY_TOKENS * received
+        self._price += len(body) / 3 * sent + request.n * _REPLY_TOKENS * received
         self._parked += 1
         waits = errors.LimitReached("the request stands in a batch: evaluate again")
         waits.single = True
@@ -144,16 +146,17 @@ class ParkingStore(SqliteStore):
         ``BatchFailed`` if the run may not spend that much, and no batch is made then, or if one is refused.
         """
         own, limits = self._budget, self._budget.limits
+        calls, spent = own.calls + self._parked, own.spent + self._price
         with self._files:
-            if not self.waiting and 0 < self._parked <= (limits.max_live or 0) and self._parked < own.calls:
+            if self._parked and (calls > (limits.max_calls or inf) or spent > (limits.max_cost or inf)):
+                price = "an unknown price" if spent == inf else f"up to ${spent:.4f}"
+                told = f"{calls} requests, for {price} in all, are more than the limits allow"
+                raise errors.BatchFailed(f"no batch was made: {told}")
+            if own.calls and not self.waiting and 0 < self._parked <= (limits.max_live or 0):
                 logger.info("%d requests are asked live", self._parked)
                 own.live = self.small = True
                 self.waiting.add("")
                 return
-            if self._parked and (own.calls > (limits.max_calls or inf) or own.spent > (limits.max_cost or inf)):
-                price = "an unknown price" if own.spent == inf else f"up to ${own.spent:.4f}"
-                told = f"{own.calls} requests, for {price} in all, are more than the limits allow"
-                raise errors.BatchFailed(f"no batch was made: {told}")
             for model, spool in self._spools.items():
                 spool.seek(0)
                 while lines := [line.split(b" ", 3) for line in spool.readlines(_BYTES)]:
