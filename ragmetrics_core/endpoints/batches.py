@@ -247,7 +247,7 @@ class ParkingStore(SqliteStore):
                 return
         lost = status == "completed" and not answered  # to ask at once again would pay again
         left = await self._done(partial(_free, token, None if lost else _NO_ANSWER.get(status)))
-        told = f"{found['id'] or 'a batch'}: {status}, {answered} requests answered, {left} to be asked again"
+        told = f"{found['id'] or 'a batch not made'}: {status}, {answered} requests answered, {left} to be asked again"
         if status in ("failed", "cancelled") or (lost and left):
             raise errors.BatchFailed(f"{told} by the next run {_why(model, found)}".rstrip())
         logger.log(logging.WARNING if left else logging.INFO, "%s", told)
