@@ -659,6 +659,17 @@ def test_a_broken_representation_is_no_answer(written: str) -> None:
     assert (sample.answer, sample.capture and sample.capture.grade) == (None, "incomplete")
 
 
+@pytest.mark.parametrize("answer", ["Document(s) required: the charter.", "Document(ation) of 1903."])
+def test_an_answer_that_begins_with_the_name_of_an_object_is_an_answer(answer: str) -> None:
+    spans = haystack()
+    for one in spans:  # a generator that is shown and gives texts
+        for item in one["attributes"]:
+            if item["key"] == "output.value" and one["name"] != "Search.run":
+                item["value"] = value(json.dumps({"replies": [answer]}))
+    (sample,) = samples_from_spans([otlp(*spans)])
+    assert sample.answer == answer
+
+
 def message(role: str, text: str) -> Told:
     return {"role": role, "meta": {}, "name": None, "content": [{"text": text}]}
 

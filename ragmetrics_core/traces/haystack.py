@@ -16,7 +16,8 @@ from ragmetrics_core.traces.values import evaluated, mapping, messages_in, plain
 _DOCUMENT = re.compile(r"\bDocument\(id=([^,]{1,200}), ")
 _ANSWER = re.compile(r"""GeneratedAnswer\(data=('(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\")""")
 _NAMED = ("last_message", "replies", "reply", "answer", "answers", "response")
-_WRITTEN = ("ChatMessage(", "GeneratedAnswer(", "ExtractedAnswer(", "Document(")  # objects, as ``repr`` begins them
+# Objects as ``repr`` begins them, perhaps cut; "Document(s) required: ..." is a text.
+_WRITTEN = re.compile(r"(?:ChatMessage|GeneratedAnswer|ExtractedAnswer|Document)\((?:\w*\Z|\w+=|[A-Z]\w*\()")
 _DOCUMENTS = "haystack.dataclasses.document.Document"
 
 
@@ -116,7 +117,7 @@ def _opened(value: Any) -> Any:
         if {"data", "query", "meta"} <= set(value):
             return Answer(str(value["data"] or ""), "answers", extracted="documents" not in value)
         return {key: _opened(one) for key, one in value.items()}
-    if not isinstance(value, str) or not value.startswith(_WRITTEN):
+    if not isinstance(value, str) or not _WRITTEN.match(value):
         return value
     answer, document = _ANSWER.match(value), _DOCUMENT.match(value)
     if answer is not None:
