@@ -100,13 +100,13 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
     slices = {gate.by for gate in gates if gate.by}
     tally = Tally([metric.name for metric in metrics], cluster=options.cluster, slices=slices)
     kept = Folded() if options.report or options.audit else None
-    reasons = _evaluate(this, source, tally, kept, judge, options)
+    _evaluate(this, source, tally, kept, judge, options)
     if this.waiting:
         if this.waited(options.wait):
             return _run(options, budget)
         show(this.stopped)
         return 4
-    summary = tally.summary(run=this.facts)
+    summary, reasons = tally.summary(run=this.facts), {name: it.why for name, it in tally.metrics.items() if it.why}
     if options.report:
         report = report_of(this, kept or Folded(), asked=options.metrics is not None)
         report.to_html(options.report, cluster=options.cluster)
@@ -128,12 +128,8 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
 def _evaluate(
     this: Run, source: Source, tally: Tally, kept: Folded | None, judge: Judge | None,
     options: argparse.Namespace,
-) -> dict[str, str]:  # fmt: skip
-    """Judge every sample, and say per metric why it was undefined, the first time that it was.
-
-    Results are on disk as soon as they are known, in memory only where there is ``kept``.
-    """
-    reasons: dict[str, str] = {}
+) -> None:  # fmt: skip
+    """Judge and count every sample; results are on disk as soon as they are known, in memory only in ``kept``."""
     writer = JsonlWriter(options.out, source.described(this.facts)) if options.out else None
     try:
         with writer or nullcontext():
@@ -142,13 +138,10 @@ def _evaluate(
                 if writer is not None:
                     writer.write(result)
                 tally.add(result)
-                for name, outcome in result.results.items():
-                    if outcome.status == "undefined":
-                        reasons.setdefault(name, outcome.reason)
                 if kept is not None:
                     kept.append(result)
             if this.waiting:
-                return reasons
+                return
             if options.audit and not this.interrupted:
                 this.audit = audit(kept or (), this.metrics, judge=judge, concurrency=options.concurrency)
             if writer is not None:
@@ -161,7 +154,6 @@ def _evaluate(
         if writer is not None and writer.left is not None and writer.left.is_file():
             told = f"ragmetrics: {options.out} is as it was; what was judged stands in {writer.left}"
             writer.left.unlink() if this.parking else print(told, file=sys.stderr)
-    return reasons
 
 
 def _lines(

@@ -238,6 +238,7 @@ def _count(own: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any) -
     own.undefined.update(_values(cells["code"].filter(undefined)))
     own.failed.update(_values(cells["type"].filter(failed)))
     own.failure = own.failure or next(iter(cells["reason"].filter(failed).to_pylist()), "")
+    own.why = own.why or next(iter(cells["reason"].filter(undefined).to_pylist()), "")
     own.not_judged += status.null_count
 
 

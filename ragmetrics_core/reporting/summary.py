@@ -225,7 +225,7 @@ class MetricTally:
         self.values, self.useful = array("d"), bytearray()  # scores, and of each whether any chunk is useful
         self.keys, self.unknown = array("q"), array("q")  # numbers of clusters: of scores, of rows without
         self.undefined, self.failed = Counter[str](), Counter[str]()
-        self.turns, self.failure = TurnTally(), ""
+        self.turns, self.failure, self.why = TurnTally(), "", ""  # reasons of the first failed and first undefined
         self.not_judged = self.uncertain = 0
         self.told = 0  # samples whose evidence tells whether any chunk is useful
 
@@ -237,6 +237,7 @@ class MetricTally:
             return
         if isinstance(result, Undefined):
             self.undefined[result.code] += 1
+            self.why = self.why or result.reason
         elif isinstance(result, Failed):
             self.failed[result.error.type] += 1
             self.failure = self.failure or result.reason
