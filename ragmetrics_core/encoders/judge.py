@@ -1,16 +1,23 @@
-"""The judge that is an encoder: how answers and facts become claims, and probabilities of claims become replies."""
+"""The judge that is an encoder, a sequence classifier of Hugging Face on this machine: pairs in, probabilities out."""
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
-from hashlib import sha256
+from hashlib import file_digest, sha256
+from itertools import islice
+from math import exp, isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from threading import Lock
+from typing import Any, Literal
 
-from ragmetrics_core.data import Answer, Asked, JudgeError, NotAnswered, Question, QuestionNotSupported, R, Weight
-from ragmetrics_core.encoders.classifier import Classifier
+from ragmetrics_core.data import Answer, Asked, NotAnswered, Question, QuestionNotSupported, R, Weight, extra
+from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, SettingError
 from ragmetrics_core.endpoints.threads import in_thread
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical.declining import declines
@@ -18,8 +25,16 @@ from ragmetrics_core.lexical.text import split_sentences
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, Poll
 
+_POSITIVE = {"nli": "entail", "score": "entail|support|consistent|factual|faithful|grounded"}
+_WINDOW = 512
+_SLACK = 8  # tokens that a window may have more than its part of the whole text
 
-class EncoderJudge(Classifier, Judge):
+Pair = tuple[str, str]
+Logits = Callable[[Any], list[list[float]]]
+
+
+@dataclass(eq=False)
+class EncoderJudge(Judge):
     """Judges by a sequence classifier of Hugging Face on this machine: no key, no call, nothing fetched.
 
     It says whether contexts support claims, and so answers Context Adherence and, with given facts, Retrieval Accuracy;
@@ -58,10 +73,50 @@ class EncoderJudge(Classifier, Judge):
         ContextAdherence().score(contexts=["Anna lit the lamp."], answer="The lamp was lit.", judge=judge)
     """
 
+    model: str | Path
+    _: KW_ONLY
+    kind: Literal["nli", "score"] = "nli"
+    label: str | None = None
+    template: str | None = None
+    tokenizer: str | Path | None = None
+    revision: str | None = None
+    window: int | None = None
+    batch: int = 16
+    device: str | None = None
+    trust_remote_code: bool = False
+
     def __post_init__(self) -> None:
-        super().__post_init__()
-        folder = Path(self.model)
-        self.name = folder.resolve().name if folder.is_dir() else str(self.model)
+        if self.template is not None and not all(part in self.template for part in ("{premise}", "{hypothesis}")):
+            raise SettingError(f"template must hold {{premise}} and {{hypothesis}}; got {self.template!r}")
+        transformers = extra("transformers", "local", "an encoder")
+        folder = _folder(self.model, self.revision)
+        self.name = folder.name if Path(self.model).is_dir() else str(self.model)
+        files = [file for file in (folder / "onnx" / "model.onnx", folder / "model.onnx") if file.is_file()][:1]
+        self._tensors = "np" if files and self.device is None else "pt"
+        given: dict[str, Any] = {"local_files_only": True, "trust_remote_code": self.trust_remote_code}
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder, **given)
+            if not any("SequenceClassification" in name for name in config.architectures or ()):
+                raise SettingError(f"it is {config.architectures}")
+            words = folder if self.tokenizer is None else _folder(self.tokenizer, None)
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(words, **given)
+            load = transformers.AutoModelForSequenceClassification.from_pretrained
+            self._run = _onnx(files[0]) if self._tensors == "np" else _torch(load(folder, **given), self.device)
+        except (OSError, ValueError) as error:
+            raise SettingError(f"{self.model} cannot be loaded as a sequence classifier: {error}") from error
+        if self._tensors == "pt":
+            files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+        self.commit = _commit(folder, files)
+        self._positive = self._place(dict(config.id2label))
+        self._longest = self.window or min(_WINDOW, self._tokenizer.model_max_length)
+        marks = sorted(map(re.escape, self._tokenizer.all_special_tokens), key=len, reverse=True)
+        self._mark = re.compile("|".join(marks) or r"(?!)")
+        self._reading, self._running = Lock(), Lock()  # a tokenizer keeps the settings of a call in itself
+        self._waiting: list[tuple[Sequence[Pair], Future[list[float]]]] = []
+
+    def __reduce__(self) -> Any:
+        """A copy in another process loads the model there."""
+        return partial(type(self), **{field.name: getattr(self, field.name) for field in fields(self)}), ()
 
     @property
     def details(self) -> dict[str, str]:
@@ -117,3 +172,130 @@ class EncoderJudge(Classifier, Judge):
         windows = self.windows(premise, claims)
         found, count = self.probabilities([(window, claim) for claim in claims for window in windows]), len(windows)
         return [max(found[at : at + count]) for at in range(0, len(found), count)], count
+
+    def windows(self, premise: str, hypotheses: Sequence[str]) -> list[str]:
+        """Cut a text into windows that fit into the model beside each hypothesis, and overlap by a quarter.
+
+        ``ContextWindowExceeded`` if a hypothesis leaves too little room for them.
+        """
+        longest = max(len(self._read([("", text)])["input_ids"][0]) for text in hypotheses)
+        room = self._longest - longest - _SLACK
+        if room < self._longest // 4:
+            raise ContextWindowExceeded(
+                f"a claim of {longest} tokens leaves too little room for contexts in a window of {self._longest}; give "
+                "window=, if the model can read more"
+            )
+        premise = self._clean(premise)
+        asked: dict[str, Any] = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+        with self._reading:
+            spans = self._tokenizer(premise, **asked)["offset_mapping"]
+        overlap = room // 4
+        starts = range(0, max(1, len(spans) - overlap), room - overlap)
+        return [premise[spans[at][0] : spans[at : at + room][-1][1]] for at in starts] if spans else [""]
+
+    def probabilities(self, pairs: Sequence[Pair]) -> list[float]:
+        """Probabilities that premises support hypotheses, in [0, 1]; calls from several threads share batches."""
+        mine: Future[list[float]] = Future()
+        self._waiting.append((pairs, mine))
+        with self._running:  # whoever runs the model does so for all who wait
+            if not mine.done():
+                taken, self._waiting = [*self._waiting], []
+                with suppress(Exception):  # whose pair it was shows where each is asked alone
+                    self._settle(taken)
+            if not mine.done():
+                self._settle([(pairs, mine)])
+        return mine.result()
+
+    def _settle(self, taken: Sequence[tuple[Sequence[Pair], Future[list[float]]]]) -> None:
+        found = iter(self._probabilities([pair for own, _ in taken for pair in own]))
+        for own, future in taken:
+            future.set_result(list(islice(found, len(own))))
+
+    def _probabilities(self, pairs: Sequence[Pair]) -> list[float]:
+        """To four places, which hardly depend on what else is in a batch."""
+        found = [0.0] * len(pairs)
+        places = sorted(range(len(pairs)), key=lambda place: sum(map(len, pairs[place])))  # little padding
+        for start in range(0, len(places), self.batch):
+            batch = places[start : start + self.batch]
+            read = self._read([pairs[place] for place in batch], padding=True, return_tensors=self._tensors)
+            for place, logits in zip(batch, self._run(read), strict=True):
+                found[place] = round(self._probability(logits), 4)
+        return found
+
+    def _probability(self, logits: Sequence[float]) -> float:
+        """The sigmoid of a single output, the softmax of several."""
+        own, others = logits[self._positive], [*logits] if len(logits) > 1 else [*logits, 0.0]
+        if not all(map(isfinite, others)):
+            raise JudgeError(f"{self.model} gave no numbers for a pair of texts")
+        return 1 / sum(exp(min(700.0, other - own)) for other in others)
+
+    def _read(self, pairs: Sequence[Pair], **settings: Any) -> Any:
+        """Tokens of pairs, in the form that the model was trained on."""
+        clean = [{"premise": self._clean(one), "hypothesis": self._clean(two)} for one, two in pairs]
+        texts = [[pair[part] for pair in clean] for part in ("premise", "hypothesis")]
+        if self.template is not None:
+            texts = [[self.template.format(**pair) for pair in clean]]
+        with self._reading:
+            return self._tokenizer(*texts, **settings)
+
+    def _clean(self, text: str) -> str:
+        """A text without the model's own marks, so that it cannot pose as the other text."""
+        return self._mark.sub(" ", text)
+
+    def _place(self, labels: dict[int, str]) -> int:
+        """The place of the label that says that the premise supports the hypothesis."""
+        wanted = _POSITIVE[self.kind] if self.label is None else re.escape(self.label) + r"\Z"
+        found = [place for place, name in labels.items() if re.match(wanted, name, re.IGNORECASE)]
+        names = ", ".join(labels.values())
+        if self.kind == "score" and (len(labels) == 1 or (names == "LABEL_0, LABEL_1" and self.label is None)):
+            return len(labels) - 1
+        if len(found) != 1:
+            raise SettingError(f"which label of {self.model} means that a claim is supported? Give label=, of: {names}")
+        return found[0]
+
+
+def _folder(model: str | Path, revision: str | None) -> Path:
+    """Where a model lies: a folder, or that of a commit in Hugging Face's cache."""
+    if Path(model).is_dir():
+        return Path(model).resolve()
+    hub = extra("huggingface_hub", "local", "an encoder")
+    try:
+        return Path(hub.snapshot_download(str(model), revision=revision, local_files_only=True))
+    except (OSError, ValueError) as error:
+        pinned = f" --revision {revision}" if revision else ""
+        raise SettingError(
+            f"{model}{pinned} is no folder and not in Hugging Face's cache on this machine, and nothing is fetched "
+            f"while judging; fetch it first: hf download {model}{pinned}"
+        ) from error
+
+
+def _commit(folder: Path, files: Sequence[Path]) -> str:
+    """The commit of a folder in the cache, else a digest of the weights."""
+    if re.fullmatch("[0-9a-f]{40}", folder.name):
+        return folder.name[:12]
+    digest = sha256()
+    for file in files:
+        with file.open("rb") as weights:
+            digest.update(file_digest(weights, "sha256").digest())
+    return digest.hexdigest()[:12]
+
+
+def _onnx(file: Path) -> Logits:
+    runtime = extra("onnxruntime", "local", "an encoder in ONNX form")
+    able = [name for name in runtime.get_available_providers() if name.startswith(("CUDA", "CPU"))]
+    session = runtime.InferenceSession(str(file), providers=able)
+    names = [entry.name for entry in session.get_inputs()]
+    return lambda read: session.run(None, {name: read[name] for name in names})[0].tolist()
+
+
+def _torch(model: Any, device: str | None) -> Logits:
+    torch = extra("torch", "local", "an encoder")
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    model = model.eval().to(place)
+
+    def logits(read: Any) -> list[list[float]]:
+        with torch.inference_mode():
+            found: list[list[float]] = model(**read.to(place)).logits.float().tolist()
+        return found
+
+    return logits
