@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from ragmetrics_core import Report, Sample
-from ragmetrics_core.capturing import InputError
+from ragmetrics_core.capturing import InputError, Message
 from ragmetrics_core.cli import main as command
 from ragmetrics_core.traces import samples_from_spans
+from ragmetrics_core.traces.values import opened
 
 ROOT = Path(__file__).parents[1]
 QUESTION, ANSWER = "When was the gate built?", "It was built in 1632."
@@ -793,6 +794,12 @@ def test_a_query_engine_of_llamaindex_is_read(dialect: str) -> None:
     assert [seen(one) for one in read] == [SEEN]
     (sample,) = read
     assert [(one.id, one.score) for one in sample.retrieved or ()] == [("gate", 0.9), ("mill", 0.4)]
+
+
+def test_a_text_that_begins_with_the_name_of_llamaindexs_messages_is_a_text() -> None:
+    texts = {"result": "ChatMessage(s) are kept.", "messages": ("ChatMessage(role='user', content='Who?')",)}
+    assert opened(texts) == {"result": "ChatMessage(s) are kept.", "messages": (Message("user", "Who?"),)}
+    assert opened("ChatMessage(role='us") is None
 
 
 @pytest.mark.parametrize("asked", [ANSWER, f"Question: {QUESTION}\nResponse: {ANSWER}"])

@@ -189,7 +189,7 @@ def opened(value: Any, *, whole: bool = False, depth: int = _DEPTH) -> Any:
         return Document("", named[1], None if named[2] == "None" else float(named[2]))
     if value.startswith('{"node":'):
         return plain(value)
-    if value.startswith("ChatMessage(") or (whole and _OBJECT.fullmatch(value)):
+    if (whole or value.startswith("ChatMessage(")) and _OBJECT.fullmatch(value):
         return evaluated(value)
     return None if _STRANGE.fullmatch(value) else value
 
