@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
         lines = needed(found, gates if found.samples else (), until or UntilDecided(**how))
         show("\n".join([found.text(live=options.max_live), *lines, *map(str, undecided)]))
         applies = len(found.left_out) < len(metrics) and found.samples
-        return shared.exit_code(undecided, options) if applies else _say_idle(source, found.left_out)
+        return shared.exit_code(undecided, options) if applies else source.idle(found.left_out)
     if options.report:
         check_page(options.report)
     budget = budget or Budget(shared.settings_from(options, Limits))
@@ -122,7 +122,7 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
     if any(metric.failed or metric.not_judged for metric in summary.metrics):
         print("ragmetrics: nothing was scored", file=sys.stderr)
         return 1
-    return _say_idle(source, reasons)
+    return source.idle(reasons)
 
 
 def _evaluate(
@@ -181,12 +181,6 @@ def _applied(summary: Summary, options: argparse.Namespace) -> Summary:
     """Without metrics that nobody named and that applied to no row."""
     kept = tuple(own for own in summary.metrics if own.count or own.failed or options.metrics is not None)
     return summary.model_copy(update={"metrics": kept})
-
-
-def _say_idle(source: Source, reasons: Mapping[str, str]) -> int:
-    for sentence in source.idle(reasons):
-        print(f"ragmetrics: {sentence}", file=sys.stderr)
-    return 2
 
 
 def _until(options: argparse.Namespace) -> UntilDecided | None:

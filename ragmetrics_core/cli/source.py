@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Self
 
@@ -109,15 +109,17 @@ class Source:
         inputs = tuple(Input(name=file.path.name, sha256=file.sha256, rows=count) for file, count in rows)
         return facts.model_copy(update={"inputs": inputs})
 
-    def idle(self, reasons: Mapping[str, str]) -> list[str]:
-        """Why no metric applies, for each file; ``reasons`` say per metric why it is undefined."""
-        found = []
+    def idle(self, reasons: Mapping[str, str]) -> int:
+        """Say why no metric applies to each file, by ``reasons`` why each is undefined; the exit code of that."""
         told = "".join(f"; {name}: {why}" for name, why in reasons.items())
         named = [f"--{name}-column" for name in COLUMNS if f"no {name}" in told] or ["--question-column etc."]
         for file in self._files:
             unused = f"; {file.columns}; name the right ones with {', '.join(named)}" if file.unread else ""
-            found.append(f"no metric applies to {file.path} (rows: {file.rows}, bad: {file.bad}{told}){unused}")
-        return found + [note for file in self._files for note in file.notes]
+            why = f"(rows: {file.rows}, bad: {file.bad}{told}){unused}"
+            print(f"ragmetrics: no metric applies to {file.path} {why}", file=sys.stderr)
+        for note in chain(*(file.notes for file in self._files)):
+            print(f"ragmetrics: {note}", file=sys.stderr)
+        return 2
 
     @property
     def remarks(self) -> list[str]:
