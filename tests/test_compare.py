@@ -227,6 +227,18 @@ def test_the_most_changed_samples_side_by_side(tmp_path: Path) -> None:
     assert "a 0.9" not in found.table()
 
 
+def test_samples_that_lost_as_much_stand_in_the_order_of_the_rows(tmp_path: Path) -> None:
+    def side(*values: tuple[float, float]) -> Report:
+        rows = run_of(*(value for value, _ in values)).results
+        others = [outcome(value, metric="n") for _, value in values]
+        results = [{**row.results, "n": other} for row, other in zip(rows, others, strict=True)]
+        return Report([row.model_copy(update={"results": it}) for row, it in zip(rows, results, strict=True)])
+
+    side((0.75, 0.75), (0.75, 0.75)).compare(side((0.75, 0.25), (0.25, 0.75))).to_html(tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text()
+    assert 0 < page.index('dir="auto">q0<') < page.index('dir="auto">q1<')
+
+
 def test_the_page_leads_with_what_can_be_said(tmp_path: Path) -> None:
     """Metrics, and slices with a verdict, are drawn to one scale; the other slices are named; losses come first."""
     first = run_of(*[0.5] * 80, grouped=True)

@@ -34,10 +34,11 @@ def write_page(path: str | Path, rows: Sequence[SampleResult], summary: Summary,
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
     """Write a comparison as one HTML page: a forest plot, then the most changed samples side by side, losses first."""
-    pairs = {(it.first.index, it.second.index): (it.first, it.second) for it in comparison.most_changed}.values()
+    pairs = sorted({(it.first.index, it.second.index): (it.first, it.second) for it in comparison.most_changed}.items())
     names = [*dict.fromkeys(change.metric for change in comparison.changes)]
     changed = sorted(
-        ((list(_values(pair, names)), pair) for pair in pairs), key=lambda it: min(two - one for _, one, two in it[0])
+        ((list(_values(pair, names)), pair) for _, pair in pairs),
+        key=lambda it: min(two - one for _, one, two in it[0]),
     )
     lost = [(scores, pair) for scores, pair in changed if any(two < one - ROUNDING for _, one, two in scores)]
     won = changed[len(lost) :][::-1]
