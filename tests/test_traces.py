@@ -441,6 +441,13 @@ HOSTILE: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.parametrize(("at", "name"), [(1, "retrieval.documents."), (2, "llm.input_messages.")])
+def test_a_name_that_ends_before_its_leaf_tells_nothing(at: int, name: str) -> None:
+    spans = openinference()
+    spans[at]["attributes"].append({"key": name, "value": value(7)})
+    assert [seen(one) for one in samples_from_spans([otlp(*spans)])] == [WANTED]
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_spans_end_in_notes(name: str) -> None:
     """The trace beside them is read as ever; nothing is raised, and no sample is made of nonsense."""

@@ -82,7 +82,10 @@ def _value(attributes: Mapping[str, Any], name: str) -> Any:
     """An attribute, or the value that is written as one attribute for each leaf: ``name.0.role``."""
     if not name.endswith("."):
         return attributes.get(name)
-    return _nested({key.removeprefix(name): value for key, value in attributes.items() if key.startswith(name)}) or None
+    leaves = {
+        key.removeprefix(name): value for key, value in attributes.items() if key.startswith(name) and key != name
+    }
+    return _nested(leaves) or None
 
 
 def _nested(leaves: Mapping[str, Any]) -> Any:

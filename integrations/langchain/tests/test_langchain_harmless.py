@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableLambda
-from langchain_fakes import ANSWER, QUESTION, Shelf, Speaker, document, rag
+from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_fakes import ANSWER, QUESTION, Letters, Shelf, Speaker, document, rag
 from langchain_ragmetrics import LangChainModel, RagMetricsCallback, capture, observe, watch
 from langchain_ragmetrics.captures import RECORDER
 
@@ -361,6 +362,19 @@ def test_observed_store_is_the_store() -> None:
     assert inner.get_by_ids(["new"])[0].page_content == "New."
     assert seen.embeddings is inner.embeddings
     assert asyncio.run(seen.asimilarity_search("Paris", k=1)) == inner.similarity_search("Paris", k=1)
+
+
+def test_a_copy_of_an_observed_store_is_observed() -> None:
+    """Also where the store says how it is copied."""
+
+    class Copied(InMemoryVectorStore):
+        def __deepcopy__(self, memo: object) -> InMemoryVectorStore:
+            return self
+
+    seen = copy.deepcopy(observe(Copied.from_documents([document("Paris.", "paris")], Letters())))
+    with capture() as captured:
+        RunnableLambda(lambda question: seen.similarity_search(question)[0].page_content).invoke("Paris?")
+    assert [one.id for one in captured.samples[0].contexts] == ["paris"]
 
 
 def test_scripted_judge_of_the_core_works() -> None:

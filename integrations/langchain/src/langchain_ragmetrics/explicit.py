@@ -76,6 +76,8 @@ class _ObservedStore:
         object.__setattr__(self, "_observed", (store, scores and scored))
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # how a store copies itself would make a bare one of this
+            raise AttributeError(name)
         store, scores = object.__getattribute__(self, "_observed")
         if name == "as_retriever":  # its retriever must search through this object
             return functools.partial(getattr(type(store), name, VectorStore.as_retriever), self)
