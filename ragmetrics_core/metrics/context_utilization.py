@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from statistics import fmean
@@ -168,7 +167,7 @@ class ContextUtilization(Metric):
             shown = [order, order[::-1]][: self.orders]
         replies = yield from ask([self._question(sample, chunks) for chunks in shown])
         said = [dict(_verdicts(reply, chunks)) for reply, chunks in zip(replies, shown, strict=True)]
-        said = said if self.orders == 2 else [dict(ChainMap(*said))]
+        said = said if self.orders == 2 else [dict(pair for part in said for pair in part.items())]
         evidence = [self._evidence(contexts, verdicts) for verdicts in said]
         if error := unanswered(replies):
             return self.failed(error, evidence[0])
