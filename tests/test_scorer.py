@@ -30,7 +30,7 @@ from ragmetrics_core import (
     evaluate,
     metric,
 )
-from ragmetrics_core.data import Evidence, InputError, JudgedChunk, JudgedChunks, Scored, SettingError, Usage
+from ragmetrics_core.data import Evidence, InputError, JudgedChunk, JudgedChunks, Polled, Scored, SettingError, Usage
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Signature, Undefined
 from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.distributed import on_ray, on_spark
@@ -286,6 +286,61 @@ def test_what_holds_no_results_is_refused(written: Any, tmp_path: Path) -> None:
         parquet.write_table(pa.table(written), path)
     with pytest.raises(InputError, match=r"a\.parquet"):
         Report.from_parquet(path)
+
+
+def test_files_may_hold_other_metrics_and_columns_without_a_value(tmp_path: Path) -> None:
+    rows = [{"question": "Who?", "contexts": ["Ada did."], "answer": "Ada did."}] * 2
+    first = pa.Table.from_pylist([{**row, "reference": None} for row in rows])
+    second = pa.Table.from_pylist([{**row, "reference": "Ada."} for row in rows])
+    for order in (("a", "b"), ("b", "a")):
+        parquet.write_table(Scorer("adherence")(first), tmp_path / f"{order[0]}.parquet")
+        parquet.write_table(Scorer(["adherence", "utilization"])(second), tmp_path / f"{order[1]}.parquet")
+        report = Report.from_parquet(tmp_path)
+        found = report.summary()
+        assert (found["context_adherence"].count, found["context_utilization"].count) == (4, 2)
+        assert found["context_utilization"].not_judged == 2
+        assert {row.sample.reference for row in report.worst("adherence", 4)} == {(), ("Ada.",)}
+
+
+@pytest.mark.parametrize(("other", "said"), [
+    (b"PAR1 and no more", r"b\.parquet"),
+    (b"", r"b\.parquet"),
+    (pa.table({"x": [1]}), r"b\.parquet holds no results"),
+    (Scorer("adherence")(pa.table({"question": [3], "contexts": [["x"]], "answer": ["x"]})), "question"),
+    (Scorer("adherence")(pa.table({"answer": ["x"]})).drop_columns(["sample"]), "sample"),
+])  # fmt: skip
+def test_a_folder_with_another_file_is_refused_by_its_name(other: Any, said: str, tmp_path: Path) -> None:
+    given = pa.table({"question": ["Who?"], "contexts": [["Ada did."]], "answer": ["Ada."]})
+    if "sample" not in said:
+        parquet.write_table(Scorer("adherence")(given), tmp_path / "a.parquet")
+    if isinstance(other, bytes):
+        (tmp_path / "b.parquet").write_bytes(other)
+    else:
+        parquet.write_table(other, tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=said):
+        Report.from_parquet(tmp_path)
+
+
+def test_polls_are_known_also_where_their_metric_is_not_imported(
+    stored: Callable[..., Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = stored(Scorer("adherence"), table())
+    monkeypatch.delitem(Evidence.known, "context_adherence")
+    evidence = [row.results["context_adherence"].evidence for row in report.results if row.results]
+    assert [type(own) for own in evidence if own is not None] == [Polled] * sum(own is not None for own in evidence)
+    assert any(own is not None for own in evidence)
+
+
+def test_the_card_of_the_judge_is_quoted_as_in_every_report(stored: Callable[..., Report]) -> None:
+    report, alone = stored(Scorer("adherence"), table()), evaluate(table(), "adherence", progress=False)
+    assert report.run.metrics == alone.run.metrics
+    assert report.methods().count("AUROC") == alone.methods().count("AUROC") == 1
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    twice = pa.Table.from_arrays([pa.array(["x"])] * 3, names=["question", "answer", "answer"])
+    with pytest.raises(SettingError, match="answer twice"):
+        Scorer("adherence")(twice)
 
 
 def test_rows_of_several_judges_are_told(stored: Callable[..., Report]) -> None:

@@ -24,7 +24,7 @@ def score_dataset(
         dataset: The dataset, one sample in each row.
         scorer: What to do with it. Its limits hold for all workers together; limits per minute are those of all
             models together.
-        workers: Processes, each with a judge of its own.
+        workers: Processes, each with a judge of its own; leave a core for reading, or nothing is ever read.
         batch_size: Rows that a worker is given at a time; many times ``concurrency``, as it waits for the last of them.
         job: A name by which datasets share the limits given first, for as long as one of them is held.
 

@@ -64,12 +64,12 @@ class Scorer:
         """The Arrow schema of the columns that are added to a table with columns of these names.
 
         Raises:
-            SettingError: If a column of the table has the name of one that is added.
+            SettingError: If a column of the table has the name of one that is added, or of another one.
         """
         pa = extra("pyarrow", "parquet", "scoring a table")
-        columns = columns_of((), [metric.name for metric in self.metrics])
-        if doubled := sorted(columns.keys() & set(names)):
-            raise SettingError(f"the table has columns named {', '.join(doubled)}, which scoring adds: rename them")
+        columns, names = columns_of((), [metric.name for metric in self.metrics]), list(names)
+        if doubled := sorted({name for name in names if name in columns or names.count(name) > 1}):
+            raise SettingError(f"the table has columns {', '.join(doubled)} twice, or scoring adds them: rename them")
         return pa.schema([(name, column.type) for name, column in columns.items()])
 
     def __call__(self, table: Any) -> Any:

@@ -120,6 +120,8 @@ def _result(metric: str, cell: Mapping[str, Any], sample: Sample | None) -> dict
     known = {name: value for name, value in cell.items() if value is not None}
     if "evidence" in known:
         given = {name: value for name, value in known["evidence"].items() if value is not None}
+        if "asked" in given:
+            given.setdefault("repeatability")  # None after one poll; by both it is known what was polled
         known["evidence"] = given | json.loads(given.pop("rest"))
     return {"metric": metric, "sample_id": sample and sample.id, **known}
 
@@ -131,21 +133,28 @@ class ParquetRows(Sequence[SampleResult]):
     """
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
-        dataset = extra("pyarrow.dataset", "parquet", "a report from Parquet")
-        try:
-            self._data = dataset.dataset(path, format="parquet")
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be read as Parquet: {type(error).__name__}") from error
+        dataset, told = (
+            extra("pyarrow.dataset", "parquet", "a report from Parquet"),
+            {own.name for own in result_type()},
+        )
         self._path, self._columns, self._field = path, columns, dataset.field
-        kinds = {field.name: field.type for field in self._data.schema}
-        told = {field.name for field in result_type()}
-        structs = (name for name, kind in kinds.items() if {own.name for own in getattr(kind, "fields", ())} >= told)
-        self.metrics = tuple(structs)
-        if not self.metrics or "sample" not in kinds:
-            raise InputError(f"{path} holds no results of a Scorer; a table of to_parquet is not one")
-        self._inputs = [name for name in kinds if name not in (*self.metrics, "sample")]
+        try:
+            found = dataset.dataset(path, format="parquet")
+            files = {part.path: part.physical_schema for part in found.get_fragments()}
+            whole = extra("pyarrow", "parquet", "").unify_schemas(files.values(), promote_options="permissive")
+            structs = [own.name for own in whole if {it.name for it in getattr(own.type, "fields", ())} >= told]
+            if other := next((name for name, own in files.items() if not {*structs} & {*own.names}), None):
+                raise ValueError(f"{other} holds no results")
+            self._data, self.metrics = found.replace_schema(whole), tuple(structs)
+            self._told = {name: self._field("sample", name) for name in _ABOUT}
+            for name in structs:
+                self._told |= {f"{name}/{own}": self._field(name, *place) for own, place in _COUNTED.items()}
+            self._count: int = self._data.scanner(columns=self._told).count_rows()
+        except (OSError, ValueError, TypeError) as error:  # which names the file, or the column of unlike types
+            why = f"{type(error).__name__}, {str(error)[:200]}"
+            raise InputError(f"{path} is not what a Scorer wrote, or cannot be read as Parquet: {why}") from error
+        self._inputs = [name for name in whole.names if name not in (*self.metrics, "sample")]
         self.ledgers = any(plain_name(name) == "ledger" for name in (*self._inputs, *columns))
-        self._count: int = self._data.count_rows()
 
     def __len__(self) -> int:
         return self._count
@@ -176,9 +185,7 @@ class ParquetRows(Sequence[SampleResult]):
         """Count every row, of samples without ledgers, column by column: fifty times as fast as row by row."""
         from pyarrow import array, compute  # there, since it reads the rows
 
-        wanted = {name: self._field("sample", name) for name in _ABOUT}
-        wanted |= {f"{name}/{own}": self._field(name, *path) for name in self.metrics for own, path in _COUNTED.items()}
-        for batch in self._data.to_batches(columns=wanted, batch_size=50_000, **_LITTLE):
+        for batch in self._data.to_batches(columns=self._told, batch_size=50_000, **_LITTLE):
             good = compute.equal(compute.fill_null(batch["problem"], ""), "")
             groups = compute.if_else(good, batch["group"], None).to_pylist()
             keys = array([-1 if name is None or not clustered else hash(name) & sys.maxsize for name in groups])
@@ -264,7 +271,8 @@ class ParquetReport(Report):
         several = [f"{name}: rows of {len(own)} signatures" for name, own in signatures.items() if len(own) > 1]
         metrics = {name: Signature.model_validate(own[0] if own else name) for name, own in signatures.items()}
         judges = tuple(sorted({one.judge for one in metrics.values()} - {""}))
-        self.run = RunFacts(metrics=metrics, judges=judges, notes=tuple(several))
+        unjudged = {name: own.by("", {}) for name, own in metrics.items()}  # as in the facts of every run
+        self.run = RunFacts(metrics=unjudged, judges=judges, notes=tuple(several))
 
     @property
     def metrics(self) -> tuple[str, ...]:
