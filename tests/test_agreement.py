@@ -214,3 +214,10 @@ def test_the_human_ceiling() -> None:
     # sklearn.metrics.cohen_kappa_score of annotators 1 and 2, 1 and 3, 2 and 3: 1/6, 0, 0 (scikit-learn 1.9.1)
     assert human_kappa(rows) == pytest.approx(1 / 18)
     assert [row.yes for row in rows] == [True, True, False, True, True]
+
+
+def test_a_source_of_one_class_is_left_out_of_the_mean_kappa() -> None:
+    rows = [[Labelled(score, (label,), "both")] for score, label in ((0.1, False), (0.9, True), (0.8, False))]
+    rows += [[Labelled(score, (True,), "yes only")] for score in (0.9, 0.9, 0.1)]
+    found = {one.source: one for one in measure_all(rows, {"kappa": measures(0.5)["kappa"]}, draws=20)}
+    assert (found["yes only"].value, found[None].count, found[None].value) == (None, 1, found["both"].value)

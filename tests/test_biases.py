@@ -46,6 +46,8 @@ def test_the_interval_of_a_correlation_by_hand() -> None:
     [
         ("gpt-4o-mini", "OpenAI"),
         ("openai/o3", "OpenAI"),
+        ("EleutherAI/gpt-neo-2.7b", "EleutherAI"),
+        ("gpt-j-6b", "EleutherAI"),
         ("anthropic/claude-sonnet-4", "Anthropic"),
         ("ollama/llama3.1", "Meta"),
         ("vertex_ai/gemini-2.0-flash", "Google"),

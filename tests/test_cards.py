@@ -16,11 +16,13 @@ from said import poll
 
 from ragmetrics_core import LexicalJudge, ScriptedJudge, evaluate
 from ragmetrics_core.cli.main import main as command
+from ragmetrics_core.data import Asked, JudgeServerError, Weight
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.datasets.edits import EDITS, ORDERS, edited, injected
 from ragmetrics_core.datasets.judge_cards import ASKING, asking, band, measured
 from ragmetrics_core.datasets.labels import draw
 from ragmetrics_core.datasets.published import LabelledSample, read_labelled
+from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.page.methods import quoted
@@ -128,7 +130,6 @@ WRONG = {
     "too few labels": ({"contexts": ["x"], "answer": "secret", "labels": {"relevant": [1, 0]}}, "2 labels.relevant"),
     "a word": ({"contexts": ["x"], "answer": "secret", "labels": {"adherent": "yes"}}, "adherent must be"),
     "seven": ({"contexts": ["x"], "answer": "secret", "labels": {"adherent": 7}}, "adherent must be"),
-    "nothing": ({"contexts": ["x"], "answer": "secret", "labels": {"adherent": None}}, "adherent must be"),
     "no contexts": ({"contexts": 5, "answer": "secret", "labels": {"adherent": 1}}, "contexts"),
     "no origin": ({"source_id": "9", "response": "secret", "labels": [], "model": "m", "id": "1"}, "source_info.jsonl"),
     "no labels": ({"question": "secret"}, "holds no labelled rows"),
@@ -433,4 +434,184 @@ def test_reports_quote_the_card_of_the_judge_or_say_that_there_is_none() -> None
 def facts(judge: str) -> RunFacts:
     """Those of a run of adherence by a judge of this name, which may not be installed."""
     run = evaluate([{"contexts": ["Anna."], "answer": "Anna."}], "adherence", judge="lexical").run
-    return run.model_copy(update={"judges": (judge,)})
+    return run.model_copy(update={"judges": (judge,), "details": {judge: LexicalJudge().details}})
+
+
+class Weakest(ScriptedJudge):
+    """Says no where one sentence is not held, with the mean over sentences, as an encoder does."""
+
+    def __init__(self) -> None:
+        super().__init__({Adherent: self.says}, name="weakest")
+
+    @staticmethod
+    def says(question: Adherent) -> Asked[Poll]:
+        held = [one in question["contexts"][0] for one in question["answer"].split("; ")]
+        return Asked((poll("yes" if all(held) else "no"),), weights=(Weight(0.99 * sum(held) / len(held), "encoder"),))
+
+
+def long_answers(folder: Path) -> Path:
+    """Answers of four parts, of which half have one part that is not held."""
+    text = "Anna lit 12 lamps; it rained; Carl stood still; fog came"
+    lines = [
+        {"id": str(number), "source": "s", "contexts": [text], "labels": {"adherent": number % 2},
+         "answer": text if number % 2 else text.replace("it rained", "it snowed")}
+        for number in range(8)
+    ]  # fmt: skip
+    return written(folder, "long.jsonl", lines)
+
+
+def test_a_card_takes_the_judges_own_verdict(tmp_path: Path) -> None:
+    labelled = read_labelled(long_answers(tmp_path))
+    found = figures(measured(Weakest(), labelled, asking(Weakest()), draws=20), "adherent")
+    own = [found[name, "s"].value for name in ("AUROC", "balanced accuracy", "kappa")]
+    assert own == [1.0, 1.0, 1.0]  # with verdicts from scores of .74 and .99: 1, .5 and 0
+    assert found["caught: any number changed", None].value == 1.0
+    strong = ScriptedJudge({Adherent: {"verdict": "no", "reason": "one is not held"}}, name="strong")
+    cascade = CascadeJudge(Weakest(), strong, band=(0.4, 0.6))
+    report = evaluate([item.sample for item in labelled], "adherence", judge=cascade)
+    assert report.scores("context_adherence") == [0.99 if item.labels[0] else 0.0 for item in labelled]
+    rows = [Labelled(0.74, (False,), verdict=False), Labelled(0.99, (True,), verdict=True)]
+    assert band(rows, rows, 0.0).endswith("asks for 50% of the verdicts and loses 0.000")
+
+
+def test_a_card_of_other_settings_or_of_another_metric_is_not_quoted_and_hides_none(
+    labelled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = """
+from ragmetrics_core import LexicalJudge, ScriptedJudge
+from ragmetrics_core.judging.cascade import CascadeJudge
+
+narrow, wide = (CascadeJudge(LexicalJudge(), ScriptedJudge({}), band=band) for band in ((0.45, 0.55), (0.1, 0.9)))
+"""
+    (labelled.parent / "my_cascades.py").write_text(told)
+    given = ["--data", str(labelled), "--draws", "20", "--quiet", "--no-store"]
+    Path("cards").mkdir()
+    assert main(["--judge", "my_cascades:narrow", *given, "--metric", "adherence", "--out", "cards/a.json"]) == 0
+    assert main(["--judge", "my_cascades:narrow", *given, "--metric", "utilization", "--out", "cards/u.json"]) == 0
+    monkeypatch.setenv("RAGMETRICS_CARDS", "cards")
+    narrow, wide = (evaluate(rows()[:1], "adherence", judge=f"my_cascades:{name}") for name in ("narrow", "wide"))
+    assert "context_adherence AUROC 1.00, mean over 2 sources" in narrow.methods()
+    assert "how well it agrees with people is not measured" in wide.methods()
+    polled = evaluate(rows()[:1], ASKING["adherent"](polls=3), judge="my_cascades:narrow")
+    for report, quoted_too in ((narrow, True), (wide, False), (polled, False)):
+        report.to_html("page.html")
+        assert ("after a change that must not matter" in Path("page.html").read_text()) is quoted_too
+
+
+def test_cards_that_are_none_are_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "broken.json").write_text("{}")
+    for name in ("broken.json", "nowhere"):
+        caplog.clear()
+        monkeypatch.setenv("RAGMETRICS_CARDS", str(tmp_path / name))
+        assert "AUROC" in [*quoted(facts("lexical")), *quoted(facts("lexical"))][1]  # the one that ships
+        assert [name in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_band_only_where_a_cascade_sees_the_same_probabilities(
+    labelled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (labelled.parent / "my_polled_judge.py").write_text(MODULE)
+    given = ["--data", str(labelled), "--band", "0.1", "--quiet", "--no-store"]
+    assert main(["--judge", "my_polled_judge:judge", *given]) == 2
+    assert "a cascade sees no probability of these verdicts by context_adherence" in capsys.readouterr().err
+    facts = [{"text": "Anna lit 12 lamps.", "present": 1}, {"text": "It snowed.", "present": 0}]
+    row = {"id": "f", "source": "s", "contexts": [TEXTS[0]], "reference": "r", "facts": facts}
+    pair = {"id": "p", "source": "s", "answers": ["Anna", "a"], "reference": "Anna", "labels": {"overall": 1}}
+    written(labelled, "more.jsonl", [row, pair])
+    for metric in ("accuracy", "recall"):
+        assert main(["--judge", "lexical", *given, "--metric", metric]) == 2
+        assert "take adherence or utilization" in capsys.readouterr().err
+
+
+def test_what_a_band_loses_is_the_mean_over_sources() -> None:
+    rows = [Labelled(0.9, (number > 19,), "large") for number in range(200)]
+    rows += [Labelled(0.9, (True,), "small") for _ in range(10)]
+    assert "asks for 0% of the verdicts and loses 0.050, means over sources" in band(rows, rows, 0.05)
+    few = [Labelled(0.5, (True,), "small") if row.source == "small" else row for row in rows]
+    assert "asks for 50% of the verdicts" in band(few, few, 0.05)
+
+
+def test_uncertain_is_what_the_embedded_judge_says(tmp_path: Path) -> None:
+    judge = ScriptedJudge({Adherent: {"verdict": "yes", "reason": "uncertain: no doubt at all"}})
+    card = measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20)
+    assert ("uncertain", None) not in figures(card, "adherent")
+    report = evaluate(rows()[:2], "adherence", judge=judge)
+    assert report.summary().metrics[0].uncertain == 0
+    own = report.results[0].results["context_adherence"]
+    assert own.model_copy(update={"judge": "lexical"}).uncertain
+
+
+def test_a_judge_that_is_silenced_is_swayed(tmp_path: Path) -> None:
+    def silenced(question: Adherent) -> Poll:
+        text = " ".join(question["contexts"])
+        if "SYSTEM NOTICE" in text or "not" in question["answer"]:
+            raise JudgeServerError("refused")
+        return poll("abstains" if "Checked." in text else "yes")
+
+    judge = ScriptedJudge({Adherent: silenced})
+    found = figures(measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20), "adherent")
+    assert [found[f"flipped: {kind}", None].value for kind in ORDERS] == [0.0, 1.0, 1.0]
+    assert ('caught: "not" inserted', None) not in found  # neither caught nor missed
+    lost = found["no verdict after a change", None]
+    assert (lost.value, lost.count) == (20 / 48, 48)  # 8 orders, 8 finished verdicts and 4 of 16 edits; 16 others
+
+
+def test_asking_again_without_a_verdict_is_not_the_same(tmp_path: Path) -> None:
+    asked = list[str]()
+
+    def tired(question: Adherent) -> Poll:
+        asked.append(question["answer"])
+        if len(asked) > 8:
+            raise JudgeServerError("tired")
+        return poll("yes")
+
+    judge = ScriptedJudge({Adherent: tired})
+    (tmp_path / "more").mkdir()
+    lines = [{**row, "answer": f"{row['answer']} {row['id']}"} for row in rows()]
+    labelled = read_labelled(written(tmp_path / "more", "rows.jsonl", lines))
+    found = measured(judge, [it for it in labelled if it.question == "adherent"], asking(judge), draws=20)
+    assert figures(found, "adherent")["same when asked again", None].value == 0.0
+
+
+STILL_TRUE = {
+    "lit by Brandt in 1901.": "There Anna Brandt lit it.",
+    "They lived in New York then.": "Life in New York City was good.",
+    "It is said of Angela Merkel.": "In office Chancellor Angela Merkel spoke.",
+}
+
+
+@pytest.mark.parametrize("answer", STILL_TRUE)
+def test_no_name_is_swapped_for_one_that_may_be_as_true(answer: str) -> None:
+    assert edited("name swapped", Sample(id="s", answer=answer, contexts=[STILL_TRUE[answer]])) is None
+
+
+def test_what_is_negated_gets_no_second_not() -> None:
+    for answer in ("He can't do it.", "He can’t do it."):
+        assert edited('"not" inserted', Sample(id="s", answer=answer, contexts=["x"])) is None
+
+
+def test_a_label_that_is_null_is_a_missing_one(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    lines = [
+        {"id": "a", "source": "s", "contexts": ["x"], "answer": "x", "labels": {"adherent": 1}},
+        {"id": "u", "source": "s", "contexts": ["x"], "answer": "x", "labels": {"relevant": [1]}},
+        {"id": "p", "source": "s", "answers": ["a", "b"], "reference": "r", "labels": {"overall": 1}},
+        {"id": "f", "contexts": ["x"], "reference": "r", "facts": [{"text": "x", "present": 1}]},
+    ]
+    names = {name: None for line in lines for name in line}
+    parquet.write_table(pyarrow.Table.from_pylist([names | line for line in lines]), tmp_path / "rows.parquet")
+    expected = [(it.question, it.sample.id) for it in read_labelled(written(tmp_path, "rows.jsonl", lines))]
+    assert [(it.question, it.sample.id) for it in read_labelled(tmp_path / "rows.parquet")] == expected
+
+
+def test_the_command_of_a_card_names_the_endpoint_without_its_key(labelled: Path) -> None:
+    with LoopbackServer(reply=plausible_reply) as server:
+        base, plain = server.base_url.replace("//", "//me:secret@"), server.base_url
+        given = ["--judge", "openai-compatible/m", "--api-base", base, "--data", str(labelled), "--quiet", "--no-store"]
+        assert main([*given, "--limit", "1", "--metric", "adherence", "--draws", "2", "--out", "c.json"]) == 0
+    card = Card.model_validate_json(Path("c.json").read_bytes())
+    assert f"--api-base {plain}" in card.command
+    assert "secret" not in card.command

@@ -76,6 +76,7 @@ def test_the_strong_judge_is_asked_inside_the_band_only(chance: float, value: fl
         JudgeServerError("down"),
         polls("no"),  # without a probability
         sure(0.9, 0.5),  # one of its verdicts is unsure
+        Asked((Poll(verdict="no", reason="cheap"),), weights=(Weight(0.9),)),  # it says no, and yes is probable
     ],
 )
 def test_whatever_the_cheap_judge_does_not_answer_for_certain_the_strong_one_is_asked(cheap: Any) -> None:
@@ -111,8 +112,11 @@ def test_its_name_and_settings_stand_in_the_signature() -> None:
     assert pickle.loads(pickle.dumps(result)).signature == result.signature
 
 
-@pytest.mark.parametrize("band", [(0.8, 0.2), (-0.1, 0.5), (0.5, 1.1), (float("nan"), 1.0)])
-def test_a_band_that_is_none_is_refused(band: tuple[float, float]) -> None:
+@pytest.mark.parametrize(
+    "band",
+    [(0.8, 0.2), (-0.1, 0.5), (0.5, 1.1), (float("nan"), 1.0), (0.5,), "ab", None, 0.5, (0.1, None), (0, 0.5, 1)],
+)
+def test_a_band_that_is_none_is_refused(band: Any) -> None:
     with pytest.raises(SettingError, match="the lower one first"):
         CascadeJudge(LexicalJudge(), LexicalJudge(), band=band)
 

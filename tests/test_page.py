@@ -21,6 +21,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from ragmetrics_core import evaluate
 from ragmetrics_core.data.errors import InputError, MissingDependency
 from ragmetrics_core.data.evidence import (
     CallTable,
@@ -138,13 +139,19 @@ def test_what_stands_on_the_page(tmp_path: Path) -> None:
         "The run ended early: the key was refused.",
         "a &lt;note&gt;",
         "Any useful chunk in 100% of the samples",
-        "wrong, rejects: 92% (any number changed)",
         "2.5 s, calls at a time: 1",
         "Buckley, C.",
     ):
         assert words in page, words
     assert "http://" not in re.sub(r"http://www\.w3\.org/[\w/]+", "", page)  # names of namespaces are no addresses
     assert "https://" not in page
+
+
+def test_what_the_card_of_a_judge_says_of_the_metrics_of_the_run(tmp_path: Path) -> None:
+    found = evaluate([{"contexts": ["Anna."], "answer": "Anna."}], "adherence", judge="lexical")
+    assert "wrong, rejects: 92% (any number changed)" in page_of(found, tmp_path)
+    other = evaluate([{"contexts": ["Anna."], "answer": "Anna."}], "utilization", judge="lexical")
+    assert "wrong, rejects" not in page_of(other, tmp_path)
 
 
 def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ _SHOWN = """
     SampleResult.results SampleResult.problem ErrorInfo.type ErrorInfo.message Turn.role
     Ledger.conversation EvidenceCall.agent
     Signature.settings Signature.prompt Signature.details
+    RunFacts.details
     RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
     SequentialDecision.sentence Rule.title Rule.reasoning Rule.remedy Rule.holds
     Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades Summary.related

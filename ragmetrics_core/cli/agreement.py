@@ -105,7 +105,7 @@ def compared(groups: Sequence[Sequence[Labelled]], threshold: float, draws: int)
     """The differences between judge and rival on the same rows, in words, and the rows where their verdicts differ."""
     lines = _measured(measure_all(groups, rival_measures(threshold), draws=draws))
     rows = [row for group in groups for row in group]
-    apart = [own for own in rows if own.rival is not None and (own.score >= threshold) != (own.rival >= threshold)]
+    apart = [own for own in rows if own.rival is not None and own.says(threshold) != own.of_rival().says(threshold)]
     lines.append(f"Verdicts that differ: {len(apart)}; source, id, label, first and second score")
     return lines + [f"  {own.source} {own.id} {own.yes:d} {own.score:.3f} {own.rival:.3f}" for own in apart]
 
@@ -118,7 +118,8 @@ def _measured(found: Sequence[Measured]) -> list[str]:
         if one.value is None or (one.source is None and not several):
             continue
         place = "mean over sources" if one.source is None else one.source
-        bounds = "[{:.3f}, {:.3f}]".format(*one.interval) if one.interval else "no interval: all resamples agree"
+        bounds = f"no interval: all resamples {'of one source ' if one.source is None else ''}agree"
+        bounds = "[{:.3f}, {:.3f}]".format(*one.interval) if one.interval else bounds
         lines.append(f"  {one.measure:18} {place:20} n={one.count:<5} {one.value:.3f} {bounds}")
     return lines
 

@@ -1,6 +1,7 @@
 """``ragmetrics card``: what a judge is worth on labelled rows; two prompts compared; the band of a cascade."""
 
 import argparse
+import re
 import shlex
 from dataclasses import replace
 from functools import partial
@@ -18,8 +19,10 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import METRICS, full_name
 from ragmetrics_core.page.render import check_page, write_html
 from ragmetrics_core.reporting.cards import cell
+from ragmetrics_core.statistics.agreement import Labelled
 
 _SHIPPED = Path("shipped")
+_BANDS = "take adherence or utilization, and as cheap judge the embedded one or an encoder"
 
 
 def add_to(commands: Any) -> None:
@@ -36,7 +39,7 @@ def add_to(commands: Any) -> None:
     add(parser, "--draws", "bootstrap resamples (500)", "N", positive, 500)
     asked = parser.add_argument_group("instead of a card").add_mutually_exclusive_group()
     add(asked, "--template", "compare this prompt with another one on the same rows", "FILE", Path)
-    told = "propose the band of a cascade: outside it this judge alone is wrong on at most this share of all verdicts"
+    told = "propose the band of a cascade: outside it this judge is wrong on at most this share, the mean over sources"
     add(asked, "--band", told, "LOSS", shared.share)
     add(parser, "--against", "with --template: the other prompt, a file or shipped (the default)", "PROMPT", Path)
     shared.add_calls(parser)
@@ -76,6 +79,7 @@ def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
 def _measured(options: argparse.Namespace, judge: Judge, items: Items, ask: Ask) -> list[str]:
     """The figures over all sources, after the whole card was written where it is wanted."""
     given = ["--judge", options.judge or judge.name, "--data", options.data.resolve().name, "--draws", options.draws]
+    given += ["--api-base", re.sub("//[^/]*@", "//", options.api_base)] if options.api_base else []
     given += [part for name in ("limit", "metric") if (own := getattr(options, name)) for part in (f"--{name}", own)]
     more = {"command": f"ragmetrics card {shlex.join(map(str, given))}", "inputs": inputs_of(options.data)}
     card = measured(judge, items, ask, draws=0 if options.dry_run else options.draws).model_copy(update=more)
@@ -99,13 +103,17 @@ def _two_prompts(options: argparse.Namespace, _: Judge, items: Items, ask: Ask) 
     if not both:
         raise SettingError("no sample was scored by both prompts, so nothing can be compared")
     told = f"{len(both)} of {len(items)} samples were scored by both prompts; the first less the second:"
-    groups = [[replace(it, rival=own.score) for it, own in zip(*pair, strict=True)] for pair in both]
+    groups = [[replace(a, rival=b.score, rival_verdict=b.verdict) for a, b in zip(*pair, strict=True)] for pair in both]
     return [told, *compared(groups, 0.5, options.draws)]
 
 
 def _bands(options: argparse.Namespace, _: Judge, items: Items, ask: Ask) -> list[str]:
     """The band, and what it would cost on each source if it were chosen on the others."""
-    rows = [row for it in judged(ask, ASKING[items[0].question](), items) for row in it.verdicts]
+    rows, metric = list[Labelled](), ASKING[items[0].question]()
+    for part in (items[:1], items[1:]):  # the first one shows whether the others are worth their price
+        rows += [row for it in judged(ask, metric, part) for row in it.verdicts]
+        if any(row.verdict is None for row in rows) and not options.dry_run:
+            raise SettingError(f"a cascade sees no probability of these verdicts by {metric.name}; {_BANDS}")
     if not rows:
         raise SettingError("nothing was scored, so no band is known")
     told = f"Chosen on {len(rows)} verdicts; the strong judge is taken to be always right."

@@ -10,7 +10,7 @@ from ragmetrics_core.data.evidence import AnyEvidence
 from ragmetrics_core.data.frozen import Frozen, Share
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.data.showing import element, judge_in_words
+from ragmetrics_core.data.showing import EMBEDDED, element, judge_in_words
 
 
 class Signature(Frozen):
@@ -100,6 +100,11 @@ class _Result(Frozen):
         lines = [f"{self.metric} {came_out}: {self.reason}".removesuffix(": ")]
         lines += self.evidence.verdicts() if self.evidence else []
         return lines + ([f"judge: {judge_in_words(self.judge)}"] if self.judge else [])
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the embedded judge says that it is near its threshold; other judges' words are their own."""
+        return self.judge in EMBEDDED and self.reason.startswith("uncertain: ")
 
     def __repr__(self) -> str:
         return "\n  ".join(self.told())

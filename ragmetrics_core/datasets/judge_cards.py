@@ -7,13 +7,14 @@ from dataclasses import replace
 from itertools import product
 from statistics import fmean
 
-from ragmetrics_core.data import FactMatrix, JudgedChunks, MetricResult, Sample, Usage, wilson
+from ragmetrics_core.data import EMBEDDED, FactMatrix, JudgedChunks, MetricResult, Sample, Usage, wilson
 from ragmetrics_core.data.errors import InputError, JudgeUnavailable
 from ragmetrics_core.datasets.edits import EDITS, ORDERS, edited, injected
 from ragmetrics_core.datasets.published import LabelledSample
 from ragmetrics_core.endpoints.limits import Budget, Limits
 from ragmetrics_core.endpoints.store import MemoryStore, StoreLike
 from ragmetrics_core.engine.run import JudgeLike, Run, Show, stream
+from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS
 from ragmetrics_core.reporting.cards import Card
@@ -100,41 +101,46 @@ def _spent(rows: Items, seconds: float) -> Iterator[Measured]:
 def band(rows: Sequence[Labelled], others: Sequence[Labelled], loss: float) -> str:
     """The band of scores in which a cascade should ask its strong judge, and what it does to other rows, in words.
 
-    The one around one half, in hundredths, with the fewest scores, outside which at most this share of all rows, as
-    the mean over sources, is decided wrongly: what is lost against a judge that is always right.
+    The one around one half, in hundredths, that leaves most rows outside and, of these, at most this share of all
+    decided wrongly: what is lost against a judge that is always right. All shares are means over sources.
     """
-    scores, lost = sorted(row.score for row in rows), _lost(rows)
+    kept, lost = _outside(rows), _outside(rows, wrong=True)
     ends = [(low / 100, high / 100) for low, high in product(range(51), range(50, 101))]
-    held = [own for own in ends if lost(*own) <= loss]
-    low, high = min(held, key=lambda own: bisect_right(scores, own[1]) - bisect_left(scores, own[0]))
-    asked = fmean(low <= row.score <= high for row in others)
-    return f"band=({low:g}, {high:g}) asks for {asked:.0%} of the verdicts and loses {_lost(others)(low, high):.3f}"
+    low, high = max((own for own in ends if lost(*own) <= loss), key=lambda own: kept(*own))
+    asked, missed = 1 - _outside(others)(low, high), _outside(others, wrong=True)(low, high)
+    over = ", means over sources" if len({row.source for row in others}) > 1 else ""
+    return f"band=({low:g}, {high:g}) asks for {asked:.0%} of the verdicts and loses {missed:.3f}{over}"
 
 
-def _lost(rows: Sequence[Labelled]) -> Callable[[float, float], float]:
-    """The share of rows that are decided wrongly outside a band, as the mean over sources."""
+def _outside(rows: Sequence[Labelled], *, wrong: bool = False) -> Callable[[float, float], float]:
+    """The share of rows that are decided, or decided wrongly, outside a band, as the mean over sources."""
     sources = [[row for row in rows if row.source == source] for source in {row.source for row in rows}]
-    wrong = [(sorted(it.score for it in own if (it.score >= 0.5) != it.yes), len(own)) for own in sources]
-    return lambda low, high: fmean((bisect_left(it, low) + len(it) - bisect_right(it, high)) / n for it, n in wrong)
+    sure = [[row for row in own if row.says() == (row.score >= 0.5)] for own in sources]  # as a cascade sees it
+    scores = (sorted(row.score for row in own if not wrong or row.says() != row.yes) for own in sure)
+    told = [(own, len(source)) for own, source in zip(scores, sources, strict=True)]
+    return lambda low, high: fmean((bisect_left(it, low) + len(it) - bisect_right(it, high)) / n for it, n in told)
 
 
 def _verdicts(item: LabelledSample, results: Sequence[MetricResult]) -> Iterator[Labelled]:
     scores = [result.value for result in results if result.value is not None]
     if len(scores) < len(results):
         return
-    evidence, labels, sample = results[0].evidence, item.labels, item.sample
+    evidence, labels, sample, says = results[0].evidence, item.labels, item.sample, list[bool | None]()
     texts = [len(sample.answer or "")]
     if item.other is not None:
         texts, scores = [len(item.other.answer or "") - texts[0]], [(1 + scores[1] - scores[0]) / 2]
     elif isinstance(evidence, JudgedChunks):
         texts = [len(context.text) for context in sample.contexts]
         scores = [float(bool(it.useful)) if it.probability is None else it.probability for it in evidence.chunks]
+        says = [None if it.probability is None else it.useful for it in evidence.chunks]
     elif isinstance(evidence, FactMatrix):
         known = dict(zip((fact.text for fact in sample.facts or ()), labels, strict=True))
         texts, labels = [len(fact.text) for fact in evidence.facts], tuple(known[fact.text] for fact in evidence.facts)
         scores = [max(cell.probability or 0.0 for cell in row) for row in evidence.cells]
-    for length, score, label in zip(texts, scores, labels, strict=True):
-        yield Labelled(score, (label,), item.source, -length, sample.id or "-")
+    elif isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
+        says = [evidence.yes > 0]  # of an encoder that of the weakest sentence, and the score is their mean
+    for length, score, label, own in zip(texts, scores, labels, says or [None] * len(texts), strict=True):
+        yield Labelled(score, (label,), item.source, -length, sample.id or "-", own)
 
 
 def _follows_length(rows: Sequence[Labelled]) -> float | None:
@@ -156,7 +162,7 @@ def _outcomes(ask: Ask, metric: Metric, rows: Items) -> Iterator[tuple[str, str,
     for row, again in zip(rows, judged(ask, metric, rows, again=True), strict=True):
         ended = "abstained" if getattr(row.result, "code", "") == "abstained" else getattr(row.result, "status", "")
         yield from ((name, row.source, ended == name) for name in ("abstained", "undefined", "failed"))
-        if row.says and again.says:
+        if row.says:
             yield "same when asked again", row.source, row.says == again.says
 
 
@@ -167,7 +173,8 @@ def _swayed(ask: Ask, metric: Metric, rows: Items) -> Iterator[tuple[str, str, b
         if row.result is None or not row.verdicts:
             continue
         sample, (says,) = row.sample, row.says
-        yield "uncertain", row.source, row.result.reason.startswith("uncertain: ")
+        if row.result.judge in EMBEDDED:
+            yield "uncertain", row.source, row.result.uncertain
         for kind in EDITS if says and row.labels[0] else ():
             if (answer := edited(kind, sample)) is not None:
                 changed.append((f"caught: {kind}", row, sample.model_copy(update={"answer": answer})))
@@ -178,8 +185,10 @@ def _swayed(ask: Ask, metric: Metric, rows: Items) -> Iterator[tuple[str, str, b
     named = [sample.model_copy(update={"id": f"{sample.id} | {measure}"}) for measure, _, sample in changed]
     after = judged(ask, metric, [replace(row, sample=own) for (_, row, _), own in zip(changed, named, strict=True)])
     for (measure, row, _), other in zip(changed, after, strict=True):
-        if other.says:
+        if other.says or measure.startswith("flipped"):  # to lose the verdict is to be swayed, but catches nothing
             yield measure, row.source, row.says != other.says
+    if not all(other.says for other in after):
+        yield from (("no verdict after a change", other.source, not other.says) for other in after)
 
 
 def _shares(outcomes: Iterable[tuple[str, str, bool]]) -> list[Measured]:

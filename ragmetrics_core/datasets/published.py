@@ -42,7 +42,7 @@ class LabelledSample:
     @property
     def says(self) -> tuple[bool, ...]:
         """The verdicts as yes and no."""
-        return tuple(one.score >= 0.5 for one in self.verdicts)
+        return tuple(one.says() for one in self.verdicts)
 
 
 def labelled_files(path: Path) -> list[Path]:
@@ -66,6 +66,7 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
     found: dict[tuple[str, str], list[LabelledSample]] = {}
     for place, row in rows:
         try:
+            row = {name: value for name, value in row.items() if value is not None}  # Parquet fills what is missing
             for item in _labelled(_in_our_form(row, origins)):
                 found.setdefault((item.question, item.source), []).append(item)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -99,7 +100,7 @@ def _in_our_form(row: Row, origins: Mapping[str, Row]) -> Row:
 
 def sample_of(row: Row, **changes: Any) -> Sample:
     """The sample in a row of our form, with fields to replace; ``RowError`` if there is none."""
-    said = [turn.partition(": ") for turn in (structured(row.get("meta")) or {}).get("history", ())]
+    said = [turn.partition(": ") for turn in (structured(row.get("meta")) or {}).get("history") or ()]
     history = [{"role": role, "content": content} for role, _, content in said if content]
     kept = {name: value for name, value in row.items() if name not in ("answers", "label", "labels", "meta", "source")}
     return Sample.from_row({**({"history": history} if history else {}), **kept, **changes})
@@ -113,9 +114,9 @@ def _labelled(row: Row) -> Iterator[LabelledSample]:
     if abs(labels.get("overall") or 0) > 0:
         one, other = (sample_of(row, answer=answer) for answer in row["answers"])
         yield LabelledSample("other", source, one, (labels["overall"] > 0,), other)
-    if "adherent" in labels:
+    if labels.get("adherent") is not None:
         votes = votes_of(labels["adherent"], "adherent")
-        graded = tuple(vote >= 3 for vote in meta.get("faithfulness_votes", ()))  # MT-RAG's, from 1 to 4
+        graded = tuple(vote >= 3 for vote in meta.get("faithfulness_votes") or ())  # MT-RAG's, from 1 to 4
         people = votes if len(votes) > 1 else graded
         yield LabelledSample("adherent", source, sample_of(row), (Labelled(0, votes).yes,), None, people)
     if labels.get("relevant"):
@@ -124,6 +125,6 @@ def _labelled(row: Row) -> Iterator[LabelledSample]:
             raise RowError(f"{len(useful)} labels.relevant of {len(sample.contexts)} contexts; each needs one")
         yield LabelledSample("relevant", source, sample, useful)
     given = structured(row.get("facts")) or ()
-    if facts := [fact for fact in given if isinstance(fact, Mapping) and "present" in fact]:
+    if facts := [fact for fact in given if isinstance(fact, Mapping) and fact.get("present") is not None]:
         present = votes_of([fact["present"] for fact in facts], "present")
         yield LabelledSample("present", source, sample_of(row, facts=facts), present)

@@ -110,20 +110,16 @@ class Run:
         """What is known of the run so far."""
         loaded = {package: _version(package) for module, package in _PACKAGES.items() if module in sys.modules}
         return RunFacts(
-            version=_version("ragmetrics-core"),
-            packages={"python": platform.python_version(), **loaded},
+            version=_version("ragmetrics-core"), packages={"python": platform.python_version(), **loaded},
             models=tuple(sorted(self._models)),
             judges=tuple(dict.fromkeys(judge.session.name for judge in self._judges.values())),
-            metrics={metric.name: metric.signature for metric in self.metrics},
-            started=self._date,
-            seconds=round(time.monotonic() - self._started, 3),
-            concurrency=self.concurrency,
-            interrupted=self.interrupted,
-            audit=self.audit,
-            stopped=self.stopped,
+            details={judge.session.name: judge.session.details for judge in self._judges.values()},
+            metrics={metric.name: metric.signature for metric in self.metrics}, started=self._date,
+            seconds=round(time.monotonic() - self._started, 3), concurrency=self.concurrency,
+            interrupted=self.interrupted, audit=self.audit, stopped=self.stopped,
             notes=(self.decider.note,) if self.decider else (),
             decisions=self.decider.decisions if self.decider else (),
-        )
+        )  # fmt: skip
 
     def due(self, samples: Samples, columns: Mapping[str, Any]) -> Iterator[Future[SampleResult]]:
         """Start as many samples as may be in flight, and give the first of them each time that it has to be taken."""

@@ -13,10 +13,11 @@ from ragmetrics_core.judging.judge import Judge
 class CascadeJudge(Judge):
     """Asks a strong judge only where a cheap one is unsure.
 
-    The cheap judge's reply counts if it gives a probability for each verdict and none lies in the band. Whatever it
-    does not answer, or answers without probabilities, the strong judge is asked; if that does not support the
-    question, the cheap judge's reply stands. Polls on adherence by a chat model have no probabilities, so as the cheap
-    judge take the embedded one or an encoder. Judges may be cascades themselves.
+    The cheap judge's reply counts if it gives a probability for each verdict, none lies in the band, and its verdict
+    is on the side of its probability (an encoder says no to an answer whose weakest sentence is not supported, however
+    high the mean). Otherwise the strong judge is asked; if that does not support the question, the cheap reply stands.
+    Polls on adherence by a chat model have no probabilities, so as the cheap judge take the embedded one or an encoder.
+    Judges may be cascades themselves.
 
     The usage of each result counts its questions: ``spared`` those that the cheap judge decided, ``passed`` those that
     the strong one was asked. Stored replies are those of each judge alone.
@@ -38,8 +39,8 @@ class CascadeJudge(Judge):
     """
 
     def __init__(self, cheap: Judge, strong: Judge, *, band: tuple[float, float] = (0.2, 0.8)) -> None:
-        low, high = band
-        if not 0 <= low <= high <= 1:
+        ends = [end for end in band if isinstance(end, (int, float))] if isinstance(band, (tuple, list)) else []
+        if len(ends) != 2 or len(band) != 2 or not 0 <= ends[0] <= ends[1] <= 1:
             raise SettingError(f"band is two probabilities, the lower one first, e.g. (0.2, 0.8); got {band!r}")
         for given in (cheap, strong):
             if not isinstance(given, Judge):
@@ -67,8 +68,10 @@ class CascadeJudge(Judge):
             JudgeUnavailable: If a judge that is asked will answer no question.
         """
         first = await self.cheap.answer(question)
-        weights = first.reply.weights if isinstance(first.reply, Asked) else ()
-        if weights and not any(self.band[0] <= weight.p <= self.band[1] for weight in weights):
+        found = first.reply if isinstance(first.reply, Asked) else Asked(())
+        pairs = zip(found.replies, found.weights, strict=False)  # a reply may hold several verdicts, and then no other
+        torn = any(getattr(it, "verdict", "") == ("no" if weight.p >= 0.5 else "yes") for it, weight in pairs)
+        if found.weights and not torn and not any(self.band[0] <= it.p <= self.band[1] for it in found.weights):
             return replace(first, usage=first.usage + Usage(spared=1))
         second = await self.strong.answer(question)
         unknown = isinstance(second.reply, NotAnswered) and isinstance(second.reply.error, QuestionNotSupported)

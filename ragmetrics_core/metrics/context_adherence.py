@@ -155,13 +155,9 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Polls; with labels where claims may rest on earlier turns and the judge can label."""
         whole = Adherent(
-            parts=parts,
-            instructions=self.instructions()[0],
-            Reply=Poll,
-            polls=self.polls,
-            temperature=self.temperature,
-            example=EXAMPLES,
-        )
+            parts=parts, instructions=self.instructions()[0], Reply=Poll, polls=self.polls,
+            temperature=self.temperature, example=EXAMPLES,
+        )  # fmt: skip
         note = "the metric has a prompt or examples of its own"
         if found.several and self.template is None and not self.examples:
             labelled = yield from self._rounds(rests_on(found, whole, self.language))
@@ -262,19 +258,14 @@ def _evidence(polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None)
     majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
     lines = (line for poll in answers for line in poll.sentences)
     return AdherenceEvidence(
-        asked=asked,
-        windows=polls.windows[0] if polls.windows else None,
-        yes=len(yes),
-        no=len(no),
-        abstained=len(answers) - len(yes) - len(no),
-        missing=len(polls.failures),
+        asked=asked, windows=polls.windows[0] if polls.windows else None, yes=len(yes), no=len(no),
+        abstained=len(answers) - len(yes) - len(no), missing=len(polls.failures),
         polls=tuple(poll.model_copy(update={"sentences": ()}) for poll in answers),
         probability=polls.weights[0].p if asked == 1 and polls.weights else None,
         repeatability=wilson(len(yes), len(yes) + len(no)) if asked > 1 and (yes or no) else None,
-        explanation=_strongest(majority),
-        dissent=_strongest(minority),
+        explanation=_strongest(majority), dissent=_strongest(minority),
         unsupported=tuple(dict.fromkeys(claim for poll in no for claim in poll.unsupported)),
         # The rank among all contexts instead of that among those that were shown.
         sentences=tuple(it if it.rank is None else it.model_copy(update={"rank": ranks[it.rank - 1]}) for it in lines),
         ledger=grounds,
-    )
+    )  # fmt: skip

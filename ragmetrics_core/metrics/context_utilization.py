@@ -245,14 +245,10 @@ def _verdicts(asked: Asked[Any] | NotAnswered, chunks: Sequence[str]) -> Iterato
         agreeing = (poll.reason for poll in polls if tied or grade is not None or poll.useful == useful)
         windows = asked.windows[place] if asked.windows else 1
         judged = JudgedChunk(
-            rank=0,
-            useful=useful,
-            probability=weight.p if weight else None,
-            grade=grade,
-            reason=next(agreeing, polls[0].reason),
-            mode=weight.mode if weight else "verdict",
+            rank=0, useful=useful, probability=weight.p if weight else None, grade=grade,
+            reason=next(agreeing, polls[0].reason), mode=weight.mode if weight else "verdict",
             windows=windows if windows > 1 else None,
-        )
+        )  # fmt: skip
         yield text, judged
 
 

@@ -92,11 +92,8 @@ def rests_on(found: Groups, whole: Adherent, language: str | None) -> RestsOn:
     return RestsOn(
         parts={**parts, "answer": whole.parts["answer"]},
         instructions=prompt("adherent_labelled", None, "contexts earlier user own answer", language=language),
-        Reply=LabelledPoll,
-        polls=whole.polls,
-        temperature=whole.temperature,
-        example=(short, long),
-    )
+        Reply=LabelledPoll, polls=whole.polls, temperature=whole.temperature, example=(short, long),
+    )  # fmt: skip
 
 
 def too_long(reply: Asked[Any] | NotAnswered) -> bool:

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 from ragmetrics_core.data import EMBEDDED
-from ragmetrics_core.reporting.cards import card_of, cell
+from ragmetrics_core.reporting.cards import cell, fitting
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 
@@ -54,12 +54,11 @@ def quoted(run: RunFacts) -> list[str]:
     """What the card of each judge says of the metrics of a run, as set, with 95 % intervals, or that there is none."""
     lines = []
     for judge in run.judges:
-        card, told = card_of(judge), []
-        for question, own in card.figures.items() if card else ():
-            if card and (signature := card.signatures[question]) in run.metrics.values():
-                means = [one for one in own if one.source is None and one.measure in ("AUROC", "balanced accuracy")]
-                cells = ", ".join(f"{one.measure} {cell(one)} sources" for one in means).replace(" n=", ", mean over ")
-                told.append(f"{signature.metric} {cells or 'one class only'}")
+        told = []
+        for signature, (_, own) in fitting(judge, run).items():
+            means = [one for one in own if one.source is None and one.measure in ("AUROC", "balanced accuracy")]
+            cells = ", ".join(f"{one.measure} {cell(one)} sources" for one in means).replace(" n=", ", mean over ")
+            told.append(f"{signature.metric} {cells or 'one class only'}")
         said = "; ".join(told) or "how well it agrees with people is not measured (ragmetrics card)"
         lines.append(f"{judge}, against labels of people: {said}.")
     return lines

@@ -15,7 +15,7 @@ from ragmetrics_core.page import biases
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.methods import paragraphs, quoted
 from ragmetrics_core.page.rows import cut, detail_lines, entry_of, facets_of, json_text, packed
-from ragmetrics_core.reporting.cards import card_of
+from ragmetrics_core.reporting.cards import fitting
 from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
@@ -110,7 +110,7 @@ def page_data(rows: Sequence[SampleResult], summary: Summary, run: RunFacts) -> 
         "traits": biases.TRAITS,
         "correlations": [] if run.decisions else biases.correlations(rows, metrics),
         "quoted": quoted(run),
-        "figures": {card.judge: card.figures.get("adherent", ()) for card in map(card_of, run.judges) if card},
+        "figures": [(it, own) for it in run.judges for name, own in fitting(it, run).values() if name == "adherent"],
         "methods": paragraphs(summary, run),
         "columns": columns,
         "index": index,

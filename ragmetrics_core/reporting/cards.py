@@ -1,18 +1,22 @@
 """The card of a judge, what it is worth per question and source, and where reports find the one to quote."""
 
+import logging
 import os
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
 from ragmetrics_core.data import Frozen, Signature
-from ragmetrics_core.reporting.run_facts import Input
+from ragmetrics_core.reporting.run_facts import Input, RunFacts
 from ragmetrics_core.statistics.agreement import Measured
+
+_warn = cache(logging.getLogger("ragmetrics_core").warning)  # once for each file
 
 
 class Card(Frozen):
-    """What a judge is worth; verdicts are scores from one half on."""
+    """What a judge is worth; verdicts are its own where it gives them, else scores from one half on."""
 
     judge: str = Field(description="name of the judge")
     details: dict[str, str] = Field({}, description="its settings that change replies")
@@ -32,14 +36,22 @@ def cell(one: Measured) -> str:
     return f"{one.value:.2f}" + (" [{:.2f}, {:.2f}]".format(*one.interval) if one.interval else "") + f" n={one.count}"
 
 
-def card_of(judge: str) -> Card | None:
-    """The newest card of a judge in the folder or file ``RAGMETRICS_CARDS``, else the one that ships, if any is."""
+def fitting(judge: str, run: RunFacts) -> dict[Signature, tuple[str, tuple[Measured, ...]]]:
+    """What the newest card of a judge that is set as in a run says of its metrics: the question, and the figures.
+
+    Cards are those in ``RAGMETRICS_CARDS``, a folder or a file, then those that ship.
+    """
+    found: dict[Signature, tuple[str, tuple[Measured, ...]]] = {}
     package, own = Path(__file__).parents[1], os.environ.get("RAGMETRICS_CARDS")
     for folder in (*([Path(own)] if own else ()), package / "page" / "cards", package.parent / "docs" / "cards"):
-        found = []
-        for path in [folder] if folder.is_file() else folder.glob("*.json"):
+        cards = []
+        for path in folder.glob("*.json") if folder.is_dir() else [folder]:
             with suppress(OSError, ValidationError):  # no report should fail for what is no card
-                found.append(Card.model_validate_json(path.read_bytes()))
-        if found := [card for card in found if card.judge == judge]:
-            return max(found, key=lambda card: card.made)
-    return None
+                cards.append(Card.model_validate_json(path.read_bytes()))
+        if own and folder == Path(own) and not cards and not folder.is_dir():
+            _warn(f"RAGMETRICS_CARDS: {own} is no card of this version and no folder of cards; none of it is quoted")
+        for card in sorted(cards, key=lambda card: card.made, reverse=True):
+            if (card.judge, card.details) == (judge, run.details.get(judge)):
+                fit = {card.signatures[name]: (name, figures) for name, figures in card.figures.items()}
+                found = {one: told for one, told in fit.items() if one in run.metrics.values()} | found
+    return found

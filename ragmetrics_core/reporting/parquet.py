@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from ragmetrics_core.data import FactMatrix, InputError, JudgedChunks, Polled, RowError, Usage, extra, plain_name
 from ragmetrics_core.data.results import ErrorInfo, MetricResult, SampleResult, Signature
 from ragmetrics_core.data.sample import Sample
+from ragmetrics_core.data.showing import EMBEDDED
 from ragmetrics_core.reporting.families import shared
 from ragmetrics_core.reporting.jsonl import plain, validated
 from ragmetrics_core.reporting.matching import GroupBy, group_of
@@ -30,7 +31,7 @@ _SHOWN = 1000  # rows on a page
 _LITTLE = {"batch_readahead": 4, "fragment_readahead": 1}  # more of it ahead would be in memory at the same time
 _ABOUT: dict[str, Any] = {"problem": str, "group": str, "without_context": bool, "error": bool, "grade": str}
 _ABOUT |= {"unfinished": Usage, "related": tuple[str, ...]}  # what a summary needs of a row beside its metrics
-_COUNTED: dict[str, tuple[str, ...]] = {name: (name,) for name in ("status", "value", "reason", "code", "usage")}
+_COUNTED: dict[str, tuple[str, ...]] = {it: (it,) for it in ("status", "value", "reason", "code", "usage", "judge")}
 _COUNTED |= {"type": ("error", "type"), "useful": ("evidence", "useful")}  # what a summary counts of each metric
 _NOT_OURS = ("kind", "ledger")  # of evidence; a ledger is another thing in each shape
 
@@ -232,14 +233,15 @@ def _spent(usages: Any) -> Usage:
 
 def _count(own: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any) -> None:
     """Count one metric's results of a batch, of rows whose status is given, as ``MetricTally.add`` does one by one."""
-    from pyarrow import compute
+    from pyarrow import array, compute
 
     scored, failed, undefined = (compute.equal(status, it).fill_null(False) for it in ("scored", "failed", "undefined"))
     useful = cells["useful"].filter(scored)
     own.values.extend(cells["value"].filter(scored).to_pylist())
     own.useful.extend(compute.greater(useful, 0).fill_null(False).to_pylist())
     own.told += len(useful) - useful.null_count
-    own.uncertain += compute.starts_with(cells["reason"].filter(scored), pattern="uncertain: ").true_count
+    unsure = compute.and_(scored, compute.starts_with(cells["reason"], pattern="uncertain: "))
+    own.uncertain += compute.and_(unsure, compute.is_in(cells["judge"], array(EMBEDDED))).true_count
     own.keys.extend(keys.filter(scored).to_pylist())
     own.unknown.extend(keys.filter(compute.invert(compute.or_(scored, undefined))).to_pylist())
     own.undefined.update(_values(cells["code"].filter(undefined)))
@@ -272,7 +274,8 @@ class ParquetReport(Report):
         metrics = {name: Signature.model_validate(own[0] if own else name) for name, own in signatures.items()}
         judges = tuple(sorted({one.judge for one in metrics.values()} - {""}))
         unjudged = {name: own.by("", {}) for name, own in metrics.items()}  # as in the facts of every run
-        self.run = RunFacts(metrics=unjudged, judges=judges, notes=tuple(several))
+        details = {one.judge: one.details for one in metrics.values()}
+        self.run = RunFacts(metrics=unjudged, judges=judges, details=details, notes=tuple(several))
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -245,7 +245,7 @@ class MetricTally:
         else:
             self.values.append(result.value)
             self.keys.append(cluster)
-            self.uncertain += result.reason.startswith("uncertain: ")
+            self.uncertain += result.uncertain
             if ledger is not None:
                 self.turns.add(ledger, result)
             useful = result.evidence.useful_known if isinstance(result.evidence, JudgedChunks) else None
@@ -261,27 +261,13 @@ class MetricTally:
             worst, best = (mean_interval(values + array("d", [end]) * unknown, keys) for end in (0.0, 1.0))
         useful = array("d", compress(values, self.useful))
         return MetricSummary(
-            metric=name,
-            count=len(values),
-            uncertain=self.uncertain,
-            mean=mean(values),
-            median=median(values),
-            sd=sd(values),
-            min=min(values, default=None),
-            max=max(values, default=None),
-            interval=found,
-            unknown=unknown,
-            worst=worst,
-            best=best,
-            undefined=_counts(self.undefined),
-            failed=_counts(self.failed),
-            failure=self.failure,
-            not_judged=self.not_judged,
-            useful_share=len(useful) / self.told if self.told else None,
-            mean_if_useful=mean(useful),
-            conversations=self.turns.summary(limits.mean),
-            limits=limits,
-        )
+            metric=name, count=len(values), uncertain=self.uncertain, mean=mean(values), median=median(values),
+            sd=sd(values), min=min(values, default=None), max=max(values, default=None), interval=found,
+            unknown=unknown, worst=worst, best=best, undefined=_counts(self.undefined), failed=_counts(self.failed),
+            failure=self.failure, not_judged=self.not_judged,
+            useful_share=len(useful) / self.told if self.told else None, mean_if_useful=mean(useful),
+            conversations=self.turns.summary(limits.mean), limits=limits,
+        )  # fmt: skip
 
 
 def _counts(counter: Counter[Name]) -> dict[Name, int]:

@@ -177,7 +177,8 @@ def _bounds(columns: Sequence[Sequence[float]]) -> Bounds | None:
 class Labelled:
     """The judge's score with the votes of people, one per annotator and at least one, and where the sample comes from.
 
-    ``rival`` is the score of another judge, where two are compared; ``id`` says which sample it is.
+    ``rival`` is the score of another judge, where two are compared; ``id`` says which sample it is. ``verdict`` is the
+    judge's own, and ``rival_verdict`` the rival's, where that does not follow from the score; else None.
     """
 
     score: float
@@ -185,11 +186,21 @@ class Labelled:
     source: str = "all"
     rival: float | None = None
     id: str = field(default="", compare=False)
+    verdict: bool | None = None
+    rival_verdict: bool | None = None
     yes: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the votes: ``yes`` is the majority's, a tie is a no. Each row is drawn thousands of times."""
         object.__setattr__(self, "yes", 2 * sum(self.votes) > len(self.votes))
+
+    def says(self, threshold: float = 0.5) -> bool:
+        """The judge's own verdict, else whether its score reaches the threshold."""
+        return self.score >= threshold if self.verdict is None else self.verdict
+
+    def of_rival(self) -> "Labelled":
+        """The same row as the rival scores it; the row itself if there is none."""
+        return self if self.rival is None else replace(self, score=self.rival, verdict=self.rival_verdict)
 
 
 Statistic = Callable[[Sequence[Labelled]], float | None]
@@ -197,10 +208,7 @@ Statistic = Callable[[Sequence[Labelled]], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One measure over one source, or the mean over sources (source None); None where undefined.
-
-    ``interval`` is None, too, where all resamples agree.
-    """
+    """A measure over a source, or the mean over them (source None); None where undefined, or all resamples agree."""
 
     measure: str
     source: str | None
@@ -210,19 +218,19 @@ class Measured:
 
 
 def measures(threshold: float) -> dict[str, Statistic]:
-    """The measures of agreement by name; verdicts are scores from the threshold on."""
+    """The measures of agreement by name; verdicts are the judge's own, else scores from the threshold on."""
 
     def scores(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
         return [(row.score, row.yes) for row in rows]
 
     def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
-        return [(row.score >= threshold, row.yes) for row in rows]
+        return [(row.says(threshold), row.yes) for row in rows]
 
     return {
         "AUROC": lambda rows: auroc(scores(rows)),
         "balanced accuracy": lambda rows: balanced_accuracy(verdicts(rows)),
         "MCC": lambda rows: matthews(verdicts(rows)),
-        "kappa": lambda rows: kappa(verdicts(rows)),
+        "kappa": lambda rows: kappa(verdicts(rows)) if len({row.yes for row in rows}) > 1 else None,
         "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
         "prevalence": lambda rows: fmean(row.yes for row in rows),
         "Brier": lambda rows: brier(scores(rows)),
@@ -239,7 +247,7 @@ def rival_measures(threshold: float) -> dict[str, Statistic]:
 
     def difference(rows: Sequence[Labelled], compute: Statistic) -> float | None:
         own = compute(rows)
-        other = compute([replace(row, score=row.rival) for row in rows if row.rival is not None])
+        other = compute([row.of_rival() for row in rows if row.rival is not None])
         return None if own is None or other is None else own - other
 
     known = {name: measures(threshold)[name] for name in ("AUROC", "balanced accuracy", "Brier")}

@@ -27,6 +27,7 @@ from ragmetrics_core import (
     ContextUtilization,
     LexicalJudge,
     RetrievalAccuracy,
+    Sample,
     ScriptedJudge,
     evaluate,
 )
@@ -35,6 +36,8 @@ from ragmetrics_core.data import Part
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.questions import Instructions
 from ragmetrics_core.data.results import Failed
+from ragmetrics_core.datasets.judge_cards import asking, measured
+from ragmetrics_core.datasets.published import LabelledSample
 from ragmetrics_core.encoders import EncoderJudge
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.metrics.polls import Adherent, Poll
@@ -379,3 +382,19 @@ def test_the_models_of_the_page_load_as_it_says(tmp_path: Path, monkeypatch: pyt
     for judge in found.values():
         result = ContextAdherence().score(contexts=CONTEXTS, answer=ANSWER, judge=judge)
         assert result.status == "scored", (judge.name, result)
+
+
+def test_a_card_and_a_cascade_follow_the_weakest_sentence(bag: EncoderJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bag, "probabilities", lambda pairs: [0.99 if own in text else 0.01 for text, own in pairs])
+    contexts = ["Anna lit it. Fog came. Peter slept. It rained."]
+    answers = (contexts[0], contexts[0].replace("Fog came", "Snow fell"))
+    rows = [
+        LabelledSample("adherent", "s", Sample(id=f"{at}{held}", contexts=contexts, answer=answers[held]), (not held,))
+        for held in (0, 1)
+        for at in range(4)
+    ]
+    own = {it.measure: it.value for it in measured(bag, rows, asking(bag), draws=5).figures["adherent"]}
+    assert (own["balanced accuracy"], own["kappa"]) == (1.0, 1.0)
+    strong = ScriptedJudge({Adherent: {"verdict": "no", "reason": "strong"}}, name="strong")
+    results = [ContextAdherence(cause=False).score(row.sample, judge=CascadeJudge(bag, strong)) for row in rows]
+    assert [result.usage.passed for result in results] == [0] * 4 + [1] * 4
