@@ -27,7 +27,7 @@ class LexicalJudge(Judge):
     """Judges by the words that texts share: free, instant, deterministic, and blind to meaning.
 
     It wires and tests pipelines without a key and catches gross failures; it is not for decisions. It sees half of
-    the negations put in and a fifth of the names swapped. Facts of a reference are its sentences and clauses. An
+    the negations put in and a tenth of the names swapped. Facts of a reference are its sentences and clauses. An
     answer that only declines abstains. Probabilities come from logistic regressions fitted on human labels.
 
     Args:
