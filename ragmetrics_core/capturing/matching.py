@@ -9,7 +9,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -137,7 +136,7 @@ class Search:
 
     def __init__(self, prompt: Prompt, groups: Sequence[Group]) -> None:
         self.prompt, self.groups, self.every = prompt, groups, 3 if len(prompt.stream) > LONG else 1
-        self.first: dict[bytes, int] = {}
+        self.backwards, self.first = prompt.stream[::-1], dict[bytes, int]()
         self.more: dict[bytes, list[int]] = {}
         self.runs: dict[int, list[list[Span]]] = defaultdict(list)
         for number, group in enumerate(groups):
@@ -220,15 +219,11 @@ class Search:
             else:
                 group.tries = 0
 
-    @cached_property
-    def _backwards(self) -> bytes:
-        return self.prompt.stream[::-1]
-
     def _run(self, at: int, text: bytes, of: int) -> list[Span]:
         """The run around a place where an anchor agrees."""
         end, last, before = len(self.prompt.stream), len(text), list[Span]()
         if of and at:
-            back = _follow(self._backwards, end - at, text[::-1], last - of)
+            back = _follow(self.backwards, end - at, text[::-1], last - of)
             before = [Span(end - one.end, last - one.last, one.size) for one in reversed(back)]
             if before and before[-1].end == at:  # one span with what follows
                 at, of, _ = before.pop()
