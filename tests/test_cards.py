@@ -275,6 +275,7 @@ def test_two_prompts(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     assert "8 of 8 samples were scored by both prompts" in shown
     assert "balanced accuracy, difference mean over sources    n=2     -0.500" in shown
+    assert re.search(r"mean over sources +n=2 +-0.500 no interval: all resamples of one source agree", shown)
     assert "Verdicts that differ: 4" in shown
     assert "  one one-0 0 1.000 0.000" in shown
     assert main([*given, "--against", "nowhere.txt", "--quiet", "--no-store"]) == 2

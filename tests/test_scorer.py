@@ -20,6 +20,7 @@ from loopback import LoopbackServer
 from pyarrow import parquet
 
 from ragmetrics_core import (
+    LexicalJudge,
     Limits,
     LLMJudge,
     OpenAICompatibleModel,
@@ -35,6 +36,7 @@ from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Signat
 from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.distributed import on_ray, on_spark
 from ragmetrics_core.distributed.scorer import Scorer
+from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.reporting.parquet import columns_of
 from ragmetrics_core.reporting.report import RunFacts
 from ragmetrics_core.statistics import means
@@ -188,6 +190,20 @@ def test_replies_of_a_model_come_through(
     assert spent.calls == total.calls > 0
     assert isclose(spent.cost or 0.0, total.cost or 0.0)
     assert report.run.judges == alone.run.judges
+
+
+def test_only_the_embedded_judge_is_uncertain(stored: Callable[..., Report]) -> None:
+    said = "uncertain: no doubt at all"
+    judge = ScriptedJudge({Adherent: {"verdict": "yes", "reason": said}})
+    assert stored(Scorer("adherence", judge), table()).summary().metrics[0].uncertain == 0
+    near = [
+        {"contexts": ["Anna lit it."], "answer": f"Anna lit it and {text}"} for text in ("went.", "it rained on us.")
+    ]
+    report, alone = stored(Scorer("adherence"), pa.Table.from_pylist(near)), evaluate(near, "adherence", progress=False)
+    found = [row.results["context_adherence"].uncertain for row in alone.results]
+    assert report.summary().metrics[0].uncertain == alone.summary().metrics[0].uncertain == sum(found)
+    assert any(found)
+    assert report.run.details == {"lexical": LexicalJudge().details}
 
 
 def test_a_scorer_pickles_in_use_and_columns_are_named(stored: Callable[..., Report]) -> None:
