@@ -13,12 +13,16 @@ import pytest
 from llama_index.core import get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.response.schema import PydanticResponse, Response, StreamingResponse
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.llms import ChatMessage, MessageRole
+from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool
+from llama_index.core.types import Thread
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from, watch
 from llama_index.evaluation.ragmetrics.capture import recorder, snapshot
@@ -269,6 +273,54 @@ def test_stream_read_after_the_block(kit: ModuleType) -> None:
     assert captured.samples == ()
     assert "".join(response.response_gen) == "The answer."
     assert captured.samples[0].answer == "The answer."
+
+
+@pytest.mark.parametrize("written", ["before", "meanwhile", "after"])
+def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
+    kit: ModuleType, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    said, returned = threading.Event(), threading.Event()
+
+    class Held(ChatMemoryBuffer):
+        """Keeps the answer at once, or only when the chat has returned."""
+
+        def put(self, message: ChatMessage) -> None:
+            if message.role == MessageRole.ASSISTANT:
+                said.set()
+                assert written != "meanwhile" or returned.wait(20)
+            super().put(message)
+
+    def start(thread: Thread) -> None:
+        if written != "after":
+            threading.Thread.start(thread)
+            assert said.wait(20)
+        if written == "before":
+            thread.join()
+
+    monkeypatch.setattr(Thread, "start", start)
+    engine = RetrieverQueryEngine(
+        kit.FixedRetriever([kit.node("a", "Anna lit the lamp.")]),
+        response_synthesizer=get_response_synthesizer(llm=kit.ScriptedLLM()),
+    )
+    chat = CondenseQuestionChatEngine.from_defaults(
+        engine, llm=kit.ScriptedLLM(), memory=Held.from_defaults(token_limit=3000)
+    )
+    with capture() as captured:
+        for _ in range(2):
+            response = chat.stream_chat("Who lit the lamp?")
+            returned.set()
+            if written == "after":
+                threading.Thread.start(response.write_response_to_history_thread)
+            assert "".join(response.response_gen) == "The answer."
+            said.clear()
+            returned.clear()
+    for sample in captured.samples:
+        assert (sample.capture.grade, sample.capture.evidence_from) == ("exact", "prompt")
+        assert ([one.text for one in sample.contexts], sample.answer) == (["Anna lit the lamp."], "The answer.")
+        assert not sample.capture.warnings
+        assert sample.capture.complete
+    assert len(captured.samples) == 2
+    assert not captured.problems
 
 
 def test_texts_are_copied_when_it_happens(echo: RetrieverQueryEngine) -> None:

@@ -228,11 +228,11 @@ class Recorder:
     def _finish(self, live: _Live, result: object) -> None:
         """The root returned: the run is over, unless its answer is still streaming."""
         run, response = live.run, snapshot.result_of(result)
-        run.streamed = isinstance(response, snapshot.Streamed) and run.root.text is None
+        run.streamed = isinstance(response, snapshot.Streamed)  # a thread may have written all of it by now
         if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
             run.streamed = True
             weakref.finalize(result, self._end, live).atexit = False
-        elif not isinstance(response, snapshot.Streamed) or not run.streamed:
+        elif not isinstance(response, snapshot.Streamed) or run.root.text is not None:
             self._end(live)
         elif isinstance(response, StreamingAgentChatResponse) and response.is_writing_to_memory:
             # What is not written by the time that the response is gone never will be.
