@@ -296,11 +296,15 @@ def test_live_requests_belong_to_batches() -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [(429, "rate_limit_exceeded"), (500, "server_error")])
-def test_what_fails_for_a_passing_reason_is_asked_again(store: Path, status: int, code: str) -> None:
+def test_what_fails_for_a_passing_reason_is_asked_again(
+    store: Path, status: int, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ragmetrics_core")
     failures = [(status, code)] * 3
     with BatchService(plausible_reply, wrong=lambda _: failures.pop() if failures else None) as service:
         report = evaluate(ROWS, METRICS[:3], judge=model(service), store=store, batch="wait", progress=False)
     assert outcomes(report) == outcomes(live(metrics=METRICS[:3]))
+    assert " requests answered, 3 to be asked again" in caplog.text
 
 
 def test_what_is_refused_fails_alone_and_is_asked_again_by_the_next_run(store: Path) -> None:
@@ -363,6 +367,54 @@ def test_a_budget_holds_before_anything_is_submitted(store: Path, limits: Limits
             ROWS, ["adherence"], judge=model(service), store=store, batch="wait", limits=roomy, progress=False
         )
     assert not report.run.stopped
+
+
+def some_polls_unusable(body: Body) -> Any:
+    """No JSON as the third and fourth poll; all others find the answer unsupported, whose cause is asked."""
+    if "verdict" not in str(body["messages"][0]):
+        return plausible_reply(body)
+    said = '{"reason": "", "verdict": "no", "unsupported": ["Anna lit it"]}'
+    return [said, said, "no JSON", "no JSON", said][: body.get("n")]
+
+
+def test_all_that_was_paid_is_counted_however_many_passes_it_took(store: Path) -> None:
+    found = live(some_polls_unusable, ["adherence"])
+    with BatchService(some_polls_unusable) as service:
+        report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+        again = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
+    sizes = [len(service.files[batch["input_file_id"]].splitlines()) for batch in service.batches]
+    assert sizes == [6, 12, 6]  # polls, repairs, causes
+    assert spent(report).calls == spent(found).calls == sum(sizes)
+    assert spent(report).repairs == spent(found).repairs == 12
+    assert spent(report).cost == pytest.approx((spent(found).cost or 0) / 2)
+    assert outcomes(report) == outcomes(found) == outcomes(again)
+    with sqlite3.connect(store) as file:
+        assert file.execute("SELECT * FROM parked").fetchall() == []
+
+
+def test_a_request_that_is_always_refused_makes_no_other_be_asked_again(store: Path) -> None:
+    def wrong(body: Body) -> tuple[int, str] | None:
+        return (400, "invalid_prompt") if "lamp 3" in str(body) else None
+
+    with BatchService(some_polls_unusable, wrong=wrong) as service:
+        for _ in range(20):
+            report = evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch=True, progress=False)
+            if not report.run.stopped:
+                break
+    assert report.results[3].results["context_adherence"].status == "failed"
+    counts = sorted(service.executed.values())
+    assert counts[:-1] == [1] * 20  # five rows, each with two repairs and a cause
+    assert spent(report).calls == 20
+
+
+def test_a_cap_counts_replies_without_the_log_probabilities_that_were_asked_for(store: Path) -> None:
+    given: Any = {"store": store, "batch": "wait", "progress": False}
+    with BatchService(plausible_reply, logprobs="ignore") as service:
+        with pytest.raises(BatchFailed, match="no batch was made: 54 requests"):
+            evaluate(ROWS, ["retrieval_accuracy"], judge=model(service), limits=Limits(max_calls=53), **given)
+        assert sum(service.executed.values()) == 30  # facts, and verdicts with nothing but a text
+        report = evaluate(ROWS, ["retrieval_accuracy"], judge=model(service), limits=Limits(max_calls=54), **given)
+    assert sum(service.executed.values()) == spent(report).calls == 54
 
 
 def test_a_price_that_is_not_known_is_not_half_of_anything(store: Path) -> None:

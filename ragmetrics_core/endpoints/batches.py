@@ -42,13 +42,19 @@ _TABLES = (
     "batches (token TEXT PRIMARY KEY, id TEXT, endpoint TEXT NOT NULL, variable TEXT NOT NULL, since REAL NOT NULL)",
     "parked (id TEXT PRIMARY KEY, token TEXT NOT NULL, body TEXT NOT NULL, tries INTEGER NOT NULL, result TEXT) "
     "WITHOUT ROWID",  # token: of the batch, then of the pass that took the result; body: its digest
-)
+)  # a further reply of an answer has 0 tries, no result, and as body the id of the request
 _ROW = "SELECT token, body, tries, result FROM parked WHERE id = ?"
-_NEW = "SELECT 1 FROM parked WHERE id = ? AND result IS NOT NULL AND token <> ?"
+_NEW = """SELECT 1 FROM parked own JOIN parked head ON head.id = CASE own.tries WHEN 0 THEN own.body ELSE own.id END
+WHERE own.id = ? AND head.result IS NOT NULL AND head.token <> ?"""
+_TAKEN = """INSERT INTO parked (id, token, body, tries, result) VALUES (?, ?, ?, 0, '') ON CONFLICT (id) DO UPDATE SET
+token = excluded.token, body = CASE tries WHEN 0 THEN excluded.body ELSE body END WHERE result IS NOT NULL"""
+_LIVE = "DELETE FROM parked WHERE id IN (?1, ?2) OR id IN (SELECT body FROM parked WHERE id IN (?1, ?2))"
 _CLAIM = """INSERT INTO parked (id, body, tries, token) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
 body = excluded.body, tries = excluded.tries, token = excluded.token, result = NULL
 WHERE result IS NOT NULL AND tries < excluded.tries"""  # nobody else has asked it meanwhile
 _ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
+_AGAIN = """SELECT count(*) FROM parked WHERE token = ? AND tries < ?
+AND (substr(result, 2, 3) IN ('401', '402', '403', '404', '408', '429', 'nul') OR result LIKE '[5%')"""
 _LEFT = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
 _NAMED = "UPDATE batches SET id = ? WHERE token = ?"
 _SINCE = "UPDATE batches SET since = ? WHERE token = ?"
@@ -58,9 +64,8 @@ _MARK, _URL = "ragmetrics", "/v1/chat/completions"
 _REQUESTS, _BYTES = 50_000, 16 * 2**20  # of one batch; services take as many requests, and 200 MB
 _PASSING = (errors.TransientJudgeError, errors.JudgeUnavailable)
 _TRIES = 3  # of a request that fails for a passing reason
-_SETTLED = 600.0  # seconds after which a batch that the service does not list was never made
 _KNOWN = {"id": "", "status": "", **dict.fromkeys(("metadata", "request_counts", "data", "has_more"))}
-_LOOK_SECONDS = 10.0  # between looks at batches
+_LOOK_SECONDS, _SETTLED = 10.0, 600.0  # between looks; from which on a batch that is not listed was never made
 _REPLY_TOKENS = 200  # the most that is usual
 _OPENAI, _SAID = "https://api.openai.com/", 300  # most characters of its words
 
@@ -106,16 +111,17 @@ class ParkingStore(SqliteStore):
         new = self._memory.get(key) is None and self.read(_NEW, (_digest(key), self._pass)) is not None
         return None if new else super().get(key)
 
-    def parked(self, model: ChatModel, key: str, request: ChatRequest) -> ChatReply | None:
+    def parked(self, model: ChatModel, keys: Sequence[str], request: ChatRequest) -> ChatReply | None:
         """What a batch answered to a request; ``LimitReached`` as long as there is no answer, None to ask it live."""
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
-        body, own = json.dumps(model.body(request)), _digest(key)
+        body, own = json.dumps(model.body(request)), _digest(keys[0])
         token, asked, tries, result = self.read(_ROW, (own,)) or (b"", b"", 0, None)
-        if result is not None:
+        if result:
             reply = _answer(model, result)
             known = asked.decode() == _digest(body) and not isinstance(reply.failures and reply.failures[0], _PASSING)
             if reply.choices or known or tries >= _TRIES:
-                self.write(methodcaller("execute", "UPDATE parked SET token = ? WHERE id = ?", (self._pass, own)))
+                taken = [(_digest(key), self._pass, own) for key in (keys[0], *keys[1 : len(reply.choices)])]
+                self.write(methodcaller("executemany", _TAKEN, taken))
                 if not self._budget.live:
                     self._budget.calls += 1
                     self._budget.spent += reply.usage.cost or 0.0
@@ -123,8 +129,7 @@ class ParkingStore(SqliteStore):
         if token and result is None:
             self.waiting.add(token.decode())
         elif self._budget.live:  # from here on the file keeps it like any reply, and what a repair replaces
-            both = own, _digest(key.partition("|")[0])
-            self.write(methodcaller("execute", "DELETE FROM parked WHERE id IN (?, ?)", both))
+            self.write(methodcaller("execute", _LIVE, (own, _digest(keys[0].partition("|")[0]))))
             return None
         else:
             if model not in self._spools:
@@ -246,11 +251,13 @@ class ParkingStore(SqliteStore):
                 found["status"] = f"{status}, but its answers cannot be read yet"
                 return
         lost = status == "completed" and not answered  # to ask at once again would pay again
+        again = await self._done(lambda connection: connection.execute(_AGAIN, (token, _TRIES)).fetchone()[0])
         left = await self._done(partial(_free, token, None if lost else _NO_ANSWER.get(status)))
-        told = f"{found['id'] or 'a batch not made'}: {status}, {answered} requests answered, {left} to be asked again"
+        told = f"{found['id'] or 'a batch not made'}: {status}, {answered - again} requests answered, "
+        told += f"{left + again} to be asked again"
         if status in ("failed", "cancelled") or (lost and left):
             raise errors.BatchFailed(f"{told} by the next run {_why(model, found)}".rstrip())
-        logger.log(logging.WARNING if left else logging.INFO, "%s", told)
+        logger.log(logging.WARNING if left + again else logging.INFO, "%s", told)
 
     async def _done(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """What a change of the file gives, once it is committed."""

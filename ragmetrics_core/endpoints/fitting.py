@@ -45,8 +45,7 @@ _FEATURES: dict[str, _Feature] = {
 _FORMS = frozenset({"schema_form", "limit_form"})  # another form is no loss
 _REASONING_FACTOR = 16
 _GUESSES = 2  # requests from which everything may be removed in vain
-_REMEMBERED = 1_000
-_REMEMBERED_SECONDS = 600.0
+_REMEMBERED, _REMEMBERED_SECONDS = 1_000, 600.0
 
 
 async def gathered(work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]]) -> list[T]:
@@ -137,8 +136,9 @@ class Fitting:
         while asking.rejected and (name := self._suspect(untried, str(asking.failures[0]))):
             untried.remove(name)
             missing.add(name)
+            left = len(asking.left)
             await self._ask(asking, missing, careful=True)
-            if not asking.rejected:
+            if len(asking.left) < left:  # what waits for a batch has taught nothing
                 self.learned.add(name)
 
     def _suspect(self, untried: Sequence[str], said: str) -> str | None:
@@ -160,15 +160,13 @@ class Fitting:
             self.learned.add("n")  # the endpoint gave fewer
             missing.add("n")
             careful = False
-        if request.n > 1:
-            request = replace(request, n=1)
+        request = replace(request, n=1)
         if careful or len(asking.left) == 1:
             await asking.call(request, asking.left[0])
             if asking.failures:
                 asking.failures *= len(asking.left)
                 return
-        if asking.left:
-            await gathered([asking.call(request, position) for position in asking.left])
+        await gathered([asking.call(request, position) for position in asking.left])
 
     def _fitted(self, request: ChatRequest, missing: set[str]) -> ChatRequest:
         changes: dict[str, Any] = {}
@@ -184,8 +182,5 @@ def lacking(model: ChatModel, learned: Collection[str]) -> set[str]:
     """The features that a model says it lacks, or turned out to lack."""
     stated = model.capabilities()
     missing = {*learned, *(name for name in _FEATURES if getattr(stated, name, None) is False)}
-    if "temperature" in missing:
-        missing.add("n")
-    if "json_schema" in missing:
-        missing.add("schema_form")  # there is none to put into another form
-    return missing
+    missing |= {"n"} if "temperature" in missing else set()
+    return missing | ({"schema_form"} if "json_schema" in missing else set())  # there is none to put into another form

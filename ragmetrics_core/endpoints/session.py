@@ -88,8 +88,8 @@ class Session:
         return replace(self, _store=store, _concurrency=concurrency, _budget=budget or Budget())
 
     def lacking(self) -> set[str]:
-        """The features of requests that the model does not have, as far as known by now."""
-        return lacking(self.model, self._learned)
+        """The features that the model lacks, as known by now; all passes of a run in batches go by what is stated."""
+        return lacking(self.model, self._learned if type(self._store).parked is ReplyStore.parked else ())
 
     async def prepare(self) -> None:
         """Load what the first call needs."""
@@ -107,9 +107,8 @@ class Session:
         key = self.model.cache_key  # asked for once: it may take a while, and shall not change
         self._place = (self.model.name, key or "")
         shared.slots.most = max(shared.slots.most, self._concurrency)
-        limiters: list[Limiter] = [shared.slots]
-        if self._budget.limits.per_minute:
-            limiters.append(RateLimiter(self._budget, self._place))
+        rates = [RateLimiter(self._budget, self._place)] if self._budget.limits.per_minute else []
+        limiters: list[Limiter] = [shared.slots, *rates]
         self._kept = shared.memory if key is None else self._store
         own = asyncio.Semaphore(self._concurrency)
         self._attempts = Attempts(
@@ -220,7 +219,7 @@ class Session:
         """Ask for several replies, keep each as it comes, and hand them to whoever waits."""
 
         async def send(request: ChatRequest, position: int) -> ChatReply:
-            reply = self._kept.parked(self.model, keys[position], request) or await self._attempts.send(request)
+            reply = self._kept.parked(self.model, keys[position:], request) or await self._attempts.send(request)
             origin = _origin(next(iter(reply.usage.models), ""), len(reply.choices))
             pairs = zip(keys[position:], reply.choices, strict=False)
             named = {key: Choice(given.text, given.finish, given.tokens, origin) for key, given in pairs}
@@ -229,8 +228,7 @@ class Session:
             outcomes.update(named)
             return reply
 
-        if request.n != len(keys):
-            request = replace(request, n=len(keys))
+        request = replace(request, n=len(keys))
         loop = asyncio.get_running_loop()
         shared.flights.update((key, (self._kept, loop.create_future())) for key in keys)
         try:

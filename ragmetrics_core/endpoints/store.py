@@ -8,7 +8,7 @@ the calls that were in flight.
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import Protocol, get_args, runtime_checkable
@@ -42,9 +42,9 @@ class ReplyStore(Protocol):
     def reject(self, key: str) -> None:
         """Mark a kept reply as unusable."""
 
-    def parked(self, model: ChatModel, key: str, request: ChatRequest) -> ChatReply | None:
-        """What a request gets without a call; None, the usual case, if it is to be sent."""
-        del model, key, request  # a store that answers for a service overrides this
+    def parked(self, model: ChatModel, keys: Sequence[str], request: ChatRequest) -> ChatReply | None:
+        """What a request for the replies under ``keys`` gets without a call; None, the usual case, to send it."""
+        del model, keys, request  # a store that answers for a service overrides this
         return None
 
     async def settled(self) -> None:
