@@ -279,7 +279,7 @@ def test_stream_read_after_the_block(kit: ModuleType) -> None:
 def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
     kit: ModuleType, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
-    said, returned = threading.Event(), threading.Event()
+    said, returned, waiting = threading.Event(), threading.Event(), list[Thread]()
 
     class Held(ChatMemoryBuffer):
         """Keeps the answer at once, or only when the chat has returned."""
@@ -291,6 +291,7 @@ def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
             super().put(message)
 
     def start(thread: Thread) -> None:
+        waiting.append(thread)
         if written != "after":
             threading.Thread.start(thread)
             assert said.wait(20)
@@ -310,7 +311,7 @@ def test_a_streamed_chat_whose_answer_is_written_before_or_after_it_returns(
             response = chat.stream_chat("Who lit the lamp?")
             returned.set()
             if written == "after":
-                threading.Thread.start(response.write_response_to_history_thread)
+                threading.Thread.start(waiting[-1])
             assert "".join(response.response_gen) == "The answer."
             said.clear()
             returned.clear()
