@@ -5,7 +5,6 @@ before. What each must give was written down before it ran.
 from __future__ import annotations
 
 import operator
-import threading
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -51,18 +50,13 @@ def question_as_text() -> None:
 def standalone_question_queries_and_fusion() -> None:
     """bot-remains/hydraiq/chatbot/chains.py: a standalone question, queries made of it, ranks fused, a history."""
     found = {"one": [MEMORY, PLAN], "two": [PLAN, TOOLS]}
-    together = threading.Barrier(2)  # else one retrieval may end before the other begins, and come first
-
-    def search(query: str) -> list[Document]:
-        together.wait(5)
-        return [one.model_copy() for one in found[query]]
-
-    shelf = Shelf(books=search)
+    shelf = Shelf(books=lambda query: [one.model_copy() for one in found[query]])
+    searches = shelf.map().with_config(max_concurrency=1)  # else either may begin first, and come first
     prompt, asked = ChatPromptTemplate.from_template, operator.itemgetter("question")
     standalone = prompt("Alone: {question}") | Speaker(lines="How do autonomous agents plan?") | StrOutputParser()
     queries = prompt("{question} {standalone_question}") | Speaker(lines="one\ntwo") | StrOutputParser()
     both: Any = {"question": asked, "standalone_question": asked | standalone}
-    fused = both | queries | str.splitlines | shelf.map() | (lambda lists: [lists[1][0], lists[0][0], lists[1][1]])
+    fused = both | queries | str.splitlines | searches | (lambda lists: [lists[1][0], lists[0][0], lists[1][1]])
     inputs: Any = {"question": asked, "context": fused | joined, "chat_history": operator.itemgetter("chat_history")}
     chain = inputs | prompt("{chat_history}\n{context}\n{question}") | Speaker(lines=ANSWER) | StrOutputParser()
     chain.invoke({"question": QUESTION, "chat_history": [HumanMessage("Hello"), AIMessage("Hi there")]})
