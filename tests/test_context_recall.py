@@ -63,7 +63,16 @@ def test_best_of_several_references_counts():
     result, judge = score(lambda q: ratings[q["reference"]], reference=["r1", "r2", "r3", "r1"])
     assert (result.value, result.reason, result.evidence.best) == (0.9, "near", 1)
     assert len(judge.asked) == 3
-    assert [rating.score for rating in result.evidence.ratings] == [0.2, 0.9, 0.0]
+    assert [rating.score for rating in result.evidence.ratings] == [0.2, 0.9, 0.0, 0.2]
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=8), st.permutations([0.0, 0.3, 0.5, 1.0]))
+def test_every_reference_has_a_rating_of_its_own_and_equal_ones_are_asked_about_once(references, scores):
+    score_of = dict(zip("abcd", scores, strict=True))
+    result, judge = score(lambda q: rating(score_of[q["reference"]]), reference=references)
+    assert [rating.score for rating in result.evidence.ratings] == [score_of[own] for own in references]
+    assert result.evidence.ratings[result.evidence.best].score == result.value == max(map(score_of.get, references))
+    assert len(judge.asked) == len(set(references))
 
 
 def test_one_unrated_reference_fails_because_the_best_is_unknown():

@@ -61,8 +61,8 @@ def test_one_cluster_and_equal_values_have_width(value: float) -> None:
     ("by", "key"),
     [
         ("conversation_id", "c1"),
-        ("metadata.user.id", 7),
-        ("user.id", 7),
+        ("metadata.user.id", "7"),
+        ("user.id", "7"),
         ("user.none", None),
         ("id", "s1"),
         ("tags", '["a", "b"]'),

@@ -220,7 +220,7 @@ def test_the_conversation_of_a_ledger_comes_before_documents_and_behind_the_call
     keys = ["ledger.conversation=a", "ledger.conversation=b", "document_id=1", "session_id=s"]
     assert [group_of(it, "auto") for it in (one, two, none, named)] == keys
     assert [group_of(it, "conversation") for it in (one, two, none)] == ["a", "b", None]
-    assert group_of(one, "document_id") == 1
+    assert group_of(one, "document_id") == "1"
     number_of = numbering("auto")
     assert [number_of(it) for it in (one, two, one, none)] == [0, 1, 0, 2]
 

@@ -1,7 +1,7 @@
 """Runs until decided: rows in a drawn order, gates that take their scores, and the end as soon as nothing is open."""
 
 import logging
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from math import isfinite
 from pathlib import Path
@@ -58,7 +58,7 @@ class Decider:
         self._texts: list[str] = []  # of all rows
         self._read: set[str] = set()  # those of judged rows
         self._sizes: list[int] = []  # of units, in order
-        self._seen: set[Hashable] = set()  # clusters of an iterator
+        self._seen: set[str] = set()  # clusters of an iterator
         self._units = self._judged = self._calls = 0
         self._arriving = False  # rows of an iterator
         self._cut = ""  # why no more rows count
@@ -126,7 +126,7 @@ class Decider:
         self._reach = len(places)
         yield from ((place, rows[place]) for place in places)
 
-    def _key(self, sample: Sample | None) -> Hashable | None:
+    def _key(self, sample: Sample | None) -> str | None:
         return group_of(sample, self.until.cluster) if self.until.on == "interval" else None
 
     def _match(self, samples: Sequence[Sample | None]) -> None:

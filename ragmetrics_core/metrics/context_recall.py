@@ -79,8 +79,8 @@ class RecallEvidence(Evidence, extra="ignore"):
 
     kind: Literal["context_recall"] = "context_recall"
     band: str = Field(description="Band of the rubric that the score lies in.")
-    best: int = Field(description="Index of the reference that matched best.")
-    ratings: tuple[Rating | Unrated, ...] = Field(description="One rating per reference.")
+    best: int = Field(description="Index of the reference that matched best; of equals the first.")
+    ratings: tuple[Rating | Unrated, ...] = Field(description="One rating per reference, repeated ones too.")
     with_contexts: bool = Field(description="False if it was rated against the reference alone.")
 
 
@@ -129,11 +129,14 @@ class ContextRecall(Metric):
         return (prompt("rate_recall", self.template, "answer reference", optional, self.examples, self.language),)
 
     def plan(self, sample: Sample) -> Plan:
-        """Ask for one rating per distinct reference; the best one counts."""
+        """Ask once about each distinct reference; every reference has its rating, and the best one counts."""
         parts = turn(sample)
         contexts = bool(parts["contexts"].texts)
-        replies = yield from ask([self._question(parts, reference) for reference in dict.fromkeys(sample.reference)])
-        ratings = tuple(Unrated() if isinstance(reply, NotAnswered) else _named(reply.reply) for reply in replies)
+        distinct = tuple(dict.fromkeys(sample.reference))
+        replies = yield from ask([self._question(parts, reference) for reference in distinct])
+        rated = [Unrated() if isinstance(reply, NotAnswered) else _named(reply.reply) for reply in replies]
+        rating_of = dict(zip(distinct, rated, strict=True))
+        ratings = tuple(rating_of[reference] for reference in sample.reference)
         best = max(range(len(ratings)), key=lambda index: ratings[index].score or 0.0)
         evidence = RecallEvidence(band=ratings[best].band, best=best, ratings=ratings, with_contexts=contexts)
         if error := unanswered(replies):

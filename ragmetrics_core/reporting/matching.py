@@ -2,12 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from ragmetrics_core.data import Frozen, InputError, MetricResult, Sample, SampleResult, SettingError, follow
+from ragmetrics_core.data.cells import number_as_text, present
 from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks
 
 GroupBy = str | Callable[[Sample], object] | None
@@ -23,38 +25,75 @@ Pair = tuple[SampleResult, SampleResult]
 _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early stop"}
 
 
-def group_of(sample: Sample | None, by: GroupBy) -> Hashable | None:
-    """The key that a sample is grouped by; None for a sample without one, which then stands alone.
+def group_of(sample: Sample | None, by: GroupBy) -> str | None:
+    """The key that a sample is grouped by, as a text; None for a sample without one, which then stands alone.
 
-    ``by`` is a name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a callable, ``"auto"`` for the
-    conversation that the metadata or else the ledger name, else the source document of the metadata, or None.
+    Two samples are in one group exactly if their texts are equal. A number and the text that writes it are one key, as
+    tables hold the one or the other; 1 and True are two. What is missing or shows nothing is no key.
+
+    Args:
+        sample: The sample; None for a row that is none.
+        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a callable, ``"auto"`` for the
+            conversation that the metadata or else the ledger name, else the source document of the metadata, or None.
+
+    Raises:
+        SettingError: If ``by`` is empty, or a callable gives an object that has no text of its own.
     """
     if by is None or sample is None:
         return None
     conversation = sample.ledger.conversation if sample.ledger else None
     if callable(by):
-        return _hashable(by(sample))
+        return _key(by(sample))
     if by == "auto":
         own = {**sample.metadata, _LEDGER: conversation}
-        return next((f"{name}={_hashable(own[name])}" for name in _CAPTURED if own.get(name) is not None), None)
+        keys = ((name, _key(own.get(name))) for name in _CAPTURED)
+        return next((f"{name}={key}" for name, key in keys if key is not None), None)
     if not by:
         raise SettingError('cluster= takes a name, a path, a callable, "auto" or None; got ""')
     found = follow(sample.metadata, by.removeprefix("metadata.").split("."))[1]
     found = conversation if found is None and by == "conversation" else found
-    return _hashable(getattr(sample, by) if found is None and by in Sample.model_fields else found)
+    return _key(getattr(sample, by) if found is None and by in Sample.model_fields else found)
 
 
-def _hashable(value: object) -> Hashable | None:
-    return value if isinstance(value, Hashable) else json.dumps(value, sort_keys=True, default=str)
+def _key(value: object) -> str | None:
+    """The text of a key; neither hashes tell keys apart (-1 and -2 share one in CPython) nor ``==`` (True == 1)."""
+    if not present(value):
+        return None
+    value = number_as_text(value)
+    return value if isinstance(value, str) else _written(value)
+
+
+def _written(value: object) -> str:
+    """A value as a text that only equal values have, whatever the order of what has none."""
+    value = number_as_text(value) if isinstance(value, (int, float)) else value
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(sorted(f"{_quoted(name)}: {_quoted(own)}" for name, own in value.items())) + "}"
+    if isinstance(value, (set, frozenset)):
+        return "{" + ", ".join(sorted(map(_quoted, value))) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_quoted, value)) + "]"
+    if type(value).__str__ is object.__str__ and type(value).__repr__ is object.__repr__:
+        kind = type(value).__name__
+        raise SettingError(f"cluster= and slices= take keys that can be written; got a {kind}: give its name or number")
+    return str(value)
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _written(value)
 
 
 def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
     """A function that numbers the groups of samples in order of appearance; −1 for a sample that stands alone."""
-    known: dict[int, int] = {}  # by hash, which is small: there may be millions
+    known: dict[bytes, int] = {}  # by digest: there may be millions, with long keys
 
     def number_of(sample: Sample | None) -> int:
         key = group_of(sample, by)
-        return -1 if key is None else known.setdefault(hash(key), len(known))
+        if key is None:
+            return -1
+        digest = blake2b(key.encode(errors="surrogatepass"), digest_size=16).digest()
+        return known.setdefault(digest, len(known))
 
     return number_of
 
@@ -73,17 +112,12 @@ class Matched(Frozen):
 
     def parts(self, by: GroupBy) -> Iterator[tuple[str | None, Sequence[Pair], int]]:
         """All pairs, then those of each slice by its value as text; and how many rows of either run belong to them."""
-        keyed = [(_text(pair[0], by), pair) for pair in self.pairs]
-        alone = Counter(_text(row, by) for row in (*self.first_only, *self.second_only))
+        keyed = [(group_of(pair[0].sample, by), pair) for pair in self.pairs]
+        alone = Counter(group_of(row.sample, by) for row in (*self.first_only, *self.second_only))
         yield None, self.pairs, len(self.pairs) + alone.total()
         for name in sorted({key for key, _ in keyed if key is not None}):
             pairs = [pair for key, pair in keyed if key == name]
             yield name, pairs, len(pairs) + alone[name]
-
-
-def _text(row: SampleResult, by: GroupBy) -> str | None:
-    key = group_of(row.sample, by)
-    return None if key is None else str(key)
 
 
 def match(first: Sequence[SampleResult], second: Sequence[SampleResult]) -> Matched:

@@ -98,8 +98,7 @@ def _about(row: SampleResult) -> dict[str, Any]:
         about["without_context"] = nothing and not sample.missing("answer")
         about["error"] = sample.error is not None
         about["grade"] = sample.capture and sample.capture.grade
-        group = group_of(sample, "auto")
-        about["group"] = None if group is None else str(group)
+        about["group"] = group_of(sample, "auto")
     return about
 
 

@@ -176,7 +176,7 @@ class Tally:
         self.rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
         for key, own in self._by.items():
             value = group_of(sample, key)
-            name = f"without {key}" if value is None else str(value)
+            name = f"without {key}" if value is None else value
             if not bad and name not in own:
                 own[name] = deepcopy(own[None])
             for tally in own.values() if bad else [own[name]]:
@@ -208,13 +208,18 @@ class Tally:
                 own.model_copy(update={"interval": it, "worst": it, "best": it, "limits": enough})
                 for own, it in ((own, bounds.get(own.metric)) for own in metrics)
             )
+        slices = {
+            key: {
+                name: tally.summary(thresholds, run=run, bootstrap=bootstrap)
+                for name, tally in tallies.items()
+                if name is not None
+            }
+            for key, tallies in self._by.items()
+        }
         return Summary(
             **self.rows, grades=_counts(self.grades), metrics=metrics, usage=self.usage, stopped=run.ended_early,
             judges=run.judges, decisions=run.decisions, caption=_UNTIL_DECIDED if run.decisions else CAPTION,
-            related=_counts(self.related), slices={
-                key: {name: tally.summary(thresholds, run=run) for name, tally in own.items() if name is not None}
-                for key, own in self._by.items()
-            },
+            related=_counts(self.related), slices=slices,
         )  # fmt: skip
 
 
