@@ -1,20 +1,32 @@
 """Which model objects share stored replies in every process, and which have no key."""
 
+import asyncio
+import json
 import sys
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopback import Body, LoopbackServer
 from pydantic import BaseModel, SecretStr
 
-from ragmetrics_core.endpoints.framework_model import key_of
+from ragmetrics_core import evaluate
+from ragmetrics_core.endpoints.cache_keys import key_of
+from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice, Message
+from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
+from ragmetrics_core.endpoints.session import Session
+from ragmetrics_core.endpoints.store import MemoryStore
 
 
 class Field(BaseModel):
     held: Any = None
 
 
+QUESTION = ChatRequest((Message("user", "q"),))
 Own = type("Own", (), {})
 Installed = type("Installed", (), {"__module__": "json"})
 
@@ -85,7 +97,169 @@ def test_a_class_outside_an_installed_package_has_no_key(tmp_path: Path) -> None
         del sys.modules[installed.__name__]
 
 
-def test_an_address_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = key({})
-    monkeypatch.setenv("SOME_BASE_URL", "http://b/v1")
-    assert before != key({})
+PROVIDERS: tuple[tuple[str, str, bool], ...] = (  # what is written of a model, a variable, whether it is read
+    ("langchain_openai.chat_models.base.ChatOpenAI", "OPENAI_BASE_URL", True),
+    ("langchain_openai.chat_models.base.ChatOpenAI", "OPENAI_API_BASE", True),
+    ("langchain_openai.chat_models.azure.AzureChatOpenAI", "AZURE_OPENAI_ENDPOINT", True),
+    ("langchain_ollama.chat_models.ChatOllama", "OLLAMA_HOST", True),
+    ("langchain_huggingface.ChatHuggingFace", "HF_ENDPOINT", True),
+    ("haystack.components.generators.chat.openai.OpenAIChatGenerator", "OPENAI_BASE_URL", True),
+    ("llama_index.llms.mistralai.base.MistralAI", "MISTRALAI_API_BASE", True),
+    ("langchain_openai.chat_models.base.ChatOpenAI", "OLLAMA_HOST", False),
+    ("langchain_openai.chat_models.base.ChatOpenAI", "DB_HOST", False),
+    ("langchain_openai.chat_models.base.ChatOpenAI", "LANGCHAIN_ENDPOINT", False),
+    ("langchain_openai.chat_models.base.ChatOpenAI", "LANGSMITH_ENDPOINT", False),
+    ("langchain_openai.chat_models.base.ChatOpenAI", "CHAT_HOST", False),
+    ("langchain_openai.chat_models.base.ChatOpenAI", "OPENAI_LOG_HOSTS", False),
+    ("langchain_openai.chat_models.base.ChatOpenAI", "SOME_BASE_URL", False),
+    ("llama_index.llms.openai.OpenAI", "LLAMA_INDEX_ENDPOINT", False),
+)
+
+
+@pytest.mark.parametrize(("class_name", "variable", "is_read"), PROVIDERS)
+def test_of_the_environment_only_the_address_of_the_models_own_provider_counts(
+    class_name: str, variable: str, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms: list[Any] = [{"type": class_name}, [{"held": {"id": class_name.split(".")}}]]
+    before = [key(form) for form in forms]
+    monkeypatch.setenv(variable, "http://me:word@b/v1")
+    after = [key(form) for form in forms]
+    assert None not in before + after
+    assert [one != other for one, other in zip(before, after, strict=True)] == [is_read] * 2
+    monkeypatch.setenv(variable, "http://me:other@b/v1")
+    assert [key(form) for form in forms] == after
+
+
+def test_names_in_what_is_sent_as_it_is_are_no_settings_and_no_secrets() -> None:
+    for field in ("tools", "functions", "response_format", "extra_body"):
+        for name in ("name", "metadata", "timeout", "answer_key"):
+            first, second = ({"deep": [{field: [{name: {"type": kind}}]}]} for kind in ("string", "number"))
+            assert key(first) != key(second), (field, name)
+    schema = {"type": "object", "properties": {"token": {"type": "string"}}}
+    assert key({"schema": schema}) != key({"schema": {**schema, "properties": {"tags": {"type": "string"}}}})
+    assert key({"tools": [{"api_key": "a"}]}) == key({"tools": [{"api_key": "b"}]})
+
+
+# Models behind an address.
+
+TEXTS = st.sampled_from(["a", "b", "a,b"])
+SENT = st.fixed_dictionaries(
+    {
+        "host": st.sampled_from(["http://a/v1", "http://b/v1"]),
+        "query": st.sampled_from(["", "?v=1", "?v=2"]),
+        "model": TEXTS,
+        "extra": st.dictionaries(st.sampled_from(["?", "seed", "model"]), st.sampled_from([1, 1.5, True, "v=1"])),
+    }
+)
+NOT_SENT = st.fixed_dictionaries(
+    {
+        "user": st.sampled_from(["", "me:word@"]),
+        "api_key": st.sampled_from([None, "k", "l"]),
+        "timeout": st.sampled_from([1.0, 60.0]),
+        "prices": st.sampled_from([None, (1e-6, 1e-6)]),
+        "batch_share": st.sampled_from([1.0, 0.5]),
+        "key_variable": st.sampled_from(["A_KEY", "B_KEY"]),
+    }
+)
+
+
+def compatible(sent: dict[str, Any], other: dict[str, Any]) -> OpenAICompatibleModel:
+    address = sent["host"].replace("http://", f"http://{other['user']}") + sent["query"]
+    settings = {name: value for name, value in other.items() if name != "user"}
+    return OpenAICompatibleModel(address, sent["model"], extra=sent["extra"], name="judge", **settings)
+
+
+@given(SENT, SENT, NOT_SENT, NOT_SENT)
+def test_models_share_stored_replies_if_they_send_the_same_to_the_same_address(
+    first: dict[str, Any], second: dict[str, Any], here: dict[str, Any], there: dict[str, Any]
+) -> None:
+    one, other = compatible(first, here), compatible(second, there)
+    # What is sent, as JSON writes it: true is another value than 1.
+    sent = [
+        json.dumps([part["host"], part["query"], made.body(QUESTION)], sort_keys=True)
+        for part, made in ((first, one), (second, other))
+    ]
+    if one.cache_key == other.cache_key:
+        assert sent[0] == sent[1]
+    if first == second and json.dumps(first) == json.dumps(second):
+        assert one.cache_key == other.cache_key
+
+
+def test_two_models_under_one_name_have_stored_replies_of_their_own(tmp_path: Path) -> None:
+    rows = [{"question": "q", "answer": "a", "contexts": ["c"]}]
+    asked = []
+
+    def reply(body: Body) -> str:
+        asked.append(body["model"])
+        return '{"reason": "", "verdict": "yes"}' if body["model"] == "good" else '{"reason": "", "verdict": "no"}'
+
+    with LoopbackServer(reply) as server:
+        values = []
+        for model in ("good", "bad"):
+            judge = OpenAICompatibleModel(server.base_url, model, name="judge")
+            report = evaluate(rows, ["adherence"], judge=judge, store=tmp_path / "s.sqlite", progress=False)
+            values.append(report.results[0].results["context_adherence"].value)
+    assert set(asked) == {"good", "bad"}
+    assert values == [1.0, 0.0]
+
+
+# Requests.
+
+OBJECT = {"type": "object"}
+ASKED = st.fixed_dictionaries(
+    {
+        "messages": st.lists(st.tuples(st.sampled_from(["system", "user"]), TEXTS), min_size=1, max_size=3),
+        "schema": st.sampled_from([None, OBJECT, {"a": 1, "b": 2}, {"b": 2, "a": 1}]),
+        "repair_schema": st.sampled_from([None, OBJECT]),
+        "temperature": st.sampled_from([None, 0.0, 1.0]),
+        "top_logprobs": st.sampled_from([0, 5]),
+        "max_tokens": st.sampled_from([None, 5, 50]),
+        "replicate": st.sampled_from([0, 1]),
+        "poll": st.sampled_from([0, 1]),
+        "name": TEXTS,
+        "cache_key": TEXTS,
+    }
+)
+
+
+class Echo(ChatModel):
+    """A model that always says the same."""
+
+    name = cache_key = ""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        return ChatReply((Choice("x"),) * request.n)
+
+
+def key_in_store(asked: dict[str, Any], **how: Any) -> str:
+    """The key under which the reply to a request is kept."""
+    keys: list[str] = []
+
+    class Keys(MemoryStore):
+        def put(self, choices: Mapping[str, Choice]) -> None:
+            keys.extend(choices)
+
+    model = Echo()
+    model.name, model.cache_key = asked["name"], asked["cache_key"]
+    request = ChatRequest(
+        tuple(Message(role, text) for role, text in asked["messages"]),
+        **{name: asked[name] for name in ("schema", "temperature", "top_logprobs", "max_tokens")},
+    )
+    session = Session(model, replicate=asked["replicate"], **how)
+    run = session.during(store=Keys(), concurrency=3)
+    asking = run.ask(request, lambda choice: choice.text, schema=asked["repair_schema"], first_poll=asked["poll"])
+    asyncio.run(asking)
+    (key,) = keys
+    return key
+
+
+@given(ASKED, ASKED)
+@settings(max_examples=60)
+def test_requests_share_a_stored_reply_if_and_only_if_nothing_that_is_sent_differs(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    same = json.dumps(first) == json.dumps(second)
+    assert (key_in_store(first) == key_in_store(second, attempts=3, timeout=7.0)) == same
+    for name in first:  # one difference is enough
+        mixed = {**first, name: second[name]}
+        assert (key_in_store(mixed) == key_in_store(first)) == (json.dumps(mixed) == json.dumps(first)), name

@@ -288,6 +288,34 @@ def test_extra_arguments_keep_stored_replies_apart() -> None:
     assert seeded.cache_key == LiteLLMModel("openai/x", extra={"seed": 1}).cache_key
 
 
+def test_the_address_that_litellm_takes_from_the_environment_keeps_stored_replies_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only that of the model's own provider is read, and only where none was given."""
+
+    def keys() -> list[str | None]:
+        made = LiteLLMModel("azure/x"), LiteLLMModel("ollama/x"), LiteLLMModel("azure/x", api_base="http://a/v1")
+        return [model.cache_key for model in made]
+
+    before = keys()
+    monkeypatch.setenv("AZURE_API_BASE", "http://b")
+    monkeypatch.setenv("DB_HOST", "db")
+    assert [one == other for one, other in zip(before, keys(), strict=True)] == [False, True, True]
+
+
+def test_keys_users_and_headers_do_not_keep_stored_replies_apart() -> None:
+    plain = LiteLLMModel("azure/x", api_base="http://host/v1?v=1")
+    same = LiteLLMModel(
+        "azure/x",
+        api_base="http://user:word@host/v1?v=1",
+        api_key=KEY,
+        timeout=1.0,
+        extra={"extra_headers": {"Authorization": KEY}, "api_key": KEY},
+    )
+    assert plain.cache_key == same.cache_key
+    assert plain.cache_key != LiteLLMModel("azure/x", api_base="http://host/v1?v=2").cache_key
+
+
 MEANT = {
     "RequestRejected": "ImageFetchError VectorStoreSearchError InvalidRequestError BadRequestError "
     "UnprocessableEntityError",
@@ -408,7 +436,7 @@ def test_the_order_in_which_a_judge_is_chosen(monkeypatch: pytest.MonkeyPatch) -
     chosen = resolve.resolve_judge("openai/argument", metric_model="openai/metric")
     assert chosen.name == "openai/argument"
     assert isinstance(chosen, LLMJudge)
-    assert chosen.model.cache_key == "http://127.0.0.1:9/v1"
+    assert chosen.model.base_url == "http://127.0.0.1:9/v1"
     assert resolve.resolve_judge(None, metric_model="openai/metric").name == "openai/metric"
     assert resolve.resolve_judge(None).name == "openai/from-env"
     assert resolve.resolve_judge(chosen) is chosen

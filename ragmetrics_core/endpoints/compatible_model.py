@@ -15,9 +15,10 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.cache_keys import endpoint_key
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, seconds, too_large
-from ragmetrics_core.endpoints.openai_form import chat_reply, endpoint_name, listed, request_body
+from ragmetrics_core.endpoints.openai_form import chat_reply, listed, request_body
 
 if TYPE_CHECKING:
     import aiohttp
@@ -58,7 +59,8 @@ class OpenAICompatibleModel(ChatModel):
         OpenAICompatibleModel('http://127.0.0.1:8000/v1', 'llama3.1')
     """
 
-    name = cache_key = ""
+    name = ""
+    cache_key: str | None = ""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class OpenAICompatibleModel(ChatModel):
         parts = urlsplit(base_url)
         self.model, self.name = model, name or f"openai-compatible/{model}"
         self._extra = dict(extra or {})
-        self.cache_key = endpoint_name(self.base_url, {**({"?": parts.query} if parts.query else {}), **self._extra})
+        self.cache_key = endpoint_key(self.base_url, parts.query, model, self._extra)
         self._user, self._query = unquote(parts.netloc.rpartition("@")[0]), parts.query
         # Looked up once, where aiohttp would for each call.
         self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)

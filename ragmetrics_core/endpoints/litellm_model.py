@@ -14,11 +14,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.cache_keys import endpoint_key, provider_addresses, public_form
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, too_large
-from ragmetrics_core.endpoints.openai_form import choice_of, endpoint_name, listed, priced, reply_of, request_body
+from ragmetrics_core.endpoints.openai_form import choice_of, listed, priced, reply_of, request_body
 
 # What LiteLLM's exceptions stand for where neither status nor text says it; of a class that is not listed, its base.
 EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
@@ -75,7 +77,7 @@ class LiteLLMModel(ChatModel):
         LiteLLMModel('ollama/llama3.1', api_base='http://127.0.0.1:11434')
     """
 
-    name = cache_key = ""
+    name = ""
 
     def __init__(
         self,
@@ -98,13 +100,24 @@ class LiteLLMModel(ChatModel):
         known = listed(model.removeprefix("openai/"))
         self._prices = prices or (None if known is None else known.prices)
         self._extra = dict(extra or {})
-        self.cache_key = endpoint_name(api_base or "", self._extra)
+        self._provider = model.partition("/")[0]
         self._capabilities = capabilities
         self._theirs: tuple[type[Exception], ...] = ()  # known once LiteLLM is imported
 
     def __repr__(self) -> str:
         base = f", api_base={public(self.api_base)!r}" if self.api_base else ""
         return f"LiteLLMModel({self.model!r}{base})"
+
+    @property
+    def cache_key(self) -> str | None:
+        """Address, model and extra arguments; without an address, those of the provider that the environment holds."""
+        settings = public_form(self._extra)
+        if not isinstance(settings, Mapping):
+            return None
+        if self.api_base is not None:
+            return endpoint_key(public(self.api_base), urlsplit(self.api_base).query, self.model, settings)
+        addresses = public_form(provider_addresses([self._provider]))
+        return endpoint_key("", "", self.model, {"": addresses, **settings} if addresses else settings)
 
     def capabilities(self) -> Capabilities:
         """What was stated, else what LiteLLM's tables say; unknown before ``prepare``."""
@@ -114,6 +127,7 @@ class LiteLLMModel(ChatModel):
         """Import LiteLLM in a thread, and look the model up in its tables."""
         if not self._theirs:
             litellm = await asyncio.to_thread(_litellm)
+            self._provider = _provider(litellm, self.model, self.api_base) or self._provider
             if self._capabilities is None:
                 self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
             kinds = [kind for kind in vars(litellm.exceptions).values() if isinstance(kind, type)]
@@ -219,6 +233,14 @@ def _guard_clients() -> None:
         return response
 
     setattr(httpx.AsyncClient, "send", guarded)  # noqa: B010 - no assignment: it is of another type by its name alone
+
+
+def _provider(litellm: Any, model: str, api_base: str | None) -> str | None:
+    """The provider of a model as LiteLLM calls it; None if it knows none."""
+    try:
+        return str(litellm.get_llm_provider(model, api_base=api_base)[1])
+    except litellm.exceptions.BadRequestError:
+        return None
 
 
 def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:

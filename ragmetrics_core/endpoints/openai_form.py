@@ -1,6 +1,5 @@
 """The form of requests and replies that OpenAI's chat endpoint and those compatible with it share; what it costs."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -37,14 +36,6 @@ def listed(model: str) -> Listed | None:
     if kind == "reasoning":
         able = Capabilities(n=None, logprobs=None, json_schema=True, temperature=False, reasoning=True)
     return Listed((sent / 1e6, received / 1e6), able)
-
-
-def endpoint_name(address: str, extra: Mapping[str, Any]) -> str:
-    """An address, and a digest of the extra arguments of calls, which change replies."""
-    if not extra:
-        return address
-    text = json.dumps(extra, sort_keys=True, default=repr)
-    return f"{address}#{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def request_body(request: ChatRequest) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from ragmetrics_core.endpoints.store import MemoryStore, ReplyStore
 T = TypeVar("T")
 Outcome = Choice | errors.JudgeError
 
-_encoded = json.JSONEncoder(sort_keys=True).encode
 _STRAYS, _OFTEN = 3, 0.05  # replies of another form than the one described, from which on the schema is always sent
 _LONGER = 4  # times as many tokens for a reply that was cut off
 
@@ -140,7 +139,7 @@ class Session:
         """
         await self.prepare()
         assert self._here is not None  # noqa: S101  # prepared
-        keys = self._keys(request, polls, first_poll)  # however the form is asked for
+        keys = self._keys(request, schema, polls, first_poll)  # however the form is asked for
         bound, shared = request if request.schema else replace(request, schema=schema), self._here
         strays = shared.malformed >= _STRAYS and shared.malformed > shared.read * _OFTEN
         outcomes, usage = await self._replies(bound if strays else request, keys)
@@ -173,12 +172,19 @@ class Session:
             self._kept.put({key: again})
         return answer, replace(usage, repairs=usage.calls)
 
-    def _keys(self, request: ChatRequest, polls: int, first_poll: int) -> list[str]:
-        """One key per reply: everything that changes it."""
-        messages = [(message.role, message.content) for message in request.messages]
-        settings = (request.schema, request.temperature, request.top_logprobs, request.max_tokens)
-        content = _encoded([*self._place, messages, *settings, self.replicate])
-        common = hashlib.sha256(content.encode()).hexdigest()
+    def _keys(self, request: ChatRequest, schema: Mapping[str, Any] | None, polls: int, first_poll: int) -> list[str]:
+        """One key per reply: everything that changes it, in the order in which it is sent."""
+        asked = {
+            "model": self._place,
+            "messages": [(message.role, message.content) for message in request.messages],
+            "schema": request.schema,
+            "schema of repairs": schema,
+            "temperature": request.temperature,
+            "top_logprobs": request.top_logprobs,
+            "max_tokens": request.max_tokens,
+            "replicate": self.replicate,
+        }
+        common = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
         polled = range(first_poll, first_poll + polls)
         return [hashlib.sha256(f"{common}|poll {poll}".encode()).hexdigest() for poll in polled]
 

@@ -17,8 +17,9 @@ from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core.data import follow
+from ragmetrics_core.endpoints.cache_keys import installed
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, TokenAlternatives
-from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel, installed
+from ragmetrics_core.endpoints.framework_model import Exchange, FrameworkModel
 from ragmetrics_core.endpoints.openai_form import choice_of, parameters, reply_of
 from ragmetrics_core.judging.judge import Judge
 
