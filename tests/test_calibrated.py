@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -58,6 +59,50 @@ def test_a_perfect_judge_gives_the_mean_of_all_scores() -> None:
     narrow = found.interval.high - found.interval.low
     low, high = wilson(50, 100)
     assert narrow < high - low
+
+
+@pytest.mark.parametrize("count", [4, 30])
+def test_the_interval_holds_the_variance_of_the_unlabelled_rows(count: int) -> None:
+    # Each of 25 clusters has a yes and a no with scores of 1 and 0, so that every fold gives the same weight.
+    labels, keys = [True, False] * 25, [place // 2 for place in range(50)]
+    scores = Scores([float(label) for label in labels], keys)
+    values = [place / (count - 1) for place in range(count)]
+    found = ppi(labels, scores, alone(*values))
+    covariance = 40 / (4 * 39)  # of labels and scores on four fifths of the labels
+    weight = covariance / ((1 + 50 / count) * np.var([*scores.values, *values]))
+    assert found.weight == pytest.approx(weight)
+    corrected = 0.5 - weight * (0.5 - np.mean(values))  # of every cluster
+    clusters = [*[corrected] * 25, 0.0, 1.0]
+    own, others = stats.sem(clusters) ** 2, (weight * stats.sem(values)) ** 2
+    welch = (own + others) ** 2 / (own**2 / 26 + others**2 / (count - 1))
+    half = stats.t.ppf(0.975, min(26, int(welch))) * np.sqrt(own + others)
+    assert found.mean == pytest.approx(corrected)
+    bounds = (found.interval.low, found.interval.high)
+    assert bounds == pytest.approx((np.mean(clusters) - half, np.mean(clusters) + half))
+
+
+def test_the_interval_covers_where_the_unlabelled_rows_are_no_more_than_the_labels() -> None:
+    # Of a good judge's interval half the variance is that of the unlabelled rows: without it four of five are covered.
+    chance = random.Random(27)
+    covered = 0
+    for _ in range(300):
+        labels = [chance.random() < 0.6 for _ in range(100)]
+        others = [float(chance.random() < 0.6) for _ in range(100)]
+        found = ppi(labels, alone(*map(float, labels)), alone(*others))
+        covered += found.interval.low <= 0.6 <= found.interval.high
+    assert 0.92 <= covered / 300 <= 0.99
+
+
+def test_unlabelled_rows_of_one_cluster_tell_nothing_of_others() -> None:
+    labels = [True, False] * 25
+    scores = alone(*map(float, labels))
+    others = Scores([1.0] * 700 + [0.0] * 300, [3] * 1000)
+    found = ppi(labels, scores, others)
+    assert (found.weight, found.mean) == (None, 0.5)
+    assert (found.interval.low, found.interval.high) == pytest.approx(wilson(25, 50))
+    several = ppi(labels, scores, Scores(others.values, [place // 334 for place in range(1000)]))
+    many = ppi(labels, scores, Scores(others.values, [-1] * 1000))
+    assert several.interval.high - several.interval.low > many.interval.high - many.interval.low
 
 
 def test_few_of_a_class_use_the_labels_alone() -> None:

@@ -20,6 +20,7 @@ FEWEST = 5
 """With fewer labels of the rarer class only the labels themselves are used."""
 
 _FOLDS = 5
+_ROUNDING = 1e-9
 _Z = NormalDist().inv_cdf(0.975)
 
 
@@ -65,8 +66,9 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean
     Returns:
         The labels' mean, corrected by what the scores say of the other samples. The weight of the scores is
         estimated on four fifths of the clusters and used on the fifth; the t interval over clusters has one
-        label added at each end. Fewer than five labels of the rarer class: Wilson on the labels alone, or over
-        clusters where labels share one.
+        label added at each end, and holds the variance of the unlabelled samples' mean score, too. Fewer than five
+        labels of the rarer class, or fewer than two clusters of unlabelled samples, whose variance nobody knows:
+        Wilson on the labels alone, or over clusters where labels share one.
 
     Raises:
         InputError: If there are no labels.
@@ -74,20 +76,34 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean
     Source:
         Angelopoulos, Duchi & Zrnic (2023), PPI++, arXiv:2311.01453. The added labels are ours: with them the
         coverage is at least .92 for 30 to 200 labels, means of .5 to .95, clusters, and good, bad and constant
-        judges (``benchmarks/simulated_statistics.py``).
+        judges (``benchmarks/simulated_statistics.py``). Degrees of freedom after Welch (1947), Biometrika 34(1–2).
     """
     if not labels:
         raise InputError("a calibrated mean needs labels")
-    if min(sum(labels), len(labels) - sum(labels)) < FEWEST or not others.values:
+    rarer = min(sum(labels), len(labels) - sum(labels))
+    others_sums, others_sizes = grouped(*others)
+    if rarer < FEWEST or len(others_sums) < 2:
         return _labels_alone(labels, scores.keys, len(others.values))
     truth = [float(label) for label in labels]
     weights = _weights(truth, scores, others)
     centre, weight = fmean(others.values), fmean(weights)
     corrected = [y - w * (f - centre) for y, w, f in zip(truth, weights, scores.values, strict=True)]
     middle, wide, freedom = ratio_mean(*grouped(corrected, scores.keys), added=(0.0, 1.0))
-    half = t_quantile(0.975, freedom) * sqrt(wide**2 + (weight * ratio_mean(*grouped(*others))[1]) ** 2)
+    _, others_error, others_freedom = ratio_mean(others_sums, others_sizes)
+    half = _half_width((wide, freedom), (weight * others_error, others_freedom))
     name = "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one at 1"
     return _cut(fmean(corrected), middle - half, middle + half, name, (len(labels), len(others.values)), weight)
+
+
+def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> float:
+    """Half the width of a 95 % t interval for a sum of two means, from standard error and degrees of freedom of each.
+
+    Degrees of freedom are Welch's, but no more than those of the labels.
+    """
+    first, second = labelled[0] ** 2, unlabelled[0] ** 2
+    welch = (first + second) ** 2 / (first**2 / labelled[1] + second**2 / unlabelled[1])
+    freedom = min(labelled[1], int(welch + _ROUNDING))
+    return t_quantile(0.975, freedom) * sqrt(first + second)
 
 
 def rogan_gladen(labels: Sequence[bool], scores: Scores, others: Scores, *, threshold: float = 0.5) -> CorrectedMean:
