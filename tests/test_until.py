@@ -407,6 +407,36 @@ def test_rows_of_the_earlier_run_without_a_partner_are_rows() -> None:
     assert "because so many have no score" in lost.decisions[0].sentence
 
 
+def test_rows_that_broke_in_the_earlier_run_are_rows() -> None:
+    whole = with_ids(*[0.9] * 200)
+    broken = [{"facts": [{"text": "x", "weight": -1.0}]} if n % 25 == 3 else row for n, row in enumerate(whole)]
+    before, after = (evaluate(data, good, judge="lexical", progress=False) for data in (broken, whole))
+    assert sum(row.sample is None for row in before.results) == 8
+    assert before.compare(after, margin=0.1).regression() == {"good": "undecided"}  # 192 of 208
+    said = "only 192 of the 208 rows of either run have a partner, fewer than 95 %: 8 rows of the earlier run are no"
+    with pytest.raises(InputError, match=said):
+        before.compare(whole, until="decided", margin=0.1, metrics=[good], judge="lexical")
+
+
+@pytest.mark.parametrize(("broken_before", "broken_after"), [(0, 0), (2, 1), (0, 3), (3, 0), (6, 0), (0, 6), (4, 4)])
+def test_what_is_decided_early_two_finished_runs_could_decide_too(broken_before: int, broken_after: int) -> None:
+    bad: Row = {"facts": [{"text": "x", "weight": -1.0}]}
+    whole = with_ids(*[0.9] * 100)
+    first = [bad if n < broken_before else row for n, row in enumerate(whole)]
+    second = [bad if n >= 100 - broken_after else row for n, row in enumerate(whole)]
+    before, after = (evaluate(data, good, judge="lexical", progress=False) for data in (first, second))
+    finished = before.compare(after, margin=0.3)
+    enough = finished["good"].pairs >= 0.95 * finished["good"].rows
+    assert finished.regression() == {"good": "passed" if enough else "undecided"}
+    if enough:
+        early = before.compare(second, until="decided", margin=0.3, metrics=[good], judge="lexical")
+        assert early.regression() == {"good": "passed"}
+    else:
+        said = f"{finished['good'].pairs} of the {finished['good'].rows} rows"  # one and the same count
+        with pytest.raises(InputError, match=said):
+            before.compare(second, until="decided", margin=0.3, metrics=[good], judge="lexical")
+
+
 def test_a_gate_and_an_earlier_run_together() -> None:
     before = earlier(*[0.9] * 200)
     report = until(rows(*[0.9] * 200), "good=0.5", against=before, margin=0.1)

@@ -134,16 +134,21 @@ class Decider:
             return
         found = match(self._before.results, [SampleResult(index=n, sample=it) for n, it in enumerate(samples)])
         self._partners = {row.index: before for before, row in found.pairs}
-        self._alone = sum(row.sample is not None for row in found.first_only)
-        alone = self._alone or any(row.sample is not None for row in found.second_only)
+        self._alone = len(found.first_only)  # bad rows too: comparing two finished runs counts them as well
+        strangers = [row for row in (*found.first_only, *found.second_only) if row.sample is not None]
         questions = {row.sample.question for _, row in found.pairs if row.sample}
-        if found.by == "question" and (alone or len(questions) < len(found.pairs)):
+        if found.by == "question" and (strangers or len(questions) < len(found.pairs)):
             told = "both runs must hold the same questions, none of them twice, or each sample an id of its own"
             raise InputError(f"rows cannot be told apart: {told}")
-        if len(found.pairs) < self.until.min_scored * (both := len(samples) + self._alone) - 1e-9:
-            told = f"{len(found.pairs):,} of the {both:,} rows of either run have a partner"
+        all_rows = len(samples) + self._alone
+        if len(found.pairs) < self.until.min_scored * all_rows - 1e-9:
+            bad_rows = sum(row.sample is None for row in found.first_only)
+            advice = "compare runs of the same rows"
+            if bad_rows:
+                advice = f"{bad_rows:,} rows of the earlier run are no samples; mend them, or {advice}"
             raise InputError(
-                f"only {told}, fewer than {100 * self.until.min_scored:g} %: compare runs of the same rows"
+                f"only {len(found.pairs):,} of the {all_rows:,} rows of either run have a partner, "
+                f"fewer than {100 * self.until.min_scored:g} %: {advice}"
             )
 
     def take(self, row: SampleResult) -> None:
