@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -519,12 +519,14 @@ def test_the_command_line_submits_looks_collects_and_goes_on(
 ) -> None:
     with BatchService(plausible_reply, steps=1, key="right") as service:
         told = f"evaluate {file} --metrics adherence --judge openai/gpt-4o-mini --api-base {service.base_url}"
+        where = ["--store", str(store), "--api-base", service.base_url, "--api-key-env", "OPENAI_API_KEY"]
+        told += " --api-key-env OPENAI_API_KEY"
         asked = [*f"{told} --quiet --out r.jsonl --store".split(), str(store)]
         assert main([*asked, "--batch", "--fail-under", "adherence=0.1"]) == 4
         assert not list(Path().glob("r.jsonl*"))
-        assert main(["batch", "status", "--store", str(store)]) == 0
+        assert main(["batch", "status", *where]) == 0
         assert "batch_0: finalizing 0 total" in capsys.readouterr().out
-        assert main(["batch", "collect", "--store", str(store)]) == 0
+        assert main(["batch", "collect", *where]) == 0
         assert "batch_0: completed" in capsys.readouterr().out
         assert main(["batch", "status", "--store", str(store)]) == 0
         assert "no batch is on its way" in capsys.readouterr().out
@@ -555,12 +557,61 @@ def test_what_is_cancelled_is_not_asked_again_by_the_run_that_waits(
         judge = model(service)
         evaluate(ROWS, ["adherence"], judge=judge, store=store, batch=True, progress=False)
         monkeypatch.setenv("RAGMETRICS_API_KEY", "right")
+        monkeypatch.setenv("RAGMETRICS_API_BASE", service.base_url)
         assert main(["batch", "cancel", "--store", str(store)]) == 0
+        monkeypatch.delenv("RAGMETRICS_API_BASE")
         with pytest.raises(BatchFailed, match="cancelled, 3 requests answered"):
             evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False)
         report = evaluate(ROWS, ["adherence"], judge=judge, store=store, batch="wait", progress=False)
     assert outcomes(report) == outcomes(live(metrics=["adherence"]))
     assert set(service.executed.values()) == {1}
+
+
+@pytest.mark.parametrize("action", ["status", "collect", "cancel"])
+@pytest.mark.parametrize("variable", ["A_SECRET_OF_ANOTHER", "OPENAI_API_KEY", "RAGMETRICS_API_KEY"])
+def test_a_store_chooses_neither_the_address_of_a_batch_nor_the_variable_of_its_key(
+    action: str, variable: str, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("A_SECRET_OF_ANOTHER", "OPENAI_API_KEY", "RAGMETRICS_API_KEY"):
+        monkeypatch.setenv(name, f"sk-of-{name.lower()}")
+    monkeypatch.delenv("RAGMETRICS_API_BASE", raising=False)
+    keys: list[str] = []
+    with BatchService(plausible_reply, around=lambda _, key, when: keys.append(key)) as service:
+        evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch=True, progress=False)
+        with closing(sqlite3.connect(store)) as file, file:
+            file.execute("UPDATE batches SET variable = ?", (variable,))
+        keys.clear()
+        assert main(["batch", action, "--store", str(store)]) == 0
+        assert not keys
+        told = capsys.readouterr().out
+        assert f"a batch: at {service.base_url}, which is not asked: name it with --api-base" in told
+        assert main(["batch", action, "--store", str(store), "--api-base", service.base_url]) == 0
+        assert set(keys) == {""}
+        assert "sk-of" not in capsys.readouterr().out
+
+
+def test_a_run_says_that_a_batch_of_its_store_is_at_another_address_or_has_another_key(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with BatchService(plausible_reply) as first, BatchService(plausible_reply) as second:
+        evaluate(ROWS, ["adherence"], judge=model(first), store=store, batch=True, progress=False)
+        report = evaluate(ROWS, ["adherence"], judge=model(second), store=store, batch="wait", progress=False)
+        assert f"a batch of this store is at {first.base_url}, which is not asked here" in caplog.text
+        assert len(first.batches) == 1
+        with closing(sqlite3.connect(store)) as file, file:
+            file.execute("UPDATE batches SET variable = 'ANOTHER'")
+        evaluate(ROWS, ["adherence"], judge=model(first), store=store, batch="wait", progress=False)
+    assert "made with the key of another variable" in caplog.text
+    assert report.summary()["context_adherence"].count
+
+
+def test_the_name_of_a_batch_is_no_path(store: Path) -> None:
+    with BatchService(plausible_reply, faults=lambda _: None) as service:
+        evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch=True, progress=False)
+        with closing(sqlite3.connect(store)) as file, file:
+            file.execute("UPDATE batches SET id = '../files/file-0/content?'")
+        with pytest.raises(BatchFailed, match="knows no batches"):
+            evaluate(ROWS, ["adherence"], judge=model(service), store=store, batch="wait", progress=False)
 
 
 def test_a_dry_run_prices_both_ways(file: str, capsys: pytest.CaptureFixture[str]) -> None:

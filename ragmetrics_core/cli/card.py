@@ -1,7 +1,6 @@
 """``ragmetrics card``: what a judge is worth on labelled rows; two prompts compared; the band of a cascade."""
 
 import argparse
-import re
 import shlex
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from ragmetrics_core.cli.options import add, command, positive, show
 from ragmetrics_core.data import EMBEDDED, SettingError, read_text, write_text
 from ragmetrics_core.datasets.judge_cards import ASKING, Ask, Items, asking, band, judged, measured
 from ragmetrics_core.datasets.published import inputs_of, read_labelled
+from ragmetrics_core.endpoints.endpoint_errors import public
 from ragmetrics_core.endpoints.limits import Limits
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import METRICS, full_name
@@ -47,7 +47,7 @@ def add_to(commands: Any) -> None:
 
 
 def _card(options: argparse.Namespace) -> int:
-    judge, limits = shared.judge_from(options.judge, options.api_base), shared.settings_from(options, Limits)
+    judge, limits = shared.judge_from(options.judge, options), shared.settings_from(options, Limits)
     whole = options.template is None and options.band is None
     _check(options, judge, whole)
     items: Items = read_labelled(options.data, options.limit)
@@ -79,7 +79,8 @@ def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
 def _measured(options: argparse.Namespace, judge: Judge, items: Items, ask: Ask) -> list[str]:
     """The figures over all sources, after the whole card was written where it is wanted."""
     given = ["--judge", options.judge or judge.name, "--data", options.data.resolve().name, "--draws", options.draws]
-    given += ["--api-base", re.sub("//[^/]*@", "//", options.api_base)] if options.api_base else []
+    given += ["--api-base", public(options.api_base)] if options.api_base else []
+    given += ["--api-key-env", options.api_key_env] if options.api_key_env else []
     given += [part for name in ("limit", "metric") if (own := getattr(options, name)) for part in (f"--{name}", own)]
     more = {"command": f"ragmetrics card {shlex.join(map(str, given))}", "inputs": inputs_of(options.data)}
     card = measured(judge, items, ask, draws=0 if options.dry_run else options.draws).model_copy(update=more)

@@ -19,6 +19,7 @@ from ragmetrics_core.datasets.reading import read_objects
 from ragmetrics_core.datasets.reviews import Reviews, items_to_review, review, review_summary
 from ragmetrics_core.datasets.sets import AnySet, ContinuousSet, read_set, write_set
 from ragmetrics_core.engine.dry_run import estimate
+from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.metric import Metric
@@ -110,7 +111,7 @@ def _given(options: argparse.Namespace) -> tuple[Mapping[str, str], Sequence[Doc
 
 def _model(options: argparse.Namespace) -> LLMJudge:
     named = options.model or os.environ.get("RAGMETRICS_JUDGE")
-    judge = shared.judge_from(named, options.api_base) if named else None
+    judge = shared.judge_from(named, options) if named else None
     if isinstance(judge, LLMJudge):
         return judge
     raise SettingError("sets are written by a language model: --model gpt-4o-mini; a discrete one also of --pairs")
@@ -160,8 +161,11 @@ def _review(options: argparse.Namespace) -> int:
 
 def _score(options: argparse.Namespace) -> int:
     """Print one table per set."""
-    metrics, named, base = chosen(options.metrics.split(",")), options.judge or [None], options.api_base
-    judges = [shared.judge_from(name, None if name == "lexical" else base) for name in named]
+    metrics = chosen(options.metrics.split(","))
+    judges = [
+        resolve_judge(name) if name == "lexical" else shared.judge_from(name, options)
+        for name in options.judge or [None]
+    ]
     prompts = list(dict.fromkeys(name.strip() for name in options.prompts.split(",")))
     if set(prompts) - set(scoring.PROMPTS):
         raise SettingError(f"--prompts are {', '.join(scoring.PROMPTS)}; got {options.prompts!r}")
@@ -196,7 +200,7 @@ def _estimates(path: Path, given: AnySet, rows: Sequence[tuple[Judge, Metric, st
 def _extract(options: argparse.Namespace) -> int:
     shared.needs_out(options)
     rows, how = [row for _, row in read_objects(options.file)], options.extraction
-    judge = shared.judge_from(options.judge, options.api_base)
+    judge = shared.judge_from(options.judge, options)
     if options.dry_run:
         return shared.dry_run(judge, len(rows), "references", lambda it: extract_facts(rows, Maker(it), extraction=how))
     maker = shared.maker(judge, options)

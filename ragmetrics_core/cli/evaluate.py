@@ -81,7 +81,8 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
     until = _until(options)
     source = Source(options)
     # Without a name each metric has its own judge, and then the usual one.
-    judge = shared.judge_from(options.judge, options.api_base) if options.judge or options.api_base else None
+    named = options.judge or options.api_base or options.api_key_env
+    judge = shared.judge_from(options.judge, options) if named else None
     if options.dry_run:
         found = estimate(source, metrics, judge)
         undecided = [Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)) for gate in gates]

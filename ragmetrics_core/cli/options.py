@@ -64,7 +64,7 @@ def flag(parser: Any, name: str, text: str) -> None:
 
 def add_calls(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that calls models."""
-    add(parser, "--api-base", "the models' endpoint, e.g. http://127.0.0.1:8000/v1", "URL")
+    add_endpoint(parser)
     add(parser, "--concurrency", "most model calls in flight", "N", positive, 32)
     flag(parser, "--dry-run", "print calls, tokens and price, and make no call")
     parser.add_argument("--quiet", dest="progress", action="store_false", default=None, help="no progress")
@@ -76,6 +76,13 @@ def add_calls(parser: argparse.ArgumentParser) -> None:
         "ask everything anew, and keep the new replies in place of the old ones; after an interruption go on without "
     )
     flag(kept, "--fresh", told + "it, which takes what was paid for, and for the rest the old replies that there are")
+
+
+def add_endpoint(parser: Any) -> None:
+    """Add the options that name an address and its key."""
+    add(parser, "--api-base", "the models' endpoint, e.g. http://127.0.0.1:8000/v1", "URL")
+    told = "the environment variable that holds the key of --api-base, which gets no other; else of the provider itself"
+    add(parser, "--api-key-env", told, "NAME")
 
 
 def add_store(parser: Any) -> None:
@@ -132,11 +139,13 @@ def store(options: argparse.Namespace) -> ReplyStore:
     return found
 
 
-def judge_from(name: str | None, api_base: str | None) -> Judge:
+def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
     """The judge that is named, else ``RAGMETRICS_JUDGE``, else the embedded one, which has no endpoint."""
-    judge = resolve_judge(name, api_base=api_base)
-    if api_base and not isinstance(judge, LLMJudge):
-        raise SettingError("--api-base needs a model: --judge openai/MODEL; the embedded judge has no endpoint")
+    judge = resolve_judge(name, api_base=options.api_base, api_key_env=options.api_key_env)
+    for option in ("api_base", "api_key_env"):
+        if getattr(options, option) and not isinstance(judge, LLMJudge):
+            shown = f"--{option.replace('_', '-')}"
+            raise SettingError(f"{shown} needs a model: --judge openai/MODEL; the embedded judge has no endpoint")
     return judge
 
 

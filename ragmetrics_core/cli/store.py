@@ -9,10 +9,12 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli.options import add, add_store, command, show
+from ragmetrics_core.cli.options import add, add_endpoint, add_store, command, show
 from ragmetrics_core.data import InputError, SettingError
 from ragmetrics_core.endpoints import own_file
+from ragmetrics_core.endpoints.addresses import named_endpoint
 from ragmetrics_core.endpoints.batches import ParkingStore
+from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.store import REPLIES, SqliteStore, default_path
 from ragmetrics_core.engine.loop import run
 
@@ -33,6 +35,7 @@ def add_to(commands: Any) -> None:
     told = "say how far they are (the default); keep the answers of those that have ended; end those that have not"
     add(parser, "action", told, default="status", nargs="?", choices=("status", "collect", "cancel"))
     add_store(parser)
+    add_endpoint(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -59,14 +62,28 @@ def _run(options: argparse.Namespace) -> int:
 def _batch(options: argparse.Namespace) -> int:
     path, lines = options.store or default_path(), list[str]()
     if path.exists():
-        looked = ParkingStore(SqliteStore(path)).look(options.action == "collect", options.action == "cancel")
-        for found in run(looked).values():
+        parking = ParkingStore(SqliteStore(path), _services(options))
+        for found in run(parking.look(options.action == "collect", options.action == "cancel")).values():
             counts = ", ".join(f"{count} {name}" for name, count in (found["request_counts"] or {}).items())
             lines.append(f"{found['id'] or 'a batch'}: {found['status']} {counts}".rstrip())
+        told = "which is not asked: name it with --api-base, and its key with --api-key-env"
+        lines += [f"a batch: at {address}, {told}" for address in parking.elsewhere.values()]
     elif options.store:
         raise InputError(f"there is no file {path}")
     show("\n".join(lines) or f"{path}: no batch is on its way")
     return 0
+
+
+def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
+    """OpenAI, and the address that is named here or in the environment; the file of replies names none."""
+    endpoint = named_endpoint(options.api_base, options.api_key_env)
+    services = [
+        OpenAICompatibleModel.openai("batches", api_key_env=None if endpoint.address else endpoint.key_variable)
+    ]
+    if endpoint.address:
+        named = OpenAICompatibleModel.openai("batches", api_base=endpoint.address, api_key_env=endpoint.key_variable)
+        services.append(named)
+    return services
 
 
 def _lines(connection: sqlite3.Connection) -> Iterator[str]:

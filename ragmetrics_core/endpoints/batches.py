@@ -31,7 +31,7 @@ from ragmetrics_core.data import SettingError, errors
 from ragmetrics_core.endpoints.attempts import checked, pause
 from ragmetrics_core.endpoints.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
-from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error
+from ragmetrics_core.endpoints.endpoint_errors import Fault, judge_error, public
 from ragmetrics_core.endpoints.limits import Budget
 from ragmetrics_core.endpoints.openai_form import chat_reply
 from ragmetrics_core.endpoints.store import ReplyStore, SqliteStore
@@ -75,18 +75,16 @@ logger = logging.getLogger("ragmetrics_core")
 class ParkingStore(SqliteStore):
     """The file of replies, for one pass of a run that asks in batches.
 
-    ``models`` are those that it asks, None to look at the batches of all; what is parked counts with ``budget`` at what
-    is usual. ``waiting`` holds the tokens of batches with requests of this pass, "" of one that another process makes.
+    ``models`` are those that it asks: batches at other addresses are left alone, and ``elsewhere`` says where they are,
+    since no file chooses where a key goes. What is parked counts with ``budget`` at what is usual. ``waiting`` holds the tokens of batches with requests of this pass, "" of one that another process makes.
     ``SettingError`` if the store is no single file, or a model takes no batches.
     """
 
-    def __init__(
-        self, store: ReplyStore, models: Sequence[ChatModel] | None = None, budget: Budget | None = None
-    ) -> None:
+    def __init__(self, store: ReplyStore, models: Sequence[ChatModel], budget: Budget | None = None) -> None:
         if not isinstance(store, SqliteStore):
             raise SettingError("batches are kept in the file of replies: name one, e.g. store='replies.sqlite'")
-        self._models = {it.base_url: it for it in models or () if isinstance(it, OpenAICompatibleModel)}
-        if models is not None and (not models or not all(isinstance(it, OpenAICompatibleModel) for it in models)):
+        self._models = {it.base_url: it for it in models if isinstance(it, OpenAICompatibleModel)}
+        if not models or not all(isinstance(it, OpenAICompatibleModel) for it in models):
             told = "only models of OpenAI's, and openai-compatible/MODEL with api_base=, take batches"
             raise SettingError(f"{told}: name such a judge, or leave out batch=")
         super().__init__(store.path, fresh=store.fresh)
@@ -96,6 +94,8 @@ class ParkingStore(SqliteStore):
             self._budget.calls, self._budget.spent = 0, 0.0
         self._spools, self._files = dict[OpenAICompatibleModel, BinaryIO](), ExitStack()
         self.waiting: set[str] = set()
+        self.elsewhere: dict[str, str] = {}  # by token the address of a batch that no model of these asks
+        self._said_of_keys: set[str] = set()  # tokens of batches
         for table in _TABLES:
             self.write(methodcaller("execute", f"CREATE TABLE IF NOT EXISTS {table}"))
         super().flush()
@@ -176,7 +176,7 @@ class ParkingStore(SqliteStore):
         def claim(connection: sqlite3.Connection) -> list[bytes]:
             pairs = ((line, (own.decode(), body.decode(), int(tries), token)) for own, body, tries, line in lines)
             claimed = [line for line, row in pairs if connection.execute(_CLAIM, row).rowcount]
-            entry = (token, None, model.base_url, model.key_variable, time.time())
+            entry = (token, None, model.base_url, model.api_key_env or "", time.time())
             connection.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", [entry] if claimed else [])
             return claimed
 
@@ -202,7 +202,7 @@ class ParkingStore(SqliteStore):
             raise errors.BatchFailed(f"a batch was not made, and the next run asks its requests: {error}") from None
 
     async def look(self, collect: bool = True, cancel: bool = False) -> dict[str, dict[str, Any]]:
-        """What services say of batches, by token; of those that a run did not ask nothing.
+        """What services say of batches, by token; those at addresses of no model here are listed in ``elsewhere``.
 
         With ``collect`` the answers of those that have ended are kept, and ``BatchFailed`` is raised where one was
         refused or cancelled; ``cancel`` ends those that have not. Other errors are those of a call.
@@ -210,20 +210,36 @@ class ParkingStore(SqliteStore):
         states = dict[str, dict[str, Any]]()
         entries = await self._done(lambda connection: connection.execute("SELECT * FROM batches").fetchall())
         for token, name, endpoint, variable, since in entries:
-            if self._models and endpoint not in self._models:
+            model = self._models.get(endpoint)
+            if model is None:
+                self._leave(token, endpoint)
                 continue
-            model = self._models.get(endpoint) or OpenAICompatibleModel(endpoint, "batches", key_variable=variable)
+            self._say_of_key(model, token, variable)
+            name = name and quote(str(name), safe="")
             found = await (_sent(model, "GET", f"batches/{name}") if name else _listed(model, token))
             if not found["id"]:
                 found["status"] = "not confirmed yet" if time.time() < since + _SETTLED else "expired"
             elif not name:
                 await self._done(methodcaller("execute", _NAMED, (found["id"], token)))
             if cancel and found["id"] and found["status"] not in _ENDED:
-                found = await _sent(model, "POST", f"batches/{found['id']}/cancel", b"{}")
+                found = await _sent(model, "POST", f"batches/{quote(str(found['id']), safe='')}/cancel", b"{}")
             if collect and found["status"] in _ENDED:
                 await self._collect(model, token, found, since)
             states[token] = found
         return states
+
+    def _leave(self, token: str, endpoint: object) -> None:
+        """Leave a batch alone, and say where it is."""
+        if token not in self.elsewhere:
+            self.elsewhere[token] = public(str(endpoint))
+            logger.warning("a batch of this store is at %s, which is not asked here", self.elsewhere[token])
+
+    def _say_of_key(self, model: OpenAICompatibleModel, token: str, variable: object) -> None:
+        """Say that a batch was made with the key of another variable than it is now asked with."""
+        if (model.api_key_env or "") == variable or token in self._said_of_keys:
+            return
+        self._said_of_keys.add(token)
+        logger.info("a batch of this store was made with the key of another variable than it is asked with now")
 
     async def wait(self) -> bool:
         """Wait until the batches of this pass have ended, and collect them; False if there are none."""

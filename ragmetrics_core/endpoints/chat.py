@@ -141,6 +141,11 @@ class ChatModel(Protocol):
         """
         return None
 
+    @property
+    def address(self) -> str:
+        """Host and path that requests go to, for results, without user, query or key; "" if that is not known."""
+        return ""
+
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as known without a call; by default each feature is tried once."""
         return Capabilities()

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.addresses import NAME_A_KEY, OPENAI, openai_endpoint
 from ragmetrics_core.endpoints.cache_keys import endpoint_key
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, seconds, too_large
@@ -45,13 +46,13 @@ class OpenAICompatibleModel(ChatModel):
         base_url: Address of the endpoint, up to and with ``/v1``. It may hold a user and password, which are sent
             where there is no key, and a query; neither is ever shown.
         model: Its name there.
-        api_key: The key; None takes it from ``key_variable``. No other variable is read.
+        api_key: The key.
+        api_key_env: The environment variable that holds the key, where ``api_key`` is None. No other one is read.
         timeout: Seconds for one call.
         capabilities: What the endpoint can do; by default each feature is tried once.
         prices: US dollars per prompt token and per reply token; None if unknown.
         extra: Further fields of the request's body, e.g. ``{"seed": 1}``.
         name: Name in results; by default ``openai-compatible/`` and the model's.
-        key_variable: The environment variable that holds the key.
         batch_share: What a batch costs there, as a share of the prices.
 
     Example:
@@ -68,12 +69,12 @@ class OpenAICompatibleModel(ChatModel):
         model: str,
         *,
         api_key: str | None = None,
+        api_key_env: str | None = None,
         timeout: float = 60.0,
         capabilities: Capabilities | None = None,
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
         name: str | None = None,
-        key_variable: str = "RAGMETRICS_API_KEY",
         batch_share: float = 1.0,
     ) -> None:
         self.base_url = public(base_url).rstrip("/")
@@ -86,33 +87,47 @@ class OpenAICompatibleModel(ChatModel):
         self._user, self._query = unquote(parts.netloc.rpartition("@")[0]), parts.query
         # Looked up once, where aiohttp would for each call.
         self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-        self._api_key, self.key_variable = api_key, key_variable
+        self._api_key, self.api_key_env = api_key, api_key_env
         self._timeout, self.batch_share = timeout, batch_share
         self._capabilities, self._prices = capabilities or Capabilities(), prices
         self.batch_prices = prices and (prices[0] * batch_share, prices[1] * batch_share)
+
+    @property
+    def address(self) -> str:
+        """Where requests go, without user, query or key."""
+        return self.base_url
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self.base_url!r}, {self.model!r})"
 
     @classmethod
-    def openai(cls, name: str, *, api_base: str | None = None, api_key: str | None = None) -> Self:
+    def openai(
+        cls, name: str, *, api_base: str | None = None, api_key: str | None = None, api_key_env: str | None = None
+    ) -> Self:
         """One of OpenAI's own models, with what is known of it.
 
         Args:
             name: Its name, with or without ``openai/``.
             api_base: Another address; None takes ``OPENAI_BASE_URL``, else OpenAI's own.
-            api_key: The key; None takes ``OPENAI_API_KEY``.
+            api_key: The key.
+            api_key_env: The variable that holds it. With neither, OpenAI's own address gets ``OPENAI_API_KEY``, that
+                of ``OPENAI_BASE_URL`` gets ``RAGMETRICS_API_KEY``, and ``api_base`` gets none.
+
+        Raises:
+            SettingError: If a key is given here, and the address comes from ``OPENAI_BASE_URL``.
         """
         model = name.removeprefix("openai/")
-        known, own = listed(model), api_base or os.environ.get("OPENAI_BASE_URL")
+        known = listed(model)
+        endpoint = openai_endpoint(api_base, key_named=api_key is not None or api_key_env is not None)
+        address = endpoint.address or OPENAI
         return cls(
-            own or "https://api.openai.com/v1",
+            address,
             model,
             api_key=api_key,
-            capabilities=known.capabilities if known and not own else None,
+            api_key_env=api_key_env or endpoint.key_variable,
+            capabilities=known.capabilities if known and address == OPENAI else None,
             prices=known.prices if known else None,
             name=name,
-            key_variable="OPENAI_API_KEY",
             batch_share=0.5 if known else 1.0,
         )
 
@@ -192,19 +207,29 @@ class OpenAICompatibleModel(ChatModel):
         if session is not None:
             await session.close()
 
+    def _key(self) -> str:
+        """The key that was given, else what the variable that was named holds now; "" for none."""
+        if self._api_key is not None:
+            return self._api_key.strip()
+        return os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
+
     def _headers(self) -> dict[str, str]:
-        key = self._api_key if self._api_key is not None else os.environ.get(self.key_variable)
-        key = (key or "").strip()
+        key = self._key()
         if not (key.isascii() and key.isprintable()):
             raise errors.AuthenticationFailed(
                 f"the key for {self.name} holds a character that no key has, e.g. a line break: copy it again"
             )
-        shown = f"Bearer {key}" if key else f"Basic {b64encode(self._user.encode()).decode()}" if self._user else ""
-        return {"Authorization": shown} if shown else {}
+        if key:
+            return {"Authorization": f"Bearer {key}"}
+        if self._user:
+            return {"Authorization": f"Basic {b64encode(self._user.encode()).decode()}"}
+        return {}
 
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
-        has_key = self._api_key is not None or bool(os.environ.get(self.key_variable))
-        return judge_error(kind, fault, self.name, self.base_url, "" if has_key else self.key_variable)
+        advice = ""
+        if not self._key():
+            advice = f"set {self.api_key_env} or pass api_key=" if self.api_key_env else NAME_A_KEY
+        return judge_error(kind, fault, self.name, self.base_url, advice)
 
 
 _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}

@@ -197,7 +197,7 @@ def _kind(stated: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeErr
 
 
 def judge_error(
-    stated: type[errors.JudgeError], fault: Fault, where: str, endpoint: str | None = None, variables: str = ""
+    stated: type[errors.JudgeError], fault: Fault, where: str, endpoint: str | None = None, no_key: str = ""
 ) -> errors.JudgeError:
     """The judge error for a fault, its message without anything that the endpoint wrote.
 
@@ -206,12 +206,12 @@ def judge_error(
         fault: What the exception says.
         where: Name of the model.
         endpoint: Its address, if it is one of the user's own.
-        variables: Environment variables that would hold the key, if it is missing.
+        no_key: What to do about a key that is missing; "" if there was one.
     """
     kind = _kind(stated, fault)
     where = f"{where} at {public(endpoint)}" if endpoint else where
-    if kind is errors.AuthenticationFailed and variables:
-        return kind(f"no key was given for {where}: set {variables} or pass api_key=")
+    if kind is errors.AuthenticationFailed and no_key:
+        return kind(f"no key was given for {where}: {no_key}")
     if issubclass(kind, errors.ContextWindowExceeded):
         return kind.counted(where, _count(_TOKENS, fault.text), _count(_WINDOW, fault.text))
     details = ", ".join((*((f"HTTP {fault.status}",) if fault.status else ()), *fault.symbols))
@@ -249,7 +249,7 @@ def public(address: str) -> str:
     except ValueError:
         parts, port = urlsplit(""), None
     host = parts.hostname or ""
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not host or not address.isprintable():
         return "an address that does not begin with http:// or https://"
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rpartition('@')[2]}"

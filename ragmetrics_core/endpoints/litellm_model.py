@@ -1,8 +1,9 @@
 """The chat model of the core: LiteLLM, which reaches every provider. The only file that knows it.
 
 ``import litellm`` takes seconds and would fetch a price list, so it happens at the first call, in a thread, with
-the list that comes with the package. Its retries and its console output are off. It makes an httpx client of its own
-for each provider, all of which follow redirects; during our calls none does.
+the list that comes with the package. Its retries and its console output are off. It would load a ``.env`` file that
+stands above its own folder, so it is told not to. It makes an httpx client of its own for each provider, all of which
+follow redirects, and takes keys from the environment whatever the address is; during our calls none does either.
 """
 
 import asyncio
@@ -12,11 +13,18 @@ import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from ragmetrics_core.data import errors
+from ragmetrics_core.endpoints.addresses import (
+    ADDRESS_VARIABLE,
+    KEY_VARIABLE,
+    NAME_A_KEY,
+    headers_that_tell_who,
+    variable_naming,
+)
 from ragmetrics_core.endpoints.cache_keys import endpoint_key, provider_addresses, public_form
 from ragmetrics_core.endpoints.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.endpoints.endpoint_errors import MOST_BYTES, Fault, judge_error, moved, public, too_large
@@ -39,15 +47,37 @@ EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
 }
 _MESSAGE = ("content", "refusal", "provider_specific_fields")  # of a reply
 _CANNOT_SAY = frozenset({"azure", "hosted_vllm", "litellm_proxy", "lm_studio", "ollama", "ollama_chat", "vllm"})
-# Our call that is going on: name of the model, and why its reply was not followed or not read.
-_call: ContextVar[tuple[str, list[errors.JudgeError]] | None] = ContextVar("ragmetrics_litellm_call", default=None)
+_NO_KEY = "none-was-named"  # clients want one; the header that holds it is not sent
+
+
+@dataclass
+class _Call:
+    """Our call that is going on."""
+
+    model: str
+    key: str  # the one that was named
+    elsewhere: bool  # an address was named, too
+    headers: frozenset[str]  # values of headers that the caller gave
+    refused: list[errors.JudgeError] = field(default_factory=list)  # why its reply was not followed or not read
+    address: str = ""  # what was asked
+
+
+_call: ContextVar[_Call | None] = ContextVar("ragmetrics_litellm_call", default=None)
 
 
 @functools.cache
 def _litellm() -> Any:
     """LiteLLM, imported with the price list of the package and without console output."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    import litellm as module  # takes seconds
+    mode = os.environ.get("LITELLM_MODE")
+    os.environ["LITELLM_MODE"] = "PRODUCTION"  # a .env file of the folder must not name addresses
+    try:
+        import litellm as module  # takes seconds
+    finally:
+        if mode is None:
+            del os.environ["LITELLM_MODE"]
+        else:
+            os.environ["LITELLM_MODE"] = mode
 
     litellm: Any = module
     litellm.suppress_debug_info = True
@@ -66,7 +96,9 @@ class LiteLLMModel(ChatModel):
     Args:
         model: LiteLLM's name of it, provider first, e.g. ``"openai/gpt-4o-mini"`` or ``"ollama/llama3.1"``.
         api_base: Address of an endpoint of your own; None for the provider's.
-        api_key: The key; None takes it from the provider's environment variable.
+        api_key: The key.
+        api_key_env: The environment variable that holds it. With neither, the provider's own address gets the key in
+            the provider's usual variable, and ``api_base`` gets none.
         timeout: Seconds for one call.
         capabilities: What the endpoint can do, if you know better than LiteLLM's tables.
         prices: US dollars per prompt token and per reply token, if you know better.
@@ -85,6 +117,7 @@ class LiteLLMModel(ChatModel):
         *,
         api_base: str | None = None,
         api_key: str | None = None,
+        api_key_env: str | None = None,
         timeout: float = 60.0,
         capabilities: Capabilities | None = None,
         prices: tuple[float, float] | None = None,
@@ -95,8 +128,12 @@ class LiteLLMModel(ChatModel):
                 f"{model} is reached through LiteLLM: pip install 'ragmetrics-core[litellm]'; without it "
                 "there are OpenAI's own models and openai-compatible/MODEL with api_base="
             )
+        if "://" in model:
+            raise errors.SettingError("a model's name holds no address; name the address with api_base=")
         self.model = self.name = model
         self.api_base, self._api_key, self._timeout = api_base, api_key, timeout
+        self.api_key_env = api_key_env
+        self._asked = public(api_base) if api_base else ""
         known = listed(model.removeprefix("openai/"))
         self._prices = prices or (None if known is None else known.prices)
         self._extra = dict(extra or {})
@@ -118,6 +155,17 @@ class LiteLLMModel(ChatModel):
             return endpoint_key(public(self.api_base), urlsplit(self.api_base).query, self.model, settings)
         addresses = public_form(provider_addresses([self._provider]))
         return endpoint_key("", "", self.model, {"": addresses, **settings} if addresses else settings)
+
+    @property
+    def address(self) -> str:
+        """Where requests go, without user, query or key; the provider's own is known after the first call."""
+        return self._asked
+
+    def _key(self) -> str:
+        """The key that was given, else what the variable that was named holds now; "" for none."""
+        if self._api_key is not None:
+            return self._api_key.strip()
+        return os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
 
     def capabilities(self) -> Capabilities:
         """What was stated, else what LiteLLM's tables say; unknown before ``prepare``."""
@@ -148,8 +196,9 @@ class LiteLLMModel(ChatModel):
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Send one request; ``JudgeError`` as listed in ``EXCEPTIONS``."""
         await self.prepare()
-        refused: list[errors.JudgeError] = []
-        token = _call.set((self.model, refused))
+        call = self._new_call()
+        refused = call.refused
+        token = _call.set(call)
         try:
             async with asyncio.timeout(self._timeout):
                 response = await _litellm().acompletion(**self._arguments(request))
@@ -161,7 +210,13 @@ class LiteLLMModel(ChatModel):
             return self._reply(response)
         finally:
             _call.reset(token)
+            self._asked = self._asked or call.address
         raise refused[0]  # outside of any handler: what LiteLLM raises holds echoed keys and texts
+
+    def _new_call(self) -> _Call:
+        headers = [self._extra.get(name) for name in ("extra_headers", "headers")]
+        values = [value for some in headers if isinstance(some, Mapping) for value in some.values()]
+        return _Call(self.model, self._key(), self.api_base is not None, frozenset(map(str, values)))
 
     def _reply(self, response: Any) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
@@ -173,7 +228,8 @@ class LiteLLMModel(ChatModel):
         return priced(reply, self._prices)
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        own = {"api_base": self.api_base, "api_key": self._api_key}
+        key = self._key() or (_NO_KEY if self.api_base is not None else None)
+        own = {"api_base": self.api_base, "api_key": key}
         return {
             "model": self.model,
             **request_body(request),
@@ -187,10 +243,19 @@ class LiteLLMModel(ChatModel):
     def _translated(self, error: Exception) -> errors.JudgeError:
         bases = (EXCEPTIONS.get(base.__name__) for base in type(error).__mro__)
         kind, fault = next(filter(None, bases), errors.JudgeServerError), Fault.of(error)
-        variables = ""
-        if self._api_key is None and (fault.about_key or fault.status in (401, 403)):
-            variables = ", ".join(_litellm().validate_environment(self.model).get("missing_keys", ()))
-        return judge_error(kind, fault, self.model, self.api_base, variables)
+        return judge_error(kind, fault, self.model, self.api_base, self._advice(fault))
+
+    def _advice(self, fault: Fault) -> str:
+        """What to do about a key that is missing; "" if there was one, or nothing was said of keys."""
+        about_key = fault.about_key or fault.status in (401, 403)
+        if self._key() or not about_key:
+            return ""
+        if self.api_key_env:
+            return f"set {self.api_key_env} or pass api_key="
+        if self.api_base is not None:
+            return NAME_A_KEY
+        variables = ", ".join(_litellm().validate_environment(self.model).get("missing_keys", ()))
+        return f"set {variables} or pass api_key=" if variables else ""
 
 
 def _guard_clients() -> None:
@@ -217,22 +282,58 @@ def _guard_clients() -> None:
             await self._stream.aclose()
 
     send = httpx.AsyncClient.send
+    send_and_wait = httpx.Client.send
 
     @functools.wraps(send)
     async def guarded(client: httpx.AsyncClient, request: httpx.Request, **options: Any) -> httpx.Response:
         call = _call.get()
         if call is None:
             return await send(client, request, **options)
-        name, refused = call
+        _guard_key(call, request)
         response = await send(client, request, **{**options, "stream": True, "follow_redirects": False})
         if response.has_redirect_location:
-            refused.append(moved(name, str(request.url), response.headers["Location"]))
-        response.stream = Bounded(response.stream, name, refused)
+            call.refused.append(moved(call.model, str(request.url), response.headers["Location"]))
+        response.stream = Bounded(response.stream, call.model, call.refused)
         if not options.get("stream"):
             await response.aread()
         return response
 
+    @functools.wraps(send_and_wait)
+    def guarded_and_waited(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+        call = _call.get()
+        if call is None:
+            return send_and_wait(client, request, **options)
+        _guard_key(call, request)
+        response = send_and_wait(client, request, **{**options, "follow_redirects": False})
+        if response.has_redirect_location:
+            call.refused.append(moved(call.model, str(request.url), response.headers["Location"]))
+        return response
+
     setattr(httpx.AsyncClient, "send", guarded)  # noqa: B010 - no assignment: it is of another type by its name alone
+    setattr(httpx.Client, "send", guarded_and_waited)  # noqa: B010
+
+
+def _guard_key(call: _Call, request: Any) -> None:
+    """Send no usual key to an address that is not the provider's own, and note the address.
+
+    Raises:
+        AuthenticationFailed: If the environment names the address for LiteLLM, and a key would go there.
+    """
+    call.address = public(str(request.url)).removesuffix("/chat/completions")
+    credentials = headers_that_tell_who(request.headers, call.headers, call.key)
+    if call.elsewhere:
+        for name in credentials:
+            del request.headers[name]
+        return
+    variable = variable_naming(str(request.url), os.environ.items()) if credentials and not call.key else ""
+    if variable:
+        refusal = errors.AuthenticationFailed(
+            f"{variable} names an address that is not the provider's own, {call.address}, and {call.model} would send "
+            f"its usual key there: name address and key with {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or --api-base and "
+            "--api-key-env"
+        )
+        call.refused.append(refusal)
+        raise refusal
 
 
 def _provider(litellm: Any, model: str, api_base: str | None) -> str | None:

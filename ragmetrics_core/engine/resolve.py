@@ -6,6 +6,7 @@ import re
 from functools import cache
 
 from ragmetrics_core.data import SettingError, own
+from ragmetrics_core.endpoints.addresses import Endpoint, named_endpoint
 from ragmetrics_core.endpoints.chat import ChatModel
 from ragmetrics_core.endpoints.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.endpoints.litellm_model import LiteLLMModel
@@ -22,7 +23,11 @@ _KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
 
 
 def resolve_judge(
-    judge: str | Judge | ChatModel | None, *, metric_model: str | None = None, api_base: str | None = None
+    judge: str | Judge | ChatModel | None,
+    *,
+    metric_model: str | None = None,
+    api_base: str | None = None,
+    api_key_env: str | None = None,
 ) -> Judge:
     """Find the judge to use.
 
@@ -30,15 +35,18 @@ def resolve_judge(
         judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``), ``"lexical"`` for the embedded
             judge, ``module:name`` of a judge or chat model of your own, or None.
         metric_model: The metric's own ``model``, used where ``judge`` is None; after it ``RAGMETRICS_JUDGE``.
-        api_base: Address of an endpoint of your own; None takes ``RAGMETRICS_API_BASE``, if that is set. Keys stand in
-            the provider's environment variable, that of ``openai-compatible/MODEL`` in ``RAGMETRICS_API_KEY``.
+        api_base: Address of an endpoint of your own; None takes ``RAGMETRICS_API_BASE``, if that is set. A provider's
+            own address gets the key in the provider's usual variable, that of ``RAGMETRICS_API_BASE`` the key in
+            ``RAGMETRICS_API_KEY``, and ``api_base`` no key but that of ``api_key_env``.
+        api_key_env: The environment variable that holds the key of ``api_base``; without an address anywhere, of the
+            provider's own.
 
     Returns:
         The judge, the same one for the same name, endpoint and key; without any choice the embedded one, which one
         log record per process says.
 
     Raises:
-        SettingError: If ``judge`` is none of these.
+        SettingError: If ``judge`` is none of these, or the address and its key are named in different places.
     """
     chosen = judge if judge is not None else metric_model or os.environ.get("RAGMETRICS_JUDGE") or None
     if isinstance(chosen, Judge):
@@ -47,45 +55,50 @@ def resolve_judge(
         return LLMJudge(chosen)
     if chosen is None:
         _announce()
-        return _by_name("lexical", None)
+        return _by_name("lexical", Endpoint(None, None), named_here=False)
     if isinstance(chosen, str):
-        return _by_name(chosen.strip(), api_base or os.environ.get("RAGMETRICS_API_BASE") or None)
+        named_here = bool(api_base or api_key_env)
+        return _by_name(chosen.strip(), named_endpoint(api_base, api_key_env), named_here=named_here)
     raise SettingError(
         f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on ChatModel, a model's name such as "
         "'openai/gpt-4o-mini', or 'lexical'"
     )
 
 
-def _by_name(name: str, api_base: str | None) -> Judge:
+def _by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     """One judge, and so one session, per name, endpoint, key and environment, also where threads ask at once."""
     # What the environment holds of keys and addresses counts, so that a corrected key makes a new session.
     environment = hash(frozenset(pair for pair in os.environ.items() if _KEYS.search(pair[0])))
-    place = (name, api_base, environment)
-    judge = _judges.get(place) or _judges.setdefault(place, _made(name, api_base))
+    key = hash(os.environ.get(endpoint.key_variable or ""))
+    place = (name, endpoint, named_here, key, environment)
+    judge = _judges.get(place) or _judges.setdefault(place, _made(name, endpoint, named_here=named_here))
     while len(_judges) > _MOST:
         _judges.pop(next(iter(_judges)), None)
     return judge
 
 
-def _made(name: str, api_base: str | None) -> Judge:
+def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     if name in ("lexical", "lexical+vectors"):
         from ragmetrics_core.lexical.judge import LexicalJudge  # the largest part of judging, often unused
 
         return LexicalJudge(vectors=name != "lexical")
     if not name:
         raise SettingError("the judge's name is blank; give a model's name such as 'openai/gpt-4o-mini', or 'lexical'")
+    if "://" in name:
+        raise SettingError("a model's name holds no address; name the address with api_base= (--api-base)")
+    address, key_variable = endpoint
     if name.startswith(_COMPATIBLE):
-        if not api_base:
+        if not address:
             raise SettingError(
                 f"{name} needs the address of its endpoint: api_base= (--api-base) or RAGMETRICS_API_BASE, "
                 "e.g. http://127.0.0.1:8000/v1"
             )
-        return LLMJudge(OpenAICompatibleModel(api_base, name.removeprefix(_COMPATIBLE)))
+        return LLMJudge(OpenAICompatibleModel(address, name.removeprefix(_COMPATIBLE), api_key_env=key_variable))
     if name.startswith("openai/") or listed(name) is not None:
-        return LLMJudge(OpenAICompatibleModel.openai(name, api_base=api_base))
+        return LLMJudge(OpenAICompatibleModel.openai(name, api_base=address, api_key_env=key_variable))
     if _OWN.fullmatch(name):
-        return _own(name, api_base != (os.environ.get("RAGMETRICS_API_BASE") or None))
-    return LLMJudge(LiteLLMModel(name, api_base=api_base))
+        return _own(name, named_here)
+    return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
 
 
 def _own(place: str, addressed: bool) -> Judge:

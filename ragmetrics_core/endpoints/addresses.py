@@ -1,0 +1,129 @@
+"""Which key goes to which address.
+
+A provider's usual key, from its usual variable, goes to the provider's own address only. Any other address gets the
+key that is named beside it, in the same place: two options, two environment variables of ours, or two arguments.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ragmetrics_core.data import SettingError
+
+ADDRESS_VARIABLE = "RAGMETRICS_API_BASE"
+KEY_VARIABLE = "RAGMETRICS_API_KEY"
+"""The key of the address that the environment names."""
+OPENAI = "https://api.openai.com/v1"
+NAME_A_KEY = (
+    "a provider's usual key goes to the provider's own address only, so name the key of this one beside it: "
+    f"--api-key-env with --api-base, {KEY_VARIABLE} with {ADDRESS_VARIABLE}, or api_key= or api_key_env= in Python"
+)
+"""What to do where another address than the provider's own wants a key."""
+
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# Headers that tell who asks. Which of them a client sends from the environment, only that client knows.
+_TELLS_WHO = re.compile(r"auth|key|token|secret|cookie|credential|organi[sz]ation|project", re.IGNORECASE)
+_PROXY = re.compile(r"_proxy$", re.IGNORECASE)
+# Hosts of providers; those that begin with a dot give every customer a host of their own.
+_PROVIDERS = (
+    *("api.openai.com", "api.anthropic.com", "api.mistral.ai", "codestral.mistral.ai", "api.groq.com", "api.x.ai"),
+    *("api.cohere.ai", "api.cohere.com", "api.deepseek.com", "openrouter.ai", "api.together.xyz", "api.perplexity.ai"),
+    *("api.fireworks.ai", "api.cerebras.ai", "integrate.api.nvidia.com", "router.huggingface.co", "api.replicate.com"),
+    *(".googleapis.com", ".amazonaws.com", ".azure.com", ".azure.us", ".azure.cn", ".databricks.com"),
+    *(".azuredatabricks.net", ".snowflakecomputing.com", ".cloud.ibm.com", ".huggingface.cloud"),
+)
+
+
+class Endpoint(NamedTuple):
+    """An address, None for the provider's own, and the variable of the key that was named for it, None for none."""
+
+    address: str | None
+    key_variable: str | None
+
+
+def named_endpoint(api_base: str | None, api_key_env: str | None) -> Endpoint:
+    """The address and the variable of its key, both from the caller or both from the environment.
+
+    Raises:
+        SettingError: If the caller names a key, and the environment the address; or no variable of that name is set.
+    """
+    check_variable(api_key_env)
+    if api_base:
+        return Endpoint(api_base, api_key_env)
+    address = os.environ.get(ADDRESS_VARIABLE)
+    if address and api_key_env:
+        raise SettingError(_two_places(ADDRESS_VARIABLE))
+    if address:
+        return Endpoint(address, KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None)
+    return Endpoint(None, api_key_env)
+
+
+def openai_endpoint(api_base: str | None, *, key_named: bool) -> Endpoint:
+    """The address of an OpenAI model: as given, else ``OPENAI_BASE_URL``, else OpenAI's own; and its key's variable.
+
+    The variable is None where no key goes to the address unless the caller names it.
+    """
+    if api_base is not None:
+        return Endpoint(api_base, "OPENAI_API_KEY" if _is_openai(api_base) else None)
+    address = os.environ.get("OPENAI_BASE_URL") or OPENAI
+    if _is_openai(address):
+        return Endpoint(address, "OPENAI_API_KEY")
+    if key_named:
+        raise SettingError(_two_places("OPENAI_BASE_URL"))
+    # Where both addresses are set, our key belongs to ours.
+    is_for_another = os.environ.get(ADDRESS_VARIABLE, address) != address
+    return Endpoint(address, KEY_VARIABLE if os.environ.get(KEY_VARIABLE) and not is_for_another else None)
+
+
+def check_variable(name: str | None) -> None:
+    """Refuse a name that no variable of the environment has; it is not repeated, as it may be the key itself."""
+    if name is None:
+        return
+    if not _VARIABLE.fullmatch(name):
+        raise SettingError("--api-key-env (api_key_env=) takes the name of an environment variable, never the key")
+    if not os.environ.get(name):
+        raise SettingError("the environment variable that --api-key-env (api_key_env=) names is not set")
+
+
+def headers_that_tell_who(headers: Mapping[str, str], given: Collection[str], key: str) -> list[str]:
+    """Names of the headers that tell who asks, but for those whose values the caller gave or that hold this key."""
+    telling = {name: value for name, value in headers.items() if _TELLS_WHO.search(name)}
+    return [name for name, value in telling.items() if value not in given and not (key and key in value)]
+
+
+def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
+    """The variable that holds the address of a URL's host; "" if none does, or it is the host of a known provider."""
+    asked = _host(url)
+    if asked is None or _of_provider(asked[1]):
+        return ""
+    for name, value in variables:
+        if value.startswith(("http://", "https://")) and not _PROXY.search(name) and _host(value) == asked:
+            return name
+    return ""
+
+
+def _two_places(variable: str) -> str:
+    return (
+        f"a key was named here, but the address comes from {variable}: name both in one place, "
+        f"--api-base and --api-key-env, or {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or api_base= and api_key= in Python"
+    )
+
+
+def _is_openai(address: str) -> bool:
+    return _host(address) == _host(OPENAI)
+
+
+def _host(address: str) -> tuple[str, str, int] | None:
+    """Scheme, host and port of an address; None if it is none."""
+    try:
+        parts = urlsplit(address.strip())
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return None
+    return (parts.scheme, parts.hostname.rstrip("."), port) if parts.hostname else None
+
+
+def _of_provider(host: str) -> bool:
+    return any(host.endswith(known) if known.startswith(".") else host == known for known in _PROVIDERS)

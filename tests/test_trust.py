@@ -1,0 +1,241 @@
+"""Whose key goes where: who names an address, who names a key, and what a server at that address is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopback import Fault, LoopbackServer
+
+from ragmetrics_core import LiteLLMModel, LLMJudge, OpenAICompatibleModel
+from ragmetrics_core.data.errors import AuthenticationFailed, JudgeError, SettingError
+from ragmetrics_core.endpoints.addresses import OPENAI, openai_endpoint, variable_naming
+from ragmetrics_core.endpoints.chat import ChatModel, ChatRequest, Message
+from ragmetrics_core.engine.resolve import resolve_judge
+
+RUNNER = asyncio.Runner()
+REQUEST = ChatRequest((Message("user", "a text"),))
+LITELLM = find_spec("litellm") is not None
+
+# Usual variables of providers, those that LiteLLM reads by itself included.
+USUAL = (
+    *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY"),
+    *("COHERE_API_KEY", "CO_API_KEY", "AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AI_API_KEY", "DEEPSEEK_API_KEY"),
+    *("OPENROUTER_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_API_KEY", "FIREWORKS_API_KEY", "XAI_API_KEY"),
+    *("HUGGINGFACE_API_KEY", "HF_TOKEN", "OLLAMA_API_KEY", "HOSTED_VLLM_API_KEY", "LM_STUDIO_API_KEY"),
+    *("LITELLM_PROXY_API_KEY", "PERPLEXITYAI_API_KEY", "NVIDIA_NIM_API_KEY", "CEREBRAS_API_KEY", "DATABRICKS_API_KEY"),
+    *("AWS_BEARER_TOKEN_BEDROCK", "OPENAI_ORGANIZATION", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_LIKE_API_KEY"),
+)
+MARK = "usual-secret-of"
+# Addresses that LiteLLM would take from the environment by itself.
+ADDRESSES = {
+    "openai/test": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    "anthropic/test": ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"),
+    "deepseek/test": ("DEEPSEEK_API_BASE",),
+    "hosted_vllm/test": ("HOSTED_VLLM_API_BASE",),
+    "gemini/test": ("GEMINI_API_BASE",),
+    "azure/test": ("AZURE_API_BASE",),
+}
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAGMETRICS_API_BASE", "RAGMETRICS_API_KEY", "RAGMETRICS_JUDGE", "RAGMETRICS_TRUST"):
+        monkeypatch.delenv(name, raising=False)
+    for name in itertools.chain(*ADDRESSES.values()):
+        monkeypatch.delenv(name, raising=False)
+    for name in USUAL:
+        monkeypatch.setenv(name, f"{MARK}-{name}")
+    monkeypatch.setenv("MY_KEY", "the-key-that-was-named")
+    monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _connections() -> Iterator[None]:
+    yield
+    if LITELLM:
+        import litellm
+
+        RUNNER.run(litellm.close_litellm_async_clients())
+        litellm.in_memory_llm_clients_cache.flush_cache()
+    RUNNER.close()
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    """Refuses every request, so that what it was sent and what the refusal says can both be looked at."""
+    with LoopbackServer(faults=lambda _: Fault(401)) as running:
+        yield running
+
+
+def asked(model: ChatModel) -> JudgeError:
+    async def work() -> Any:
+        try:
+            return await model.complete(REQUEST)
+        finally:
+            await model.aclose()
+
+    with pytest.raises(JudgeError) as caught:
+        RUNNER.run(work())
+    return caught.value
+
+
+def model_of(judge: object) -> ChatModel:
+    assert isinstance(judge, LLMJudge)
+    return judge.model
+
+
+def sent(server: LoopbackServer) -> str:
+    """Everything that reached the server, as one text."""
+    return "\n".join(f"{one.path} {dict(one.headers)} {one.body}" for one in server.requests)
+
+
+OUR_CLIENT = ("openai/test", "gpt-4o-mini", "openai-compatible/test")
+THROUGH_LITELLM = (
+    *("anthropic/test", "hosted_vllm/test", "ollama_chat/test", "groq/test", "gemini/test", "azure/test"),
+    *("cohere_chat/test", "litellm_proxy/test", "bedrock/anthropic.claude-v2"),
+)
+NAMES = [*OUR_CLIENT, *(THROUGH_LITELLM if LITELLM else ())]
+
+# Who names the address: options or arguments, or the environment. Who names the key: nobody; the same; the other.
+Case = tuple[str, str, str]  # address, key, what follows
+TABLE: tuple[Case, ...] = (
+    ("here", "nobody", "no key"),
+    ("here", "here", "the named key"),
+    ("here", "environment", "no key"),
+    ("environment", "nobody", "no key"),
+    ("environment", "environment", "the named key"),
+    ("environment", "here", "refused"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("address", "key", "follows"), TABLE)
+def test_another_address_gets_the_key_that_is_named_in_the_same_place_or_none(
+    name: str, address: str, key: str, follows: str, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if address == "environment":
+        monkeypatch.setenv("RAGMETRICS_API_BASE", server.base_url)
+    if key == "environment":
+        monkeypatch.setenv("RAGMETRICS_API_KEY", "the-key-that-was-named")
+    here = {
+        "api_base": server.base_url if address == "here" else None,
+        "api_key_env": "MY_KEY" if key == "here" else None,
+    }
+    if follows == "refused":
+        with pytest.raises(SettingError, match="name both in one place"):
+            resolve_judge(name, **here)
+        return
+    error = asked(model_of(resolve_judge(name, **here)))
+    assert MARK not in sent(server)
+    if name.startswith("bedrock/"):  # signs with keys of its own, which nobody names by one variable
+        return
+    assert server.requests, error
+    assert ("the-key-that-was-named" in sent(server)) == (follows == "the named key")
+    assert isinstance(error, AuthenticationFailed)
+    assert ("--api-key-env" in str(error)) == (follows == "no key")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("bedrock/", "openai-compatible/"))])
+def test_without_an_address_a_named_key_goes_to_the_provider(name: str) -> None:
+    model: Any = model_of(resolve_judge(name, api_key_env="MY_KEY"))
+    assert model._key() == "the-key-that-was-named"
+    assert model.address in ("", OPENAI)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [(name, variable) for name, variables in ADDRESSES.items() for variable in variables],
+)
+@pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
+def test_an_address_that_litellm_finds_in_the_environment_gets_no_usual_key(
+    name: str, variable: str, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, server.base_url)
+    error = asked(LiteLLMModel(name))
+    assert MARK not in sent(server)
+    assert not server.requests
+    assert isinstance(error, AuthenticationFailed)
+
+
+def test_the_address_of_openai_base_url_gets_our_key_and_never_the_usual_one(
+    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    assert "--api-key-env" in str(asked(OpenAICompatibleModel.openai("gpt-4o-mini")))
+    assert MARK not in sent(server)
+    monkeypatch.setenv("RAGMETRICS_API_KEY", "the-key-that-was-named")
+    asked(OpenAICompatibleModel.openai("gpt-4o-mini"))
+    assert "the-key-that-was-named" in sent(server)
+    monkeypatch.setenv("RAGMETRICS_API_BASE", "http://127.0.0.1:9/v1")  # then it is the key of that address
+    server.requests.clear()
+    asked(OpenAICompatibleModel.openai("gpt-4o-mini"))
+    assert "the-key-that-was-named" not in sent(server)
+    with pytest.raises(SettingError, match="OPENAI_BASE_URL"):
+        OpenAICompatibleModel.openai("gpt-4o-mini", api_key="sk-mine")
+
+
+OWN = ("https://api.openai.com/v1", "https://api.openai.com:443/v1", "HTTPS://API.OpenAI.com/v1/")
+NOT_OWN = (
+    *("http://api.openai.com/v1", "https://api.openai.com.evil.example/v1", "https://evil.example/api.openai.com"),
+    *("https://api.openai.com@evil.example/v1", "https://api.openai.com:8443/v1", "https://xapi.openai.com/v1"),
+    *(
+        r"https://api.openai.com\@evil.example/v1",
+        "https://evil.example#api.openai.com",
+        "https://evil.example?x=@api.openai.com",
+    ),
+)
+
+
+@pytest.mark.parametrize("address", [*OWN, *NOT_OWN])
+def test_only_openai_is_openai(address: str) -> None:
+    assert openai_endpoint(address, key_named=False).key_variable == ("OPENAI_API_KEY" if address in OWN else None)
+
+
+@given(
+    st.text(max_size=20), st.sampled_from(["", "@", ".", "/", "\\", "#", "?", ":", "%2e", "\t"]), st.text(max_size=20)
+)
+def test_the_host_that_is_asked_decides_whose_address_it_is(before: str, sign: str, after: str) -> None:
+    """Whatever is written around OpenAI's host: its key goes there only if the request does."""
+    address = f"https://{before}{sign}api.openai.com{sign}{after}"
+    try:
+        model = OpenAICompatibleModel.openai("gpt-4o-mini", api_base=address)
+    except SettingError:
+        return
+    reached = model.base_url.split("/")[2]
+    assert (model.api_key_env == "OPENAI_API_KEY") <= (reached in ("api.openai.com", "api.openai.com:443"))
+
+
+def test_a_variable_names_an_address_only_if_it_is_no_known_provider_and_no_proxy() -> None:
+    assert variable_naming("https://gw.example/v1/chat", [("A_URL", "https://gw.example/other")]) == "A_URL"
+    assert variable_naming("https://gw.example/v1/chat", [("HTTPS_PROXY", "https://gw.example")]) == ""
+    assert variable_naming("https://gw.example/v1/chat", [("A_URL", "https://gw.example:8443")]) == ""
+    assert variable_naming("https://api.anthropic.com/v1", [("A_URL", "https://api.anthropic.com")]) == ""
+    assert variable_naming("https://me.openai.azure.com/x", [("A_URL", "https://me.openai.azure.com")]) == ""
+
+
+@pytest.mark.parametrize("name", ["sk-proj-abc/def", "not set!", "", "A_NAME_THAT_IS_NOT_SET"])
+def test_a_key_in_place_of_its_variable_is_refused_and_not_repeated(name: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        resolve_judge("gpt-4o-mini", api_base="http://127.0.0.1:9/v1", api_key_env=name)
+    assert not name or name not in str(caught.value)
+
+
+@pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
+@pytest.mark.parametrize("name", ["huggingface/https://evil.example/x", "openai/http://evil.example"])
+def test_a_model_name_holds_no_address(name: str) -> None:
+    with pytest.raises(SettingError, match="holds no address"):
+        resolve_judge(name)
+
+
+@pytest.mark.skipif(not LITELLM, reason="LiteLLM is not installed")
+def test_headers_that_the_caller_gives_are_sent(server: LoopbackServer) -> None:
+    asked(LiteLLMModel("openai/test", api_base=server.base_url, extra={"extra_headers": {"X-Api-Key": "mine"}}))
+    assert server.requests[0].headers["x-api-key"] == "mine"
+    assert "authorization" not in server.requests[0].headers
