@@ -140,7 +140,7 @@ def test_no_key_enters_the_store(
     server: LoopbackServer, command: Evaluate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAGMETRICS_API_KEY", "sk-very-secret")
-    assert command("--store", str(tmp_path / "s.sqlite")) == 6
+    assert command("--store", str(tmp_path / "s.sqlite"), "--api-key-env", "RAGMETRICS_API_KEY") == 6
     assert server.requests[0].headers["authorization"] == "Bearer sk-very-secret"
     content = b"".join(file.read_bytes() for file in tmp_path.glob("s.sqlite*"))
     assert b"By digest." in content

@@ -198,9 +198,10 @@ def test_only_openai_is_openai(address: str) -> None:
     assert openai_endpoint(address, key_named=False).key_variable == ("OPENAI_API_KEY" if address in OWN else None)
 
 
-@given(
-    st.text(max_size=20), st.sampled_from(["", "@", ".", "/", "\\", "#", "?", ":", "%2e", "\t"]), st.text(max_size=20)
-)
+SIGNS = st.sampled_from(["", "@", ".", "/", "\\", "#", "?", ":", "%2e", "\t"])
+
+
+@given(st.text(max_size=20), SIGNS, st.text(max_size=20))
 def test_the_host_that_is_asked_decides_whose_address_it_is(before: str, sign: str, after: str) -> None:
     """Whatever is written around OpenAI's host: its key goes there only if the request does."""
     address = f"https://{before}{sign}api.openai.com{sign}{after}"

@@ -77,13 +77,10 @@ def _batch(options: argparse.Namespace) -> int:
 def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
     """OpenAI, and the address that is named here or in the environment; the file of replies names none."""
     endpoint = named_endpoint(options.api_base, options.api_key_env)
-    services = [
-        OpenAICompatibleModel.openai("batches", api_key_env=None if endpoint.address else endpoint.key_variable)
-    ]
-    if endpoint.address:
-        named = OpenAICompatibleModel.openai("batches", api_base=endpoint.address, api_key_env=endpoint.key_variable)
-        services.append(named)
-    return services
+    if not endpoint.address:
+        return [OpenAICompatibleModel.openai("batches", api_key_env=endpoint.key_variable)]
+    named = OpenAICompatibleModel.openai("batches", api_base=endpoint.address, api_key_env=endpoint.key_variable)
+    return [OpenAICompatibleModel.openai("batches"), named]
 
 
 def _lines(connection: sqlite3.Connection) -> Iterator[str]:

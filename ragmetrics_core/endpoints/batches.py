@@ -76,7 +76,8 @@ class ParkingStore(SqliteStore):
     """The file of replies, for one pass of a run that asks in batches.
 
     ``models`` are those that it asks: batches at other addresses are left alone, and ``elsewhere`` says where they are,
-    since no file chooses where a key goes. What is parked counts with ``budget`` at what is usual. ``waiting`` holds the tokens of batches with requests of this pass, "" of one that another process makes.
+    since no file chooses where a key goes. What is parked counts with ``budget`` at what is usual. ``waiting`` holds
+    the tokens of batches with requests of this pass, "" of one that another process makes.
     ``SettingError`` if the store is no single file, or a model takes no batches.
     """
 

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from ragmetrics_core.data import errors
 from ragmetrics_core.endpoints.addresses import (
@@ -152,7 +151,8 @@ class LiteLLMModel(ChatModel):
         if not isinstance(settings, Mapping):
             return None
         if self.api_base is not None:
-            return endpoint_key(public(self.api_base), urlsplit(self.api_base).query, self.model, settings)
+            query = self.api_base.partition("#")[0].partition("?")[2]  # also of what is no address
+            return endpoint_key(public(self.api_base), query, self.model, settings)
         addresses = public_form(provider_addresses([self._provider]))
         return endpoint_key("", "", self.model, {"": addresses, **settings} if addresses else settings)
 
