@@ -501,7 +501,7 @@ def test_a_name_of_another_library_gets_the_nearest_of_ours(
     name: str, nearest: str, rows: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", rows(GOOD), "--metrics", name]) == 2
-    assert f"the nearest here is {nearest}; there are: " in capsys.readouterr().err
+    assert f" (did you mean {nearest!r}?); there are: " in capsys.readouterr().err
 
 
 def test_a_name_that_is_like_none_gets_no_suggestion(

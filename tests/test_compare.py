@@ -202,7 +202,7 @@ def test_facts_and_score_modes() -> None:
 def test_nothing_to_compare() -> None:
     with pytest.raises(InputError, match="no metric in common"):
         run_of(0.1).compare(Report([SampleResult(index=0, sample=Sample(id="s0"))]))
-    with pytest.raises(SettingError, match="no other in both runs; both have: m"):
+    with pytest.raises(SettingError, match=r"no metric .other. in both runs; there are: m$"):
         run_of(0.1).compare(run_of(0.1), metrics=["other"])
     with pytest.raises(SettingError, match="between 0 and 1"):
         run_of(0.1).compare(run_of(0.1), margin=2)

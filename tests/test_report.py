@@ -75,7 +75,7 @@ def test_metrics_scores_usage() -> None:
     assert report.scores("mine") == [None] * 4
     assert report.usage == Usage(calls=2, cost=0.25, models=("gpt",))
     assert report.summary()["context_utilization"].useful_share == 1
-    with pytest.raises(SettingError, match="it has: context_recall, context_utilization, mine"):
+    with pytest.raises(SettingError, match="there are: context_recall, context_utilization, mine"):
         report.scores("context_recal")
     assert report.scores("recall") == report.scores("context_recall")
     own = {name: Scored(metric=name, reason="", value=value) for name, value in (("recall", 0.1), ("my_recall", 0.9))}
@@ -379,7 +379,7 @@ def test_figures() -> None:
     assert axes.get_xlabel() == "context_recall"
     (axes,) = report.plot_box().axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["context_recall"]
-    with pytest.raises(SettingError, match="it has: context_recall"):
+    with pytest.raises(SettingError, match="there are: context_recall"):
         report.plot_histogram("other")
     assert Report([]).plot_box().axes
     named = Report([SampleResult(index=0, sample=Sample(), results={"$x^": Scored(metric="m", value=1, reason="")})])

@@ -171,7 +171,7 @@ def test_order_does_not_matter() -> None:
 
 
 def test_unknown_metric_names_the_known() -> None:
-    with pytest.raises(SettingError, match="it has: m"):
+    with pytest.raises(SettingError, match="there are: m"):
         summarise([], ["m"])["n"]
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, show
-from ragmetrics_core.data import InputError, SettingError
+from ragmetrics_core.data import InputError, SettingError, metric_among
 from ragmetrics_core.datasets.labels import calibrate, certify_precision, draw, left_over, matched, read_labels
-from ragmetrics_core.metrics.registry import full_name
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled, Measured, measure_all, measures, rival_measures
 from ragmetrics_core.statistics.calibration import curve
@@ -95,7 +94,7 @@ def _agreement(options: argparse.Namespace) -> int:
 def _metric(report: Report, name: str | None) -> str:
     """The metric that is meant: by its name or short name, or the run's only one."""
     if name is not None:
-        return name if name in report.metrics else full_name(name)
+        return metric_among(name, report.metrics, place="in this report")
     if len(report.metrics) != 1:
         raise SettingError(f"--metric says which to measure: {', '.join(report.metrics) or 'the report has none'}")
     return report.metrics[0]

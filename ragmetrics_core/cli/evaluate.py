@@ -21,6 +21,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import METRICS, full_name, metrics_set
 from ragmetrics_core.page.render import check_page
 from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
+from ragmetrics_core.reporting.matching import KeysSought
 from ragmetrics_core.reporting.report import Folded, JsonlWriter
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import Summary, Tally
@@ -79,12 +80,14 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
     gates = [parse_gate(text, [metric.name for metric in metrics]) for text in options.fail_under]
     how: dict[str, Any] = {"on": options.gate, "min_scored": options.min_scored}
     until = _until(options)
-    source = Source(options)
+    slices = {gate.by for gate in gates if gate.by}
+    source = Source(options, KeysSought(slices, options.cluster))
     # Without a name each metric has its own judge, and then the usual one.
     named = options.judge or options.api_base or options.api_key_env
     judge = shared.judge_from(options.judge, options) if named else None
     if options.dry_run:
         found = estimate(source, metrics, judge)
+        source.keys.check()
         undecided = [Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate)) for gate in gates]
         lines = needed(found, gates if found.samples else (), until or UntilDecided(**how))
         show("\n".join([found.text(live=options.max_live), *lines, *map(str, undecided)]))
@@ -98,7 +101,6 @@ def _run(options: argparse.Namespace, budget: Budget | None = None) -> int:
         batch=options.batch or options.wait,
     )  # fmt: skip
     this.check_prices()
-    slices = {gate.by for gate in gates if gate.by}
     tally = Tally([metric.name for metric in metrics], cluster=options.cluster, slices=slices)
     kept = Folded() if options.report or options.audit else None
     _evaluate(this, source, tally, kept, judge, options)

@@ -15,6 +15,7 @@ from typing import Self
 from ragmetrics_core import traces as recorded  # a name of it is loaded at its first use
 from ragmetrics_core.data import RowError, Sample, own, told
 from ragmetrics_core.datasets.reading import check_readable, read_samples
+from ragmetrics_core.reporting.matching import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
 COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", "id")
@@ -53,7 +54,8 @@ class _File:
 class Source:
     """The samples of all files; bad rows are reported on standard error, or with ``--strict`` raised."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, keys: KeysSought) -> None:
+        self.keys = keys
         for path in () if options.traces else options.files:
             check_readable(path)
         resolve = own(options.resolve) if options.resolve else None
@@ -67,11 +69,13 @@ class Source:
     def counted(self, *, always: bool = False) -> Self | Iterator[Sample | RowError]:
         """The samples, after a first reading of files that are not large, from which on their number is known.
 
-        What makes a file unreadable, and with ``--strict`` a row that is no sample, is found before a call is paid.
+        What makes a file unreadable, a key or column that no sample has, and with ``--strict`` a row that is no
+        sample, is found before a call is paid.
         """
         if not always and sum(file.path.stat().st_size for file in self._files if file.path.exists()) > _LARGE:
             return iter(self)
         self._count = sum(1 for file in self._files for _ in self._items(file))
+        self.keys.check()
         return self
 
     def __len__(self) -> int:
@@ -96,6 +100,8 @@ class Source:
         for item in given or read_samples(file.path, self._columns, self._limit, file.unread):
             if self._strict and isinstance(item, RowError):
                 raise item
+            if isinstance(item, Sample):
+                self.keys.look(item)
             yield item
         if found is None:
             return

@@ -22,6 +22,7 @@ from ragmetrics_core.data.errors import MalformedReply as MalformedReply
 from ragmetrics_core.data.errors import MetricCrashed as MetricCrashed
 from ragmetrics_core.data.errors import MissingDependency as MissingDependency
 from ragmetrics_core.data.errors import ModelNotFound as ModelNotFound
+from ragmetrics_core.data.errors import NoSuchColumn as NoSuchColumn
 from ragmetrics_core.data.errors import QuestionNotSupported as QuestionNotSupported
 from ragmetrics_core.data.errors import QuotaExhausted as QuotaExhausted
 from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
@@ -67,6 +68,10 @@ from ragmetrics_core.data.frozen import clean as clean
 from ragmetrics_core.data.frozen import safe as safe
 from ragmetrics_core.data.intervals import stopped_estimate as stopped_estimate
 from ragmetrics_core.data.intervals import wilson as wilson
+from ragmetrics_core.data.nearest import SHIPPED_METRICS as SHIPPED_METRICS
+from ragmetrics_core.data.nearest import did_you_mean as did_you_mean
+from ragmetrics_core.data.nearest import metric_among as metric_among
+from ragmetrics_core.data.nearest import plain_name as plain_name
 from ragmetrics_core.data.questions import PLACEHOLDER as PLACEHOLDER
 from ragmetrics_core.data.questions import Batch as Batch
 from ragmetrics_core.data.questions import Instructions as Instructions
@@ -102,7 +107,6 @@ from ragmetrics_core.data.results import Signature as Signature
 from ragmetrics_core.data.results import Undefined as Undefined
 from ragmetrics_core.data.rows import USUAL_NAMES as USUAL_NAMES
 from ragmetrics_core.data.rows import columns_by_field as columns_by_field
-from ragmetrics_core.data.rows import plain_name as plain_name
 from ragmetrics_core.data.rows import samples_from_row as samples_from_row
 from ragmetrics_core.data.sample import CaptureNotes as CaptureNotes
 from ragmetrics_core.data.sample import Context as Context

@@ -3,7 +3,8 @@
 RagMetricsError
 ├── InputError                    what the caller gave cannot be used
 │   ├── RowError                  one row of a table or file
-│   │   └── CutOffLine            the last line of a file, which a crash cut off
+│   │   ├── CutOffLine            the last line of a file, which a crash cut off
+│   │   └── NoSuchColumn          a column that was named is not in this row
 │   └── SettingError              a setting of a metric, a judge or a run
 │       └── ForeignFile           a file that was to be ours is somebody else's
 ├── MissingDependency             an optional package is needed for this
@@ -56,6 +57,10 @@ class RowError(InputError):
 
 class CutOffLine(RowError):
     """The last line of a file does not end, and is no JSON: what wrote it was killed or goes on."""
+
+
+class NoSuchColumn(RowError):
+    """The row lacks a column that was named for a field of the sample."""
 
 
 class SettingError(InputError):

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ from pydantic import ValidationError
 
 from ragmetrics_core.data import cells
 from ragmetrics_core.data.cells import follow, number_as_text, plain_data, present, structured
-from ragmetrics_core.data.errors import RowError, SettingError
+from ragmetrics_core.data.errors import NoSuchColumn, RowError, SettingError
+from ragmetrics_core.data.nearest import did_you_mean, plain_name
 from ragmetrics_core.data.sample import Sample
 
 # Per field of the sample, the column names in use; the first that the row has, wins. Compared without case,
@@ -34,12 +34,6 @@ _NEEDED = {
 }
 Row = Mapping[str, Any]
 _Found = dict[str, tuple[Any, str]]  # per field its value, and the column or path that it came from
-
-
-@lru_cache(maxsize=4096)
-def plain_name(name: str) -> str:
-    """A name without case, spaces, hyphens and underscores."""
-    return "".join(character for character in name.casefold() if character not in "_- ")
 
 
 def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
@@ -82,7 +76,9 @@ def _answers(value: Any, column: str) -> list[Any]:
 def _find(row: Row, columns: Mapping[str, Any]) -> _Found:
     unknown = set(columns) - set(USUAL_NAMES)
     if unknown:
-        raise SettingError(f"no such field of a sample: {', '.join(sorted(unknown))}; known: {', '.join(USUAL_NAMES)}")
+        name = min(unknown)
+        near, known = did_you_mean(name, USUAL_NAMES), ", ".join(USUAL_NAMES)
+        raise SettingError(f"no such field of a sample: {name}{near}; known: {known}")
     plain = {plain_name(name): name for name in reversed(list(row)) if isinstance(name, str)}
     given = {name: column for name, column in columns.items() if column is not None}
     found = {name: _named(row, name, column) for name, column in given.items()}
@@ -105,7 +101,9 @@ def _named(row: Row, name: str, column: str | Callable[[Mapping[str, Any]], Any]
             raise RowError(f"the function for {name} raised {type(error).__name__} on this row") from error
     there, value = (True, row[column]) if column in row else follow(row, column.split("."))
     if not there:
-        raise RowError(f"no column {column!r} for {name}; the row has: {', '.join(map(str, row)) or 'no columns'}")
+        present_columns = [str(other) for other in row]
+        near, listed = did_you_mean(column, present_columns), ", ".join(present_columns) or "no columns"
+        raise NoSuchColumn(f"no column {column!r} for {name}{near}; the row has: {listed}")
     return value, column
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ragmetrics_core.data import Sample, follow, json_lines, number_as_text, open_text
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.reporting.matching import GroupBy, numbering
+from ragmetrics_core.reporting.matching import GroupBy, KeysSought, numbering
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.statistics.agreement import Labelled
 from ragmetrics_core.statistics.certification import Certified, certify
@@ -187,6 +187,10 @@ def calibrate(
         raise InputError("a run until decided cannot be calibrated: it stopped for what it saw; judge all of its rows")
     known, number_of = _drawn(labels, assume_random), numbering(cluster)
     scored = _scored(report, metric).items()
+    keys = KeysSought(cluster=cluster)
+    for _, (sample, _) in scored:
+        keys.look(sample)
+    keys.check()
     rows = [(known.get(name), score, number_of(sample)) for name, (sample, score) in scored]
     truth, labelled = [yes for yes, _, _ in rows if yes is not None], [row for row in rows if row[0] is not None]
     own, others = (

@@ -5,12 +5,13 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.data import PARTIAL, USUAL_NAMES, Sample, extra, json_lines, open_text, plain_name, read_text, told
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
-from ragmetrics_core.engine.tables import each_sample
+from ragmetrics_core.engine.tables import refuse_columns_of_no_row, samples_of_row
 
 Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""
@@ -35,15 +36,21 @@ def read_samples(
 
     Raises:
         InputError: If the file cannot be read as what its name says.
+        SettingError: If no row has a column that was named.
         MissingDependency: If Parquet support is not installed.
     """
-    for number, (place, row) in enumerate(read_rows(path)):
-        if limit is not None and number >= limit:
-            return
-        for item in each_sample([row], columns):
-            if unread is not None and isinstance(item, Sample) and isinstance(row, Mapping):
-                unread.update(dict.fromkeys(name for name in map(str, row) if name in item.metadata))
-            yield RowError(f"{place}: {item}") if isinstance(item, RowError) else item
+    rows = islice(read_rows(path), limit)
+    yield from refuse_columns_of_no_row(item for place, row in rows for item in _located(place, row, columns, unread))
+
+
+def _located(
+    place: str, row: Any, columns: Mapping[str, Any], unread: dict[str, None] | None
+) -> Iterator[Sample | RowError]:
+    """The samples of a row, or its error with its place; ``unread`` gets the columns that no field was made of."""
+    for item in samples_of_row(row, columns):
+        if unread is not None and isinstance(item, Sample) and isinstance(row, Mapping):
+            unread.update(dict.fromkeys(name for name in map(str, row) if name in item.metadata))
+        yield type(item)(f"{place}: {item}") if isinstance(item, RowError) else item
 
 
 def check_readable(path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ragmetrics_core.data import RowError, Sample, SampleResult, SettingError, samples_from_row
+from ragmetrics_core.data import NoSuchColumn, RowError, Sample, SampleResult, SettingError, samples_from_row
 
 _ID = (
     "the id of an earlier one; labels and comparisons need an id of its own for each, or none at all, and intervals "
@@ -29,19 +29,37 @@ def each_sample(samples: Samples, columns: Mapping[str, Any]) -> Iterator[Sample
     per field of the sample where rows have it, which is found by itself if not given.
 
     Raises:
-        SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated, or columns
-            share a name.
+        SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be iterated, columns share a
+            name, or no row has a column that was named.
     """
-    for row in _rows(samples):
-        if isinstance(row, SampleResult):  # of a report, which is judged again
-            row = row.sample or RowError(row.problem)
-        if isinstance(row, (Sample, RowError)):
-            yield row
-            continue
-        try:
-            yield from samples_from_row(row, columns)
-        except RowError as error:
-            yield error
+    yield from refuse_columns_of_no_row(item for row in _rows(samples) for item in samples_of_row(row, columns))
+
+
+def samples_of_row(row: Any, columns: Mapping[str, Any]) -> Iterator[Sample | RowError]:
+    """The samples of one row, or the error why it has none."""
+    if isinstance(row, SampleResult):  # of a report, which is judged again
+        row = row.sample or RowError(row.problem)
+    if isinstance(row, (Sample, RowError)):
+        yield row
+        return
+    try:
+        yield from samples_from_row(row, columns)
+    except RowError as error:
+        yield error
+
+
+def refuse_columns_of_no_row(items: Iterable[Sample | RowError]) -> Iterator[Sample | RowError]:
+    """Hand samples on; raise ``SettingError`` at the end if each row lacked a column that was named for a field."""
+    first: NoSuchColumn | None = None
+    all_lack_it = True
+    for item in items:
+        if isinstance(item, NoSuchColumn):
+            first = first or item
+        else:
+            all_lack_it = False
+        yield item
+    if first is not None and all_lack_it:
+        raise SettingError(f"{first}; no other row has it either")
 
 
 def warn_of_doubles(samples: Iterable[Sample | RowError]) -> Iterator[Sample | RowError]:

@@ -10,7 +10,7 @@ from typing import Literal
 from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, SampleResult, SettingError
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.gates import VERBS, Gate, UntilDecided, parse_gate
-from ragmetrics_core.reporting.matching import Pair, differences, group_of, match
+from ragmetrics_core.reporting.matching import KeysSought, Pair, differences, group_of, match
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
 from ragmetrics_core.statistics.sequential import Outcome, Score, SequentialGate, difference, drawn_order, together
@@ -116,6 +116,10 @@ class Decider:
             return
         rows = list(items)
         self.samples = [None if isinstance(item, RowError) else item for item in rows]
+        keys = KeysSought(cluster=self.until.cluster)
+        for sample in filter(None, self.samples):
+            keys.look(sample)
+        keys.check()
         self._match(self.samples)
         self._texts = [texts_of(sample) for sample in self.samples]
         units = drawn_order(self._texts, seed=self.until.seed, clusters=[self._key(sample) for sample in self.samples])

@@ -3,11 +3,10 @@
 import json
 import tomllib
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data import SettingError, own
+from ragmetrics_core.data import SettingError, did_you_mean, own
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
@@ -66,10 +65,10 @@ def full_name(name: str) -> str:
     plain = plain.removesuffix("metric").removesuffix("evaluator").strip("_")
     listed: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("aliases.toml").read_text("utf-8"))
     others = {alias.replace("_", ""): full for full, own in listed.items() for alias in (full, *own)}
-    near = get_close_matches(plain.replace("_", ""), others, 1, cutoff=0.8)
-    nearest = f"the nearest here is {others[near[0]]}; " if near else ""
+    others |= {shipped.rpartition("_")[2]: shipped for shipped in METRICS}
     own = "and module:name for one of your own, with --set module:name.field"
-    raise SettingError(f"no metric is named {name!r}; {nearest}there are: {', '.join(METRICS)}, {own}")
+    near, names = did_you_mean(plain, others, stands_for=others), ", ".join(METRICS)
+    raise SettingError(f"no metric is named {name!r}{near}; there are: {names}, {own}")
 
 
 def metrics_set(names: Iterable[str] | None, settings: Iterable[str]) -> Sequence[Metric]:

@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen, InputError, MetricResult, SampleResult, SettingError, Undefined, element
+from ragmetrics_core.data import (
+    Frozen,
+    InputError,
+    MetricResult,
+    SampleResult,
+    SettingError,
+    Undefined,
+    did_you_mean,
+    element,
+    metric_among,
+)
 from ragmetrics_core.data.showing import judge_in_words
 from ragmetrics_core.data.showing import table as html_rows
 from ragmetrics_core.reporting.gates import UntilDecided, three_way
-from ragmetrics_core.reporting.matching import GroupBy, Matched, Pair, differences, match, numbering
+from ragmetrics_core.reporting.matching import GroupBy, KeysSought, Matched, Pair, differences, match, numbering
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
@@ -106,7 +116,7 @@ class Comparison(Frozen):
         """The change of a metric over all samples, or of one slice as ``"metric [slice]"``."""
         known = {change.name: change for change in self.changes}
         if name not in known:
-            raise SettingError(f"no {name!r} in this comparison; it has: {', '.join(known)}")
+            raise SettingError(f"no {name!r} in this comparison{did_you_mean(name, known)}; it has: {', '.join(known)}")
         return known[name]
 
     @property
@@ -208,11 +218,15 @@ def compare(
         second = evaluate(second, metrics or first.metrics, until=until, **how)
         decisions, metrics = second.decisions, None
     both = [name for name in first.metrics if name in second.metrics]
-    if missing := [str(name) for name in metrics or () if name not in both]:
-        raise SettingError(f"no {', '.join(missing)} in both runs; both have: {', '.join(both) or 'no metric'}")
     if not both:
         raise InputError("the two runs have no metric in common")
-    names = [name for name in metrics or both if isinstance(name, str)]
+    asked = [metric if isinstance(metric, str) else metric.name for metric in metrics or both]
+    names = list(dict.fromkeys(metric_among(name, both, place="in both runs") for name in asked))
+    keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
+    for row in (*first.results, *second.results):
+        if row.sample is not None:
+            keys.look(row.sample)
+    keys.check()
     matched = match(first.results, second.results)
     differing = [found for name in names for found in differences(matched.pairs, name)]
     until_decided = bool(first.decisions or second.decisions)

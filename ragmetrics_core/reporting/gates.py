@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from ragmetrics_core.data import Frozen, SettingError, Settings, Share
+from ragmetrics_core.data import Frozen, SettingError, Settings, Share, did_you_mean, metric_among
 from ragmetrics_core.reporting.matching import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
@@ -70,16 +70,14 @@ class UntilDecided(Settings):
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
     """A gate as it is written, ``metric=threshold`` or ``metric=threshold@key``, on one of the named metrics.
 
-    The last word of a metric's name is enough; ``adherence=0.8@metadata.language`` is a gate for each language.
+    The last word of a metric's name is enough, see ``metric_among``; ``adherence=0.8@metadata.language`` is a gate for
+    each language.
     """
     name, equals, rest = (part.strip() for part in text.partition("="))
     threshold, at, by = (part.strip() for part in rest.partition("@"))
     if not equals or not name or (at and not by):
         raise SettingError(f"a gate is written metric=threshold, e.g. adherence=0.8, or =0.8@language; got {text!r}")
-    short = {own.rpartition("_")[2]: own for own in names}
-    full = name if name in names else short.get(name.lower())
-    if full is None:
-        raise SettingError(f"no metric {name!r} for a gate; there are: {', '.join(dict.fromkeys([*short, *names]))}")
+    full = metric_among(name, names, place="for a gate")
     try:
         return Gate(metric=full, at_least=float(threshold), by=by.removeprefix("metadata.") or None)
     except ValueError:
@@ -101,15 +99,21 @@ def decide(gate: Gate, measured: Report | Summary, *, on: On = "interval", min_s
             undecided, for whatever reason the scores are missing.
 
     Returns:
-        The decision. A metric that was not measured, or not scored on any row, has failed. A gate per slice is passed
-        if each slice passes, and failed if any fails; samples without its key are a slice, bad rows are in all.
+        The decision. A metric that was not scored on any row has failed. A gate per slice is passed if each slice
+        passes, and failed if any fails; samples without its key are a slice, bad rows are in all.
 
     Raises:
-        SettingError: If ``min_scored`` is not in [0, 1].
+        SettingError: If ``min_scored`` is not in [0, 1], the metric was not measured, or no sample has the key of
+            the slices.
     """
     check_shares(min_scored=min_scored)
     if not isinstance(measured, Summary):
         measured = measured.summary(slices=[gate.by] if gate.by else ())
+    metrics = [numbers.metric for numbers in measured.metrics]
+    gate = gate.model_copy(update={"metric": metric_among(gate.metric, metrics, place="of this run for a gate")})
+    if gate.by is not None and gate.by not in measured.slices:
+        near = did_you_mean(gate.by, measured.slices)
+        raise SettingError(f"the summary has no slices by {gate.by!r}{near}; make it with slices=[{gate.by!r}]")
     if gate.by is None:
         outcome, why = _decided(gate, measured, on, min_scored)
     else:
@@ -125,9 +129,7 @@ def decide(gate: Gate, measured: Report | Summary, *, on: On = "interval", min_s
 
 
 def _decided(gate: Gate, summary: Summary, on: str, min_scored: float) -> tuple[Outcome, str]:
-    known = {numbers.metric: numbers for numbers in summary.metrics}
-    if (found := known.get(gate.metric)) is None:
-        return "failed", f" was not measured; this run has {', '.join(known) or 'no metric'}."
+    found = summary[gate.metric]
     missing = _missing(found, summary)
     if found.mean is None:
         return "failed", ": nothing was scored" + (f": {missing}." if missing else ".")

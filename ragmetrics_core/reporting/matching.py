@@ -2,13 +2,23 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from ragmetrics_core.data import Frozen, InputError, MetricResult, Sample, SampleResult, SettingError, follow
+from ragmetrics_core.data import (
+    Frozen,
+    InputError,
+    MetricResult,
+    Sample,
+    SampleResult,
+    SettingError,
+    did_you_mean,
+    follow,
+)
 from ragmetrics_core.data.cells import number_as_text, present
 from ragmetrics_core.data.evidence import FactMatrix, JudgedChunks
 
@@ -22,6 +32,7 @@ _CAPTURED = (*_CONVERSATIONS, _LEDGER, "document_id", "source_document")  # a na
 
 Pair = tuple[SampleResult, SampleResult]
 
+_MOST_NAMES, _SHOWN_NAMES = 1000, 20  # of metadata, kept and listed while a key is looked for
 _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early stop"}
 
 
@@ -82,6 +93,49 @@ def _written(value: object) -> str:
 
 def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else _written(value)
+
+
+class KeysSought:
+    """Whether any sample has the keys by which slices or clusters are asked for, so that a slip is not passed over.
+
+    Args:
+        slices: Keys of the metadata that make slices.
+        cluster: What makes clusters; only a name or path is looked for.
+    """
+
+    def __init__(self, slices: Iterable[str] = (), cluster: GroupBy = None) -> None:
+        self._unseen = dict.fromkeys(slices, "slices")
+        if isinstance(cluster, str) and cluster not in ("", "auto"):
+            self._unseen.setdefault(cluster, "clusters")
+        self._names: dict[str, None] = {}  # what samples have instead, as long as something is looked for
+        self._looked = False
+
+    def look(self, sample: Sample) -> None:
+        """Look for the keys in one more sample."""
+        self._looked = True
+        if not self._unseen:
+            return
+        for key in [key for key in self._unseen if group_of(sample, key) is not None]:
+            del self._unseen[key]
+        if len(self._names) < _MOST_NAMES:
+            self._names.update(dict.fromkeys(_names_of(sample.metadata)))
+
+    def check(self) -> None:
+        """Raise ``SettingError`` if there were samples and none has one of the keys."""
+        if not self._looked:
+            return
+        for key, what in self._unseen.items():
+            near = did_you_mean(key.removeprefix("metadata."), self._names)
+            listed = ", ".join(islice(self._names, _SHOWN_NAMES)) or "nothing"
+            raise SettingError(f"no sample has {key!r}, so it makes no {what}{near}; the metadata holds: {listed}")
+
+
+def _names_of(metadata: Mapping[str, object]) -> Iterator[str]:
+    """The names in metadata, those of an object inside with their path."""
+    for name, value in metadata.items():
+        yield name
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in value)
 
 
 def numbering(by: GroupBy) -> Callable[[Sample | None], int]:

@@ -8,10 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 from zlib import compress, decompress
 
-from ragmetrics_core.data import Grade, SampleResult, SettingError, Usage, columns_by_field, extra, told, write_text
+from ragmetrics_core.data import (
+    Grade,
+    SampleResult,
+    SettingError,
+    Usage,
+    columns_by_field,
+    did_you_mean,
+    extra,
+    metric_among,
+    told,
+    write_text,
+)
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.matching import GroupBy
@@ -117,12 +128,8 @@ class Report:
         return [row.results[metric].value if metric in row.results else None for row in self.results]
 
     def _named(self, metric: str) -> str:
-        """The full name of a metric, of which the last word is enough; ``SettingError`` if it was not measured."""
-        names = self.metrics
-        known = {name.rpartition("_")[2]: name for name in names} | {name: name for name in names}
-        if metric not in known:
-            raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(names) or 'none'}")
-        return known[metric]
+        """The full name of a metric; see ``metric_among``."""
+        return metric_among(metric, self.metrics, place="in this report")
 
     def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
         """The rows with the lowest scores of a metric, the lowest first."""
@@ -138,6 +145,10 @@ class Report:
             >>> len(Report(rows).graded("exact", "located").results)
             1
         """
+        for grade in grades:
+            if grade not in get_args(Grade):
+                near, known = did_you_mean(grade, get_args(Grade)), ", ".join(get_args(Grade))
+                raise SettingError(f"no grade {grade!r}{near}; there are: {known}")
         notes = ((row, row.sample.capture if row.sample is not None else None) for row in self.results)
         unbounded = tuple(own.model_copy(update={"at_least": None}) for own in self.decisions)  # bounds are of all rows
         run = self.run.model_copy(update={"decisions": unbounded})

@@ -9,11 +9,11 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen, Grade, JudgedChunks, Ledger, SettingError, Share, Usage
+from ragmetrics_core.data import Frozen, Grade, JudgedChunks, Ledger, Share, Usage, metric_among
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.conversations import Conversations, TurnTally
 from ragmetrics_core.reporting.families import shared
-from ragmetrics_core.reporting.matching import GroupBy, group_of, numbering
+from ragmetrics_core.reporting.matching import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
 from ragmetrics_core.statistics.means import FEWEST_CLUSTERS, Interval, mean, mean_interval, median, sd
 
@@ -113,10 +113,8 @@ class Summary(Frozen):
 
     def __getitem__(self, metric: str) -> MetricSummary:
         """Summary of one metric by name; raises ``SettingError`` if it was not measured."""
-        known = {found.metric: found for found in self.metrics}
-        if metric not in known:
-            raise SettingError(f"no metric {metric!r} in this report; it has: {', '.join(known) or 'none'}")
-        return known[metric]
+        known = {numbers.metric: numbers for numbers in self.metrics}
+        return known[metric_among(metric, list(known), place="in this report")]
 
     def _repr_html_(self) -> str:
         from ragmetrics_core.reporting.tables import html_table  # which stands on this module
@@ -155,12 +153,17 @@ class Tally:
     """A summary that grows row by row; it keeps seventeen bytes per score (of turns 25), not the results.
 
     ``metrics`` are names in the order to show them; ``cluster`` says which samples belong together; of ``slices``, keys
-    of the metadata, each value has a summary of its own.
+    of the metadata, each value has a summary of its own. In a slice (``is_slice``) no sample needs the key.
     """
 
-    def __init__(self, metrics: Sequence[str], *, cluster: GroupBy = "auto", slices: Iterable[str] = ()) -> None:
+    def __init__(
+        self, metrics: Sequence[str], *, cluster: GroupBy = "auto", slices: Iterable[str] = (), is_slice: bool = False
+    ) -> None:
         # Per key the tallies of its values; None: of bad rows alone, which belong to no slice, and so to each.
-        self._by: dict[str, dict[str | None, Tally]] = {it: {None: Tally(metrics, cluster=cluster)} for it in slices}
+        self._by: dict[str, dict[str | None, Tally]] = {
+            key: {None: Tally(metrics, cluster=cluster, is_slice=True)} for key in slices
+        }
+        self._keys = KeysSought() if is_slice else KeysSought(self._by, cluster)
         self._number_of = numbering(cluster)
         self.metrics = {name: MetricTally() for name in metrics}
         self.rows: Counter[str] = Counter()
@@ -173,6 +176,8 @@ class Tally:
         self.related.update(shared(result))
         sample = result.sample
         bad = sample is None or bool(result.problem)
+        if sample is not None:
+            self._keys.look(sample)
         self.rows.update(["rows", "bad_rows" if bad else "judged" if result.results else "not_judged"])
         for key, own in self._by.items():
             value = group_of(sample, key)
@@ -197,7 +202,11 @@ class Tally:
         """Everything counted so far, as in ``Report.summary``; ``run`` says why it ended early.
 
         Of a run until decided there are no intervals but the bounds of its gates.
+
+        Raises:
+            SettingError: If no sample has the key of the slices or the clusters.
         """
+        self._keys.check()
         run = run or RunFacts()
         limits = thresholds or RiskThresholds()
         metrics = tuple(metric.summary(name, limits, bootstrap) for name, metric in self.metrics.items())

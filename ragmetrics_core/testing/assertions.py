@@ -45,7 +45,7 @@ def assert_score(
     Raises:
         AssertionError: With the numbers, if the score is too low, there is none, or it is undecided and that
             means a failure.
-        SettingError: If the threshold is not in [0, 1], or a report has no metric.
+        SettingError: If the threshold is not in [0, 1], or a report has no metric, or not this one.
         InputError: If there are no rows.
 
     Example:
