@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import re
@@ -169,6 +170,71 @@ def test_names_versions_and_pickles() -> None:
 @metric(version="2", requires=["answer"])
 def lengthy(sample: Sample) -> bool:
     return len(sample.answer or "") > 5
+
+
+def shortness(sample: Sample) -> float:
+    return 1 / (1 + len(sample.answer or ""))
+
+
+NAMED_APART = metric(name="brevity", version="3", requires=["answer"])(shortness)
+
+
+def made_in_a_function(name: str) -> Metric:
+    return metric(name=name, requires=["answer"])(shortness)
+
+
+def over_a_function_inside() -> Metric:
+    @metric(requires=["answer"])
+    def inside(sample: Sample) -> float:
+        return 1.0
+
+    return inside
+
+
+def hidden(sample: Sample) -> float:
+    return 1.0
+
+
+HIDDEN = metric(hidden)
+hidden = shortness  # another function stands under its name
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        lengthy,
+        NAMED_APART,
+        made_in_a_function("made"),
+        NAMED_APART.model_copy(update={"name": "other", "model": "gpt-4o-mini"}),
+    ],
+    ids=["decorated", "named apart", "made in a function", "with settings"],
+)
+def test_a_metric_that_is_pickled_is_the_same_metric_again(own: Metric) -> None:
+    again = pickle.loads(pickle.dumps(own))
+    assert (again, again.signature, again.needs, again.name) == (own, own.signature, own.needs, own.name)
+    sample = Sample(answer="a" * 9)
+    assert again.score(sample, judge=LexicalJudge()) == own.score(sample, judge=LexicalJudge())
+
+
+@pytest.mark.parametrize(
+    "own",
+    [over_a_function_inside(), metric(name="nameless")(lambda sample: 1.0), HIDDEN],
+    ids=["inside", "lambda", "hidden"],
+)
+def test_a_metric_that_another_process_would_not_find_is_not_pickled_and_says_why(own: Metric) -> None:
+    with pytest.raises(SettingError, match=f"'{own.name}' cannot be sent to another process.*at the top of a module"):
+        pickle.dumps(own)
+    assert own.model_copy() == own
+    assert copy.deepcopy(own) == own
+
+
+def test_a_metric_whose_function_is_not_here_says_what_is_missing(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path.cwd())
+    there = import_module(module)
+    pickled = pickle.dumps(there.politeness)
+    monkeypatch.delattr(there, "politeness")
+    with pytest.raises(SettingError, match=f"'politeness' was sent from a process.*{module}.politeness"):
+        pickle.loads(pickled)
 
 
 class OwnEvidence(Evidence):

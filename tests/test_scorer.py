@@ -403,3 +403,10 @@ def test_a_share_of_limits_is_never_more_than_the_whole() -> None:
     assert on_spark.share_of(whole, 4) == Limits(max_calls=2, max_cost=0.25, requests_per_minute=15, deadline=9)
     with pytest.raises(SettingError, match="11 partitions"):
         on_spark.share_of(whole, 11)
+
+
+def test_a_metric_named_as_the_column_of_samples_is_refused() -> None:
+    named = noted.model_copy(update={"name": "sample"})
+    with pytest.raises(SettingError, match=r"named 'sample'.*another name="):
+        Scorer(named)
+    assert Scorer(noted.model_copy(update={"name": "sampled"})).metrics[0].name == "sampled"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ragmetrics_core.data import Sample, follow, json_lines, number_as_text, open_text
+from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.reporting.matching import GroupBy, KeysSought, numbering
 from ragmetrics_core.reporting.report import Report
@@ -62,7 +63,8 @@ def _label(row: Any, place: str, column: str) -> Label:
 
 def votes_of(value: Any, name: str) -> tuple[bool, ...]:
     """A vote, or a list with one per annotator; a number from 0.5 on is a yes. ``RowError`` names what is none."""
-    votes = value if isinstance(value, list) else [value]
+    value = plain_data(value)
+    votes = [plain_data(vote) for vote in value] if isinstance(value, (list, tuple)) else [value]
     if not votes or not all(isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes):
         raise RowError(f"{name} must be a number from 0 to 1, true or false, or a list of these")
     return tuple(float(vote) >= 0.5 for vote in votes)

@@ -11,6 +11,7 @@ from ragmetrics_core.engine.run import JudgeLike, Metrics, Run, stream
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.parquet import columns_of, rows_of
 
+_SAMPLE_COLUMN = "sample"  # as ``columns_of`` names it
 _TURN = Lock()  # a run takes one table after the other, whichever thread of an engine brings it
 
 
@@ -26,8 +27,8 @@ class Scorer:
         **columns: Where a field of the sample is, as in ``evaluate``.
 
     Raises:
-        SettingError: If a setting is invalid, or a metric takes something from other samples: which those are would
-            depend on how an engine divides the rows.
+        SettingError: If a setting is invalid, a metric is named ``sample`` as the column of samples is, or a metric
+            takes something from other samples: which those are would depend on how an engine divides the rows.
 
     Example:
         >>> import pyarrow
@@ -48,6 +49,11 @@ class Scorer:
     ) -> None:
         self.metrics, self.limits = tuple(chosen(metrics)), limits
         self.budget: Callable[[], Budget] | None = None
+        if any(metric.name == _SAMPLE_COLUMN for metric in self.metrics):
+            raise SettingError(
+                f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the samples in the scored table; give "
+                "it another name="
+            )
         if taking := [metric.name for metric in self.metrics if metric.needs_others]:
             raise SettingError(
                 f"{', '.join(taking)} as set here takes contexts of other rows, which depend on how they are divided: "

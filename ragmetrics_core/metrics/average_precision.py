@@ -67,7 +67,7 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         0.625
     """
     hits, weighed = [1.0], [0.0]  # by number of useful chunks so far: its probability; the sum over k of its terms
-    for rank, probability in enumerate(probabilities, start=1):
+    for rank, probability in enumerate(map(float, probabilities), start=1):
         weighed = _convolved(weighed, probability)
         for number, share in enumerate(hits, start=1):
             weighed[number] += probability / rank * number * share
@@ -94,6 +94,7 @@ def generalised_average_precision(gains: Sequence[float]) -> float:
         >>> round(generalised_average_precision([1, 0.5]), 4)
         0.9167
     """
+    gains = [float(gain) for gain in gains]
     total = fsum(gains)
     terms = (sum_ / rank * gain for rank, (sum_, gain) in enumerate(zip(accumulate(gains), gains, strict=True), 1))
     return min(1.0, fsum(terms) / total) if total else 0.0
@@ -112,6 +113,7 @@ def ndcg(gains: Sequence[float]) -> float:
         >>> ndcg([1, 0]), round(ndcg([0, 1]), 4)
         (1.0, 0.6309)
     """
+    gains = [float(gain) for gain in gains]
     found, ideal = (
         fsum(gain / log2(rank + 1) for rank, gain in enumerate(order, start=1))
         for order in (gains, sorted(gains, reverse=True))

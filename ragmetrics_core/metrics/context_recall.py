@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from ragmetrics_core.data import Comment, Evidence, Instructions, NotAnswered, Part, Question, Sample, Silent, ask
+from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.metrics.metric import Metric, Plan, turn, unanswered
 from ragmetrics_core.metrics.templates import prompt, shipped
 
@@ -32,6 +33,7 @@ def band_of(score: float) -> str:
 
 
 def _number(value: object) -> object:
+    value = plain_data(value)
     if isinstance(value, bool):
         raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
     return value

@@ -7,6 +7,7 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 from pydantic import Field
 
 from ragmetrics_core.data import Asked, Batch, Evidence, Instructions, NotAnswered, Part, Replies, Sample, Silent, about
+from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import JudgeError, MetricCrashed, RagMetricsError, ScoreOutOfRange, SettingError
 from ragmetrics_core.data.frozen import Settings
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
@@ -205,6 +207,7 @@ class FunctionMetric(Metric):
                 given = yield from given
         except JudgeError as error:
             return self.failed(error)
+        given = plain_data(given)  # numpy's numbers and truth values are Python's
         if isinstance(given, (Scored, Undefined, Failed)):
             return given.model_copy(update={"metric": self.name})
         if given is None:
@@ -215,9 +218,20 @@ class FunctionMetric(Metric):
         return self.scored(float(given), f"{self.name} of this sample is {given}.")
 
     def __reduce__(self) -> Any:
-        """Pickled by the place of its function, where the metric now stands."""
+        """Pickled by the name of its function, under which another process finds the metric or the function itself.
+
+        Raises:
+            SettingError: If neither stands under that name, as of a function inside another one.
+        """
         function = type(self).function
-        return _found, (function.__module__, function.__qualname__, self.model_dump())
+        place = (function.__module__, function.__qualname__)
+        there = _standing_at(*place)
+        if not (there is function or (isinstance(there, FunctionMetric) and type(there).function is function)):
+            raise SettingError(
+                f"the metric {self.name!r} cannot be sent to another process, which would not find its function under "
+                f"the name {'.'.join(place)}; define the function at the top of a module"
+            )
+        return _rebuilt, (*place, self.version, self.requires, self.model_dump())
 
 
 @overload
@@ -266,22 +280,44 @@ def metric(
     groups = _groups(requires)
 
     def made(function: Function) -> FunctionMetric:
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise SettingError(f"{function.__name__} is async; a metric asks by 'yield from ask([...])' in a plain def")
-        members = {
-            "__doc__": function.__doc__,
-            "__module__": function.__module__,
-            "version": version,
-            "requires": groups,
-            "in_thread": not inspect.isgeneratorfunction(function),
-            "function": staticmethod(function),
-        }
-        kind: type[FunctionMetric] = type(function.__name__, (FunctionMetric,), members)
-        return kind(name=name or function.__name__)
+        return _class_of(function, version, groups)(name=name or function.__name__)
 
     return made if function is None else made(function)
 
 
-def _found(module: str, path: str, settings: dict[str, Any]) -> Any:
-    found: Any = attrgetter(path)(import_module(module))
-    return found.model_copy(update=settings)
+@lru_cache(maxsize=256)  # what is unpickled is then equal to what was pickled
+def _class_of(function: Function, version: str, requires: tuple[tuple[str, ...], ...]) -> type[FunctionMetric]:
+    """The class of the metrics that a function is."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise SettingError(f"{function.__name__} is async; a metric asks by 'yield from ask([...])' in a plain def")
+    members = {
+        "__doc__": function.__doc__,
+        "__module__": function.__module__,
+        "version": version,
+        "requires": requires,
+        "in_thread": not inspect.isgeneratorfunction(function),
+        "function": staticmethod(function),
+    }
+    return type(function.__name__, (FunctionMetric,), members)
+
+
+def _standing_at(module: str, path: str) -> Any:
+    """What stands under a name in a module; None if nothing does."""
+    try:
+        return attrgetter(path)(import_module(module))
+    except (ImportError, AttributeError):
+        return None
+
+
+def _rebuilt(
+    module: str, path: str, version: str, requires: tuple[tuple[str, ...], ...], settings: dict[str, Any]
+) -> FunctionMetric:
+    """A metric that was pickled, from what stands under the name of its function here."""
+    there = _standing_at(module, path)
+    if not isinstance(there, FunctionMetric) and not callable(there):
+        raise SettingError(
+            f"the metric {settings['name']!r} was sent from a process that has the function {module}.{path}; here is "
+            "none: put it in a module that both processes can import"
+        )
+    function = type(there).function if isinstance(there, FunctionMetric) else there
+    return _class_of(function, version, requires)(**settings)

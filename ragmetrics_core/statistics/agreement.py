@@ -25,7 +25,7 @@ _ROUNDING = 1e-12
 
 def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
     """Probability that a positive row has the higher score, ties count one half; None without both classes."""
-    positives = sum(label for _, label in pairs)
+    positives = sum(bool(label) for _, label in pairs)
     both = positives * (len(pairs) - positives)
     ranks = zip(_ranks([score for score, _ in pairs]), pairs, strict=True)
     above = sum(rank for rank, (_, label) in ranks if label) - positives * (positives - 1) / 2
@@ -34,12 +34,12 @@ def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
 
 def mean_error(pairs: Numbers) -> float | None:
     """Mean absolute difference of two numbers per row; None without rows."""
-    return fmean(abs(left - right) for left, right in pairs) if pairs else None
+    return fmean(abs(float(left) - float(right)) for left, right in pairs) if len(pairs) else None
 
 
 def brier(pairs: Numbers) -> float | None:
     """Mean squared difference of score and label, 0 is best; None without rows."""
-    return fmean((score - label) ** 2 for score, label in pairs) if pairs else None
+    return fmean((float(score) - float(label)) ** 2 for score, label in pairs) if len(pairs) else None
 
 
 def correlation(pairs: Numbers) -> float | None:
@@ -77,7 +77,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 def accuracy(pairs: Verdicts) -> float | None:
     """Share of verdicts that equal the label; None without rows."""
-    return fmean(verdict == label for verdict, label in pairs) if pairs else None
+    return fmean(verdict == label for verdict, label in pairs) if len(pairs) else None
 
 
 def balanced_accuracy(pairs: Verdicts) -> float | None:
@@ -88,8 +88,9 @@ def balanced_accuracy(pairs: Verdicts) -> float | None:
 
 def f1(pairs: Verdicts) -> float | None:
     """Harmonic mean of precision and recall of the positive verdicts; None if nothing is positive."""
-    marked = sum(verdict + label for verdict, label in pairs)
-    return 2 * sum(verdict and label for verdict, label in pairs) / marked if marked else None
+    marked = sum(bool(value) for pair in pairs for value in pair)  # one by one: numpy's True + True is True
+    both = sum(bool(verdict and label) for verdict, label in pairs)
+    return 2 * both / marked if marked else None
 
 
 def matthews(pairs: Verdicts) -> float | None:
@@ -103,7 +104,7 @@ def gwet(pairs: Verdicts) -> float | None:
     Source:
         Gwet (2008), British Journal of Mathematical and Statistical Psychology 61(1).
     """
-    if not pairs:
+    if len(pairs) == 0:
         return None
     share = fmean(float(value) for pair in pairs for value in pair)
     chance = 2 * share * (1 - share)
@@ -116,7 +117,7 @@ def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     Source:
         Cohen (1960), Educational and Psychological Measurement 20(1).
     """
-    if not pairs:
+    if len(pairs) == 0:
         return None
     sides = list(zip(*pairs, strict=True))
     chance = sum(sides[0].count(one) * sides[1].count(one) for one in set(sides[0])) / len(pairs) ** 2
@@ -129,7 +130,7 @@ def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
     Source:
         Krippendorff (2011), Computing Krippendorff's alpha-reliability.
     """
-    units = [row for row in rows if len(row) > 1]
+    units = [[bool(label) for label in row] for row in rows if len(row) > 1]
     count, ones = sum(map(len, units)), sum(map(sum, units))
     if not 0 < ones < count:
         return None

@@ -60,7 +60,8 @@ def slope_and_intercept(pairs: tuple[tuple[float, bool], ...]) -> tuple[float, f
 def curve(pairs: Pairs, *, bins: int = 10) -> list[Bin]:
     """The calibration curve in bins of equal mass, at most so many; equal scores stay in one bin."""
     found: list[list[tuple[float, bool]]] = []
-    for place, pair in enumerate(sorted(pairs, key=lambda pair: pair[0])):
+    plain_pairs = [(float(score), bool(label)) for score, label in pairs]
+    for place, pair in enumerate(sorted(plain_pairs, key=lambda pair: pair[0])):
         tied = bool(found) and found[-1][-1][0] == pair[0]
         if not found or (not tied and place >= len(pairs) / bins * len(found)):
             found.append([])

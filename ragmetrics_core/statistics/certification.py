@@ -101,9 +101,10 @@ def certify(labelled: Sequence[tuple[float, bool]], scores: Sequence[float], tar
     """
     if not 0 < target <= 0.999:
         raise SettingError(f"a precision to certify lies above 0 and up to 0.999, e.g. 0.9; got {target:g}")
-    if not labelled:
+    if len(labelled) == 0:
         raise InputError("a threshold needs labels to be certified")
-    steps = _steps(labelled, scores)
+    pairs = [(float(score), bool(label)) for score, label in labelled]
+    steps = _steps(pairs, [float(score) for score in scores])
     tested = steps[_start(steps, len(labelled), target) :]
     # sf(−1, 0, target) is 1: a threshold without labels fails.
     p_values = _stats().binom.sf([step.yes - 1 for step in tested], [step.count for step in tested], target)

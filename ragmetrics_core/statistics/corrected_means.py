@@ -51,6 +51,11 @@ class Scores(NamedTuple):
     keys: Sequence[int]
 
 
+def _as_floats(scores: Scores) -> Scores:
+    """The scores as Python's numbers, whose precision is that of the formulas."""
+    return Scores([float(value) for value in scores.values], [int(key) for key in scores.keys])
+
+
 class NotCorrectable(InputError):
     """The labels say nothing that the verdicts could be corrected by."""
 
@@ -78,9 +83,11 @@ def ppi(labels: Sequence[bool], scores: Scores, others: Scores) -> CorrectedMean
         coverage is at least .92 for 30 to 200 labels, means of .5 to .95, clusters, and good, bad and constant
         judges (``benchmarks/simulated_statistics.py``). Degrees of freedom after Welch (1947), Biometrika 34(1–2).
     """
-    if not labels:
+    if len(labels) == 0:
         raise InputError("a calibrated mean needs labels")
-    rarer = min(sum(labels), len(labels) - sum(labels))
+    scores, others = _as_floats(scores), _as_floats(others)
+    positive = sum(map(bool, labels))
+    rarer = min(positive, len(labels) - positive)
     others_sums, others_sizes = grouped(*others)
     if rarer < FEWEST or len(others_sums) < 2:
         return _labels_alone(labels, scores.keys, len(others.values))
@@ -125,10 +132,11 @@ def rogan_gladen(labels: Sequence[bool], scores: Scores, others: Scores, *, thre
         Rogan & Gladen (1978), American Journal of Epidemiology 107(1); Lang & Reiczigel (2014), Preventive
         Veterinary Medicine 113(1). The design effect is that of the linearised estimate (delta method).
     """
-    if not labels:
+    if len(labels) == 0:
         raise InputError("a calibrated mean needs labels")
-    if not others.values:
+    if len(others.values) == 0:
         return _labels_alone(labels, scores.keys, 0)
+    scores, others = _as_floats(scores), _as_floats(others)
     own, rest = ([score >= threshold for score in side.values] for side in (scores, others))
     yes, no = ([v is y for v, y in zip(own, labels, strict=True) if y is wanted] for wanted in (True, False))
     if min(len(yes), len(no)) < FEWEST:
@@ -162,8 +170,11 @@ def _cut(
 def _labels_alone(labels: Sequence[bool], keys: Sequence[int], others: int) -> CorrectedMean:
     """The labels' own mean, with Wilson's interval, or one over clusters where labels share one."""
     own = mean_interval(labels, keys) if share_clusters(keys) else None
-    interval = own or Interval(*wilson(sum(labels), len(labels)), "Wilson on the labels alone")
-    return CorrectedMean(mean=fmean(labels), interval=interval, weight=None, labelled=len(labels), unlabelled=others)
+    positive = sum(map(bool, labels))
+    interval = own or Interval(*wilson(positive, len(labels)), "Wilson on the labels alone")
+    return CorrectedMean(
+        mean=positive / len(labels), interval=interval, weight=None, labelled=len(labels), unlabelled=others
+    )
 
 
 def _weights(truth: Sequence[float], scores: Scores, others: Scores) -> list[float]:

@@ -44,14 +44,14 @@ class Interval:
 
 def mean(values: Sequence[float]) -> float | None:
     """Arithmetic mean; None without values. It never leaves the range of the values by rounding."""
-    if not values:
+    if len(values) == 0:
         return None
-    return min(max(fsum(values) / len(values), min(values)), max(values))
+    return float(min(max(fsum(values) / len(values), min(values)), max(values)))
 
 
 def median(values: Sequence[float]) -> float | None:
     """Middle value, the mean of the two middle ones for an even number; None without values."""
-    if not values:
+    if len(values) == 0:
         return None
     parts = [array("d", sorted(values[at : at + _AT_ONCE])) for at in range(0, len(values), _AT_ONCE)]
     middle = list(islice(merge(*parts), (len(values) - 1) // 2, len(values) // 2 + 1))
@@ -63,7 +63,7 @@ def sd(values: Sequence[float]) -> float | None:
     centre = mean(values)
     if centre is None or len(values) < 2:
         return None
-    return sqrt(fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+    return sqrt(fsum((float(value) - centre) ** 2 for value in values) / (len(values) - 1))
 
 
 def mean_interval(values: Sequence[float], keys: Sequence[int] = (), *, bootstrap: bool = False) -> Interval | None:
@@ -97,11 +97,11 @@ def mean_interval(values: Sequence[float], keys: Sequence[int] = (), *, bootstra
     """
     if not all(0 <= value <= 1 for value in values):
         raise InputError("scores lie in [0, 1]; at least one value does not")
-    if not values:
+    if len(values) == 0:
         return None
     if not share_clusters(keys):
         if all(value in (0, 1) for value in values):
-            return Interval(*wilson(sum(values), len(values)), "Wilson")
+            return Interval(*wilson(fsum(values), len(values)), "Wilson")
         if bootstrap and len(values) >= FEWEST_FOR_BOOTSTRAP and min(values) < max(values):
             return _bca(tuple(sorted(values)))
         keys = ()

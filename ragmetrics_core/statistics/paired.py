@@ -97,7 +97,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
         Holm (1979), Scandinavian Journal of Statistics 6(2).
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    steps = (min(1.0, (len(p_values) - place) * p_values[index]) for place, index in enumerate(order))
+    steps = (min(1.0, (len(p_values) - place) * float(p_values[index])) for place, index in enumerate(order))
     adjusted = dict(zip(order, accumulate(steps, max), strict=True))
     return [adjusted[index] for index in range(len(p_values))]
 

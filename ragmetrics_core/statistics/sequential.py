@@ -35,7 +35,11 @@ _HALVINGS = 20  # of [0, 1], to find a bound
 
 
 def _ends(score: Score) -> tuple[float, float]:
-    return score if isinstance(score, tuple) else (0.0, 1.0) if score is None else (score, score)
+    """Lowest and highest score that is possible."""
+    if score is None:
+        return 0.0, 1.0
+    low, high = score if isinstance(score, tuple) else (score, score)
+    return float(low), float(high)
 
 
 class _Evidence:
