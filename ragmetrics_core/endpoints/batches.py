@@ -48,7 +48,8 @@ _NEW = """SELECT 1 FROM parked own JOIN parked head ON head.id = CASE own.tries 
 WHERE own.id = ? AND head.result IS NOT NULL AND head.token <> ?"""
 _TAKEN = """INSERT INTO parked (id, token, body, tries, result) VALUES (?, ?, ?, 0, '') ON CONFLICT (id) DO UPDATE SET
 token = excluded.token, body = CASE tries WHEN 0 THEN excluded.body ELSE body END WHERE result IS NOT NULL"""
-_LIVE = "DELETE FROM parked WHERE id IN (?1, ?2) OR id IN (SELECT body FROM parked WHERE id IN (?1, ?2))"
+_LIVE = """DELETE FROM parked
+WHERE id IN (:request, :first_try) OR id IN (SELECT body FROM parked WHERE id IN (:request, :first_try))"""
 _CLAIM = """INSERT INTO parked (id, body, tries, token) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
 body = excluded.body, tries = excluded.tries, token = excluded.token, result = NULL
 WHERE result IS NOT NULL AND tries < excluded.tries"""  # nobody else has asked it meanwhile
@@ -130,7 +131,8 @@ class ParkingStore(SqliteStore):
         if token and result is None:
             self.waiting.add(token.decode())
         elif self._budget.live:  # from here on the file keeps it like any reply, and what a repair replaces
-            self.write(methodcaller("execute", _LIVE, (own, _digest(keys[0].partition("|")[0]))))
+            ids = {"request": own, "first_try": _digest(keys[0].partition("|")[0])}
+            self.write(methodcaller("execute", _LIVE, ids))
             return None
         else:
             if model not in self._spools:
