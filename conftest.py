@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import settings
+from lanes import SLOW_IMPORTS, is_fast_module
 
 if TYPE_CHECKING:
     from loopback import LoopbackServer
@@ -36,6 +37,37 @@ os.environ.setdefault("MPLCONFIGDIR", str(Path(tempfile.gettempdir()) / "ragmetr
 # Times differ by machine and load: no test may fail for them.
 settings.register_profile("any machine", deadline=None, database=None)
 settings.load_profile("any machine")
+
+
+_ADAPTERS = Path(__file__).with_name("integrations")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The fast lane does not even import the other modules: the frameworks alone take longer to load than it may."""
+    if config.option.markexpr != "fast":
+        return None
+    if collection_path.is_dir():
+        return True if _ADAPTERS in collection_path.parents else None
+    is_module = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if is_module and not is_fast_module(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The marker ``fast`` is given by rule, to all tests of fast modules but those that are nightly."""
+    for item in items:
+        if is_fast_module(item.path) and not item.get_closest_marker("nightly"):
+            item.add_marker("fast")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_fast_lane_loads_nothing_slow(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What the fast lane loads obeys its rule, too."""
+    yield
+    loaded = SLOW_IMPORTS & sys.modules.keys()
+    if loaded and request.config.option.markexpr == "fast":
+        names = ", ".join(sorted(loaded))
+        pytest.fail(f"a fast test loaded {names}: name its module in SLOW_MODULES of tests/lanes.py")
 
 
 @pytest.fixture(autouse=True)

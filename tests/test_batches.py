@@ -467,6 +467,7 @@ for _ in range(60):
 """
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(store: Path) -> None:
     killed: set[tuple[int, str, str]] = set()
 
@@ -487,6 +488,7 @@ def test_a_run_that_is_killed_around_each_call_submits_nothing_twice(store: Path
     assert json.loads(done.stdout) == expected
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_killed_while_it_asks_live_repeats_what_was_in_flight(store: Path) -> None:
     def kill(number: int) -> None:
         if number in (1, 3, 4):

@@ -530,6 +530,7 @@ def test_stop_finishes_and_accepts_no_more():
     assert background.aggregates["context_adherence"].scored == 1
 
 
+@pytest.mark.nightly
 def test_memory_stays_flat_without_keeping():
     background = evaluator(max_queue=None, judge=_quiet())
 

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "killed.py"
 
 
+@pytest.mark.nightly
 def test_a_killed_run_goes_on_where_it_ended() -> None:
     arguments = ["--samples", "60", "--contexts", "4", "--kills", "2", "--latency", "0.01"]
     done = subprocess.run(

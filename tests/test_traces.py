@@ -386,6 +386,7 @@ def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
     assert read.notes.without == [("b" * 32, "too_large")]
 
 
+@pytest.mark.nightly
 def test_a_large_file_is_read_in_little_memory() -> None:
     """60 MB of interleaved traces, by the benchmark that also makes the file of 2 GB."""
     call = [sys.executable, str(ROOT / "benchmarks" / "trace_memory.py"), "60"]
@@ -855,6 +856,7 @@ PAIRS = [
 PAIRS += ["otel:langchain", "openinference:haystack", "otel:haystack"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("pair", PAIRS)
 def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
     """The shapes of the adapter's tests under the newest instrumentations; the rows of docs/traces.md."""

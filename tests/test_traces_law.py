@@ -17,6 +17,7 @@ LESS = {  # what samples_from is given tells another story than what happened
 FEWEST = {"langchain": 70, "llamaindex": 8, "haystack": 0}  # shapes that leave one run or response for samples_from
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("framework", ["langchain", "llamaindex", "haystack"])
 def test_the_reader_makes_the_samples_of_the_adapter(
     framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

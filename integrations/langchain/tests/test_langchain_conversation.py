@@ -66,6 +66,7 @@ def expected(turn: int, prompts: list[str], written: list[str]) -> list[tuple[An
     return [*(one for one in made if one[1] == 0), *found, *(one for one in made if one[1])]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(version("langchain").startswith("1.0."), reason="its summaries are asked for in another way")
 def test_thirty_turns_with_compaction(tmp_path: Path) -> None:
     shelf = Shelf(books=lambda query: [] if query == "void" else [document(words(query), query)])

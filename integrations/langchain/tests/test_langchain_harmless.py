@@ -143,6 +143,7 @@ def tracked() -> int:
     return sum(1 for one in gc.get_objects() if type(one).__name__ in ("Run", "Sample", "Document"))
 
 
+@pytest.mark.nightly
 def test_memory_is_flat_over_many_runs() -> None:
     """Nothing of a run stays in the process's recorder: the count is zero after few runs and after many."""
     chain = RunnableLambda(lambda question: [document("text")]) | (lambda found: ANSWER)

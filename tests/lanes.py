@@ -1,0 +1,71 @@
+"""The lanes of the tests: which are fast, and which run only at night; CONTRIBUTING.md explains them.
+
+A test is *fast* unless its module imports something slow or stands in the table of slow modules.
+A test is *nightly* where its own decorator says so.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+
+# What takes seconds to load, or starts a browser or a terminal: no fast module imports it.
+SLOW_IMPORTS = frozenset(
+    {
+        "haystack",
+        "haystack_integrations",
+        "langchain",
+        "langchain_classic",
+        "langchain_core",
+        "langchain_ragmetrics",
+        "langgraph",
+        "llama_index",
+        "mlflow",
+        "openinference",
+        "phoenix",
+        "pty",
+        "selenium",
+        "workflows",
+    }
+)
+
+# Modules that are slow although they import nothing of that kind, each with the reason.
+SLOW_MODULES = {
+    "tests/test_examples.py": "runs the examples, which build applications of every framework",
+    "tests/test_killed.py": "kills a run again and again",
+    "tests/test_leaving.py": "waits for an endpoint after each way of leaving a run",
+    "tests/test_litellm_model.py": "loads LiteLLM, whose import takes seconds",
+    "tests/test_private.py": "loads LiteLLM, whose import takes seconds",
+    "tests/test_pytest_plugin.py": "runs pytest inside pytest",
+    "tests/test_readme.py": "runs the examples of all pages, which build applications of every framework",
+    "tests/test_shared_rate.py": "starts several processes for each test",
+    "tests/test_simulation.py": "simulates thousands of samples",
+    "tests/test_spending.py": "loads LiteLLM, whose import takes seconds",
+    "tests/test_store_disk.py": "fills a disk, in processes of its own",
+    "tests/test_store_processes.py": "starts several processes for each test",
+    "tests/test_traces_law.py": "records every shape of the adapters' tests by real instrumentations",
+    "tests/test_until.py": "runs the command and pytest in processes of their own",
+}
+
+
+@cache
+def is_fast_module(path: Path) -> bool:
+    """Whether the tests of a module are fast: it is none of an adapter's, and it imports nothing slow, at any depth."""
+    name = path.relative_to(_ROOT).as_posix()
+    if not name.startswith("tests/") or name in SLOW_MODULES:
+        return False
+    return SLOW_IMPORTS.isdisjoint(_imported_roots(path))
+
+
+def _imported_roots(path: Path) -> set[str]:
+    """The first names of all modules that a module imports, inside functions, too."""
+    roots = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            roots.add(node.module.partition(".")[0])
+    return roots
